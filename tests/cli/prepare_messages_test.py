@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shutil
+import unittest
 import warnings
 
 from chat_families import FAMILIES, KNOWN_TOOLS, MARKED
@@ -17,11 +18,22 @@ from prepare_records_test import masked_documents, prepared, write_lines
 
 CHATS = int(os.environ.get("LOCKSTEP_CHATS", "300")) // 5   # random conversations of each template
 PLAIN = ["<think>", "</think>", "<tool_call>", "</tool_call>"]   # added, but not special
-SPECIAL = sorted({"<|endoftext|>", "<s>", "</s>"} | {name for template in [*FAMILIES.values(), *MARKED.values()] for name in re.findall(r"<\|\w+\|>|\[/?INST\]|<\w+_of_\w+>", template)})
+
+
+def real_templates():
+    """Those of published models, NAME.jinja in the folder chat-templates of the real data, by their names; none where it is absent."""
+    try:
+        return {path.stem: path.read_text() for path in sorted(shared_data("chat-templates").glob("*.jinja"))}
+    except unittest.SkipTest:
+        return {}
+
+
+MADE, REAL = {**FAMILIES, **MARKED}, real_templates()
+SPECIAL = sorted({"<|endoftext|>", "<s>", "</s>"} | {name for template in [*MADE.values(), *REAL.values()] for name in re.findall(r"<\|\w+\|>|\[/?INST\]|<\w+_of_\w+>", template)})
 SPELLED = [chr(0xA000 + number) for number in range(len(SPECIAL))]   # stand for these in what messages say: letters without case
 IN_TEMPLATE = re.compile("(" + "|".join(map(re.escape, sorted(SPECIAL, key=len, reverse=True))) + ")")
 VARIABLES = {"bos_token": "<s>", "eos_token": "</s>"}
-TEMPLATES = {name: re.sub(r"strftime_now\([^)]*\)", "'26 Jul 2024'", template) for name, template in {**FAMILIES, **MARKED}.items()}   # the same on any day
+TEMPLATES = {name: re.sub(r"strftime_now\([^)]*\)", "'26 Jul 2024'", template) for name, template in {**MADE, **REAL}.items()}   # the same on any day
 
 
 class Tokens:
@@ -193,14 +205,26 @@ def compared(tmp, tokens, name, records, train_on):
 def test_tokens_and_masks_of_conversations_are_those_of_rendered_prefixes_and_generation_blocks(tmp):
     needs("transformers")
     tokens, sums = Tokens(tmp / "bpe"), dict.fromkeys(["assistant", "last", "all"], 0)
-    for name in TEMPLATES:
+    for name in MADE:
         for train_on in "assistant", "last", "all":
             dice = random.Random(f"{name} {train_on}")
             equal, refused, untold = compared(tmp, tokens, name, [drawn_record(dice) for _ in range(CHATS)], train_on)
             print(f"# {name}, {train_on}: {equal} samples equal, {refused} refused by both, {untold} not told apart", flush=True)
             assert untold <= CHATS / 10 and (equal > CHATS / 10 or train_on != "all"), name
             sums[train_on] += equal
-    assert min(sums.values()) > len(TEMPLATES) * CHATS / 3, sums
+    assert min(sums.values()) > len(MADE) * CHATS / 3, sums
+
+
+def test_tokens_and_masks_by_templates_of_published_models_are_those_of_rendered_prefixes_and_generation_blocks(tmp):
+    needs("transformers")
+    shared_data("chat-templates")
+    tokens = Tokens(tmp / "bpe")
+    for name in REAL:
+        for train_on in "assistant", "last", "all":
+            dice = random.Random(f"{name} {train_on}")
+            equal, refused, untold = compared(tmp, tokens, name, [drawn_record(dice) for _ in range(CHATS)] + simple_chats(CHATS, 9), train_on)
+            print(f"# {name}, {train_on}: {equal} samples equal, {refused} refused by both, {untold} not told apart", flush=True)
+            assert untold <= CHATS / 10, name
 
 
 def simple_chats(count, seed, most=12):
