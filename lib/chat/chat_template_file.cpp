@@ -20,20 +20,10 @@ std::optional<Json> object_in(const Path& path) {
   return json;
 }
 
-/// Texts, or objects that have one as their content: as AddedToken is written.
-void add_tokens(Json& variables, const Json& config) {
-  for (const auto& [name, value] : config.items()) {
-    if (!name.ends_with("_token")) continue;
-    if (value.is_string()) variables[name] = value;
-    if (value.is_object() && value.contains("content") && value["content"].is_string())
-      variables[name] = value["content"];
-  }
-}
-
 Json tokens_beside(const Path& folder) {
   Json variables = Json::object();
-  if (const auto map = object_in(folder / "special_tokens_map.json")) add_tokens(variables, *map);
-  if (const auto config = object_in(folder / config_name)) add_tokens(variables, *config);
+  if (const auto map = object_in(folder / "special_tokens_map.json")) add_special_tokens(variables, *map);
+  if (const auto config = object_in(folder / config_name)) add_special_tokens(variables, *config);
   return variables;
 }
 
@@ -63,6 +53,15 @@ std::string template_in(const Json& config, const std::string& name, const std::
 
 }  // namespace
 
+void add_special_tokens(Json& variables, const Json& config) {
+  for (const auto& [name, value] : config.items()) {
+    if (!name.ends_with("_token")) continue;
+    if (value.is_string()) variables[name] = value;
+    if (value.is_object() && value.contains("content") && value["content"].is_string())
+      variables[name] = value["content"];
+  }
+}
+
 ChatTemplateFile read_chat_template(const Path& path, const std::string& name) {
   const bool folder = is_folder(path);
   const Path home = folder ? path : path.parent_path();
@@ -85,7 +84,7 @@ ChatTemplateFile read_chat_template(const Path& path, const std::string& name) {
          config_name);
   const auto json = object_in(config);
   Json variables = tokens_beside(home);
-  add_tokens(variables, *json);
+  add_special_tokens(variables, *json);
   return {
       .text = template_in(*json, name, config.string()), .origin = config.string(), .variables = std::move(variables)};
 }

@@ -19,4 +19,7 @@ struct ChatTemplateFile {
 /// name. `name`: which one of several; "default" without one. Throws Error(input) where there is none, Error(storage).
 ChatTemplateFile read_chat_template(const Path& path, const std::string& name = {});
 
+/// Adds the special tokens that a tokenizer_config.json names, texts or objects with a content.
+void add_special_tokens(Json& variables, const Json& config);
+
 }  // namespace lockstep

@@ -65,7 +65,9 @@ void describe(Declaration& visit, PrepareDataOptions& data) {
                "it and name the first ones"});
   visit.field("deduplicate", data.deduplicate,
               {.help = "leave out documents that are there already, by a hash of their text with each run of white "
-                       "space as one space, none at the ends: exact; caseless, of lower-case letters as well"});
+                       "space as one space, none at the ends: exact; caseless, of lower-case letters as well; of "
+                       "records that do not hold "
+                       "text, exact leaves out samples with the same tokens of which the same count"});
   visit.field("shard_tokens", data.shard_tokens,
               {.help = "size of a shard file, at most", .unit = "tokens", .min = 1, .max = 0x1p40});
   visit.field("shards", data.shards,
@@ -80,7 +82,7 @@ void describe(Declaration& visit, PrepareDataOptions& data) {
   visit.field("special_tokens", data.special_tokens,
               {.help = "what a special token is that a document spells out, such as <|endoftext|>: special, the ids "
                        "that the tokenizers library gives with the dataset's tokenizer.json; text, ids of its "
-                       "characters"});
+                       "characters; null: special, and in messages, where roles are special tokens, text"});
   visit.field("write", data.write,
               {.help = "what is written: token shards, or files as another program reads them; null: token shards, "
                        "and of token files, which are used where they lie, nothing"});
@@ -274,8 +276,9 @@ void check(const PrepareDataOptions& data, Problems& problems) {
       problems.add({"data.text_field", "data.records"}, "data.text_field has no effect unless data.records is text");
     if (data.write)
       problems.add({"data.write", "data.records"}, "data.write has no place for masks: data.records must be text");
-    if (data.deduplicate != Deduplicate::none)
-      problems.add({"data.deduplicate", "data.records"}, "data.deduplicate compares texts: data.records must be text");
+    if (data.deduplicate == Deduplicate::caseless)
+      problems.add({"data.deduplicate", "data.records"},
+                   "data.deduplicate caseless compares texts: of data.records of another form it takes exact");
     if (data.tokenizer_or_bytes().kind == TokenizerChoice::Kind::chars)
       problems.add({"data.tokenizer", "data.records"},
                    "data.tokenizer chars is made of text: data.records of another form needs a tokenizer of a folder");

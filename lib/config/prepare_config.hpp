@@ -35,11 +35,13 @@ struct PrepareDataOptions {
   std::int64_t shard_tokens = 100'000'000;      // tokens a shard file, at most
   std::optional<std::int64_t> shards;           // instead: so many of the training split
   std::optional<std::string> end_of_text;       // the token's name; absent: the tokenizer's own, if it has one
-  SpecialTokens special_tokens = SpecialTokens::special;  // that a document spells out
-  std::int64_t seed = 0;                                  // of the content hash that chooses validation documents
-  std::optional<WriteFormat> write;                       // absent: shards of our own, or token files as they lie
+  std::optional<SpecialTokens> special_tokens;  // that a document spells out; absent: special, in messages text
+  std::int64_t seed = 0;                        // of the content hash that chooses validation documents
+  std::optional<WriteFormat> write;             // absent: shards of our own, or token files as they lie
 
   TokenizerChoice tokenizer_or_bytes() const { return tokenizer.value_or(TokenizerChoice{}); }
+  SpecialTokens special_tokens_in_text() const { return special_tokens.value_or(SpecialTokens::special); }
+  SpecialTokens special_tokens_in_messages() const { return special_tokens.value_or(SpecialTokens::text); }
 };
 
 /// Which part of a dataset of the Hugging Face hub is the input.

@@ -10,12 +10,20 @@
 namespace lockstep {
 
 ChoiceList<RecordForm> choices_of(RecordForm) {
-  return {{RecordForm::text, "text"}, {RecordForm::tokenized, "tokenized"}, {RecordForm::prompt, "prompt"}};
+  return {{RecordForm::text, "text"},
+          {RecordForm::tokenized, "tokenized"},
+          {RecordForm::prompt, "prompt"},
+          {RecordForm::messages, "messages"}};
 }
 ChoiceList<LabelPlace> choices_of(LabelPlace) {
   return {{LabelPlace::aligned, "aligned"}, {LabelPlace::shifted, "shifted"}};
 }
-ChoiceList<TrainOn> choices_of(TrainOn) { return {{TrainOn::completion, "completion"}, {TrainOn::all, "all"}}; }
+ChoiceList<TrainOn> choices_of(TrainOn) {
+  return {{TrainOn::completion, "completion"},
+          {TrainOn::assistant, "assistant"},
+          {TrainOn::last, "last"},
+          {TrainOn::all, "all"}};
+}
 ChoiceList<TooLong> choices_of(TooLong) {
   return {{TooLong::drop, "drop"}, {TooLong::truncate, "truncate"}, {TooLong::split, "split"}};
 }
@@ -31,13 +39,26 @@ std::string_view name_in(E value) {
   return {};
 }
 
+/// Each form has its own choices of what is trained on.
+void check_train_on(const RecordOptions& records, Problems& problems) {
+  using enum TrainOn;
+  const auto refuse = [&](const char* choices) {
+    problems.add({"data.train_on", "data.records"},
+                 fmt::format("data.train_on {} does not fit data.records {}, which takes {}",
+                             name_in(*records.train_on), name_in(records.form), choices));
+  };
+  if (!records.train_on || records.train_on == all) return;
+  if (records.form == RecordForm::prompt && records.train_on != completion) refuse("completion or all");
+  if (records.form == RecordForm::messages && records.train_on == completion) refuse("assistant, last or all");
+}
+
 }  // namespace
 
 void describe_records(Declaration& visit, RecordOptions& records) {
   visit.field(
       "records", records.form,
       {.help = "what records hold: text in one field; tokenized, input_ids with labels or none; prompt, a prompt "
-               "and its completion"});
+               "and its completion; messages, a conversation"});
   visit.field("labels", records.labels,
               {.help = "where labels of tokenized records stand: aligned, at their own token; shifted, at the token "
                        "before; null: aligned"});
@@ -45,8 +66,18 @@ void describe_records(Declaration& visit, RecordOptions& records) {
               {.help = "field of the prompt; null: prompt", .value_name = "NAME"});
   visit.field("completion_field", records.completion_field,
               {.help = "field of the completion; null: completion", .value_name = "NAME"});
+  visit.field("messages_field", records.messages_field,
+              {.help = "field of the messages; null: messages, or where a record has none conversations",
+               .value_name = "NAME"});
+  visit.field("chat_template", records.chat_template,
+              {.help = "template that makes text of messages: a file of Jinja, a tokenizer_config.json, or a folder "
+                       "with one of them; null: the one beside the tokenizer",
+               .value_name = "PATH",
+               .completes = Completes::files});
   visit.field("train_on", records.train_on,
-              {.help = "which tokens of a prompt and its completion count as labels; null: completion"});
+              {.help = "which tokens count as labels: of a prompt and its completion those of the completion, or all; "
+                       "of messages those that the assistant writes, of its last message alone, or all; null: "
+                       "completion, and of messages assistant"});
   visit.field("add_bos", records.add_bos,
               {.help = "whether a sample begins with the tokenizer's bos_token, once; null: no"});
   visit.field("add_eos", records.add_eos,
@@ -82,11 +113,14 @@ void check_records(const RecordOptions& records, Problems& problems) {
   only_with(records.labels.has_value(), "labels", {tokenized});
   only_with(records.prompt_field.has_value(), "prompt_field", {prompt});
   only_with(records.completion_field.has_value(), "completion_field", {prompt});
-  only_with(records.train_on.has_value(), "train_on", {prompt});
-  only_with(records.add_bos.has_value(), "add_bos", {tokenized, prompt});
-  only_with(records.add_eos.has_value(), "add_eos", {tokenized, prompt});
-  only_with(records.max_length.has_value(), "max_length", {tokenized, prompt});
-  only_with(records.min_length.has_value(), "min_length", {tokenized, prompt});
+  only_with(records.messages_field.has_value(), "messages_field", {messages});
+  only_with(records.chat_template.has_value(), "chat_template", {messages});
+  only_with(records.train_on.has_value(), "train_on", {prompt, messages});
+  only_with(records.add_bos.has_value(), "add_bos", {tokenized, prompt, messages});
+  only_with(records.add_eos.has_value(), "add_eos", {tokenized, prompt, messages});
+  only_with(records.max_length.has_value(), "max_length", {tokenized, prompt, messages});
+  only_with(records.min_length.has_value(), "min_length", {tokenized, prompt, messages});
+  check_train_on(records, problems);
   if (records.too_long && !records.max_length)
     problems.add({"data.too_long", "data.max_length"}, "data.too_long has no effect without data.max_length");
   if (records.overlap && records.too_long != TooLong::split)
@@ -105,12 +139,13 @@ Json json_of(const RecordOptions& records) {
   switch (records.form) {
     case RecordForm::text: return json;
     case RecordForm::tokenized: json["labels"] = name_in(records.labels.value_or(LabelPlace::aligned)); break;
+    case RecordForm::messages: json["messages_field"] = records.messages_field.value_or("messages"); break;
     case RecordForm::prompt:
       json["prompt_field"] = records.prompt_field.value_or("prompt");
       json["completion_field"] = records.completion_field.value_or("completion");
       break;
   }
-  if (records.form != RecordForm::tokenized) json["train_on"] = name_in(records.train_on.value_or(TrainOn::completion));
+  if (records.form != RecordForm::tokenized) json["train_on"] = name_in(records.trained());
   json["add_bos"] = records.add_bos.value_or(false);
   json["add_eos"] = records.adds_eos();
   const auto number = [](const std::optional<std::int64_t>& value) { return value ? Json(*value) : Json(); };

@@ -12,6 +12,7 @@ enum class RecordForm {
   text,       // a field of text: a document
   tokenized,  // input_ids, perhaps labels and attention_mask
   prompt,     // a prompt and its completion
+  messages,   // a conversation
 };
 
 /// LabelPlace says where the labels of tokenized records stand.
@@ -22,7 +23,9 @@ enum class LabelPlace {
 
 /// TrainOn says which tokens count as labels.
 enum class TrainOn {
-  completion,
+  completion,  // of a prompt
+  assistant,   // of messages: what the assistant writes
+  last,        // and of that the last message
   all,
 };
 
@@ -33,12 +36,16 @@ enum class TooLong { drop, truncate, split };
 struct RecordOptions {
   RecordForm form = RecordForm::text;
   std::optional<LabelPlace> labels;
-  std::optional<std::string> prompt_field, completion_field;
+  std::optional<std::string> prompt_field, completion_field, messages_field;
+  std::optional<std::string> chat_template;  // a file or a folder with one
   std::optional<TrainOn> train_on;
   std::optional<bool> add_bos, add_eos;
   std::optional<std::int64_t> max_length, min_length, overlap;  // tokens
   std::optional<TooLong> too_long;
 
+  TrainOn trained() const {
+    return train_on.value_or(form == RecordForm::messages ? TrainOn::assistant : TrainOn::completion);
+  }
   bool adds_eos() const { return add_eos.value_or(form == RecordForm::prompt); }
 };
 

@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 96> options{{
+constexpr std::array<Synonyms, 102> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -135,6 +135,10 @@ constexpr std::array<Synonyms, 96> options{{
     {"data.name", " dataset_config dataset_config_name subset "},
     {"data.revision", " dataset_revision dataset_version "},
     {"data.data_files", " datafiles "},
+    {"data.messages_field", " field_messages messages_column messages_key conversation_column "},
+    {"data.chat_template", " chat_template_jinja chat_template_path "},
+    {"data.train_on",
+     " train_on_inputs train_on_prompt roles_to_train assistant_only_loss completion_only_loss mask_history "},
     {"data.text_field", " json_key json_keys text_key text_column "},
     {"data.validation", " val_fraction validation_fraction validation_size test_size val_size valid_fraction "},
     {"data.tokenizer", " tokenizer_path tokenizer_name tokenizer_type tokenizer_model tokenizer_file "},

@@ -62,6 +62,13 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, SpecialTokens reading)
   }
 }
 
+std::vector<std::string> AddedTokens::special_names() const {
+  std::vector<std::string> names;
+  for (const AddedToken& token : tokens_)
+    if (token.special) names.push_back(token.content);
+  return names;
+}
+
 std::size_t AddedTokens::next_lead(std::string_view text, std::size_t at) const {
   if (leads_.empty()) return std::string_view::npos;
   if (leads_.size() == 1) return text.find(leads_.front(), at);

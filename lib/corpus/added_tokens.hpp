@@ -65,6 +65,9 @@ class AddedTokens {
   /// none. For tokens without flags.
   std::size_t settled(std::string_view text) const;
 
+  /// The contents of those that are special.
+  std::vector<std::string> special_names() const;
+
   bool empty() const { return tokens_.empty(); }
 
  private:

@@ -51,6 +51,7 @@ class BytesTokenizer : public Tokenizer {
   std::int64_t vocabulary() const override { return 257; }
   std::optional<std::int32_t> end_of_text() const override { return end_id; }
   SpecialTokens special_tokens() const override { return reading_; }
+  std::vector<std::string> special_names() const override { return added_.special_names(); }
   std::unique_ptr<Encoder> encoder() const override { return std::make_unique<BytesEncoder>(added_); }
   std::size_t last_cut(std::string_view text) const override { return added_.settled(text); }
   const std::vector<TokenizerFile>& files() const override { return files_; }

@@ -104,6 +104,7 @@ class CharsTokenizer : public Tokenizer {
     return end_name_.empty() ? std::nullopt : std::optional(count());
   }
   SpecialTokens special_tokens() const override { return reading_; }
+  std::vector<std::string> special_names() const override { return added_.special_names(); }
   std::unique_ptr<Encoder> encoder() const override { return std::make_unique<CharsEncoder>(alphabet_, added_); }
   std::size_t last_cut(std::string_view text) const override { return added_.settled(text); }
   const std::vector<TokenizerFile>& files() const override { return files_; }

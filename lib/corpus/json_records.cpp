@@ -1,6 +1,7 @@
 #include "corpus/json_records.hpp"
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/text.hpp"
 #include "corpus/record_lines.hpp"
 
@@ -50,6 +51,30 @@ void refuse_field(const simdjson::dom::object& object, const std::string& field,
   const auto near = nearest(field, keys);
   const std::string has = keys.empty() ? "it has none" : fmt::format("it has {}", join(keys, ", ").substr(0, 200));
   throw BadRecord{fmt::format("no field '{}'; {}", field, has), fmt::format("--{} {}", option, near.value_or("NAME"))};
+}
+
+Json json_of(const simdjson::dom::element& value) {
+  switch (value.type()) {
+    case simdjson::dom::element_type::ARRAY: {
+      Json array = Json::array();
+      const simdjson::dom::array items = value.get_array().value_unsafe();
+      for (const simdjson::dom::element item : items) array.push_back(json_of(item));
+      return array;
+    }
+    case simdjson::dom::element_type::OBJECT: {
+      Json object = Json::object();
+      const simdjson::dom::object members = value.get_object().value_unsafe();
+      for (const auto& member : members) object[std::string(member.key)] = json_of(member.value);
+      return object;
+    }
+    case simdjson::dom::element_type::INT64: return value.get_int64().value_unsafe();
+    case simdjson::dom::element_type::UINT64: return value.get_uint64().value_unsafe();
+    case simdjson::dom::element_type::DOUBLE: return value.get_double().value_unsafe();
+    case simdjson::dom::element_type::STRING: return std::string(value.get_string().value_unsafe());
+    case simdjson::dom::element_type::BOOL: return value.get_bool().value_unsafe();
+    case simdjson::dom::element_type::NULL_VALUE: break;
+  }
+  return nullptr;
 }
 
 simdjson::dom::object JsonRecords::object_of(std::string_view line) {

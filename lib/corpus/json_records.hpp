@@ -1,6 +1,7 @@
 // The records of a block of JSON lines as objects of the parser. Documents of text in them: corpus/json_lines.hpp.
 #pragma once
 
+#include "base/json_fwd.hpp"
 #include "corpus/bad_text.hpp"
 #include "corpus/block_reader.hpp"
 
@@ -36,5 +37,8 @@ class JsonRecords {
 /// Throws BadRecord: the object has no such field, with a hint that names the option and the nearest field.
 [[noreturn]] void refuse_field(const simdjson::dom::object& object, const std::string& field,
                                const std::string& option);
+
+/// The value as Json; of a key that an object has twice the last one counts.
+Json json_of(const simdjson::dom::element& value);
 
 }  // namespace lockstep

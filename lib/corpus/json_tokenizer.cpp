@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <iterator>
 #include <utility>
 
 namespace lockstep {
@@ -181,6 +182,11 @@ class PipelineTokenizer : public Tokenizer {
   std::int64_t vocabulary() const override { return static_cast<std::int64_t>(tokens_.size()); }
   std::optional<std::int32_t> end_of_text() const override { return end_; }
   SpecialTokens special_tokens() const override { return reading_; }
+  std::vector<std::string> special_names() const override {
+    std::vector<std::string> names = pipeline_.added.special_names();
+    std::ranges::copy(pipeline_.added_normalized.special_names(), std::back_inserter(names));
+    return names;
+  }
   std::unique_ptr<Encoder> encoder() const override { return std::make_unique<PipelineEncoder>(pipeline_); }
   std::size_t last_cut(std::string_view text) const override;
   const std::vector<TokenizerFile>& files() const override { return files_; }

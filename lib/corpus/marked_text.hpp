@@ -20,17 +20,27 @@ struct TextRange {
   bool operator==(const TextRange&) const = default;
 };
 
+/// AcrossBorder says what becomes of a token that would reach across a border.
+enum class AcrossBorder {
+  apart,  // there is none: what is before and behind is encoded apart, as where a model goes on behind a prompt
+  whole,  // it stays, and begins before
+};
+
+struct TextBorder {
+  std::size_t at = 0;  // a place in the text
+  AcrossBorder across = AcrossBorder::apart;
+};
+
 struct MarkedText {
-  std::string_view text;                 // valid UTF-8
-  std::span<const TextRange> literal;    // special tokens that touch these are text; ascending
-  std::span<const std::size_t> borders;  // places in the text, ascending
+  std::string_view text;                // valid UTF-8
+  std::span<const TextRange> literal;   // special tokens that touch these are text; ascending
+  std::span<const TextBorder> borders;  // ascending
 };
 
 struct MarkedIds {
   std::vector<std::int32_t> ids;
   std::vector<std::size_t> borders;  // ids of what begins before each
-  std::int64_t apart = 0;            // of these borders, those that a token would have reached across: what is before
-                                     // and behind them is encoded apart, as where a model goes on behind a prompt
+  std::int64_t apart = 0;            // of these borders, those where AcrossBorder::apart took effect
 };
 
 /// Appends ids of a part of the text, which lies in it.

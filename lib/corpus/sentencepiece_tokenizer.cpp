@@ -356,6 +356,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::int64_t vocabulary() const override { return static_cast<std::int64_t>(model_.model.pieces.size()); }
   std::optional<std::int32_t> end_of_text() const override { return end_; }
   SpecialTokens special_tokens() const override { return SpecialTokens::text; }
+  std::vector<std::string> special_names() const override { return model_.control.special_names(); }
   std::unique_ptr<Encoder> encoder() const override { return std::make_unique<SentencePieceEncoder>(model_); }
   const std::vector<TokenizerFile>& files() const override { return files_; }
 

@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -43,6 +44,7 @@ class Tokenizer {
   virtual std::int64_t vocabulary() const = 0;                  // V: every id is below it
   virtual std::optional<std::int32_t> end_of_text() const = 0;  // the id that joins documents
   virtual SpecialTokens special_tokens() const = 0;             // how those that a text spells out are read
+  virtual std::vector<std::string> special_names() const = 0;   // the texts of special tokens
   virtual std::unique_ptr<Encoder> encoder() const = 0;         // must not outlive the tokenizer
   /// The text of the ids; bytes that are not UTF-8 alone may result from a cut sequence. Throws Error(input) for an id
   /// outside V.
@@ -59,6 +61,13 @@ class Tokenizer {
   std::vector<std::int32_t> encode(std::string_view text) const;
   /// Of the name and of all files that decide ids: equal hashes mean equal ids.
   Hash128 hash() const;
+
+  /// A chat_template.jinja, which lies beside the tokenizer and goes along with it; it decides no ids.
+  const std::optional<std::string>& chat_template() const { return chat_template_; }
+  void set_chat_template(std::string text) { chat_template_ = std::move(text); }
+
+ private:
+  std::optional<std::string> chat_template_;
 };
 
 }  // namespace lockstep

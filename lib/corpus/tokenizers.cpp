@@ -69,10 +69,16 @@ SpecialTokens reading_in(const Path& folder) {
   return config.is_object() ? special_tokens_in(config) : SpecialTokens::special;
 }
 
-}  // namespace
+constexpr const char* template_name = "chat_template.jinja";
 
-std::unique_ptr<Tokenizer> file_tokenizer(const Path& path, const std::string& end_name,
-                                          std::optional<SpecialTokens> reading) {
+/// With the chat template that lies in the folder, if there is one.
+std::unique_ptr<Tokenizer> with_chat_template(std::unique_ptr<Tokenizer> tokenizer, const Path& folder) {
+  if (const Path path = folder / template_name; is_there(path)) tokenizer->set_chat_template(read_file(path));
+  return tokenizer;
+}
+
+std::unique_ptr<Tokenizer> tokenizer_alone(const Path& path, const std::string& end_name,
+                                           std::optional<SpecialTokens> reading) {
   const bool in_folder = is_folder(path);
   const Path model = in_folder ? path / "tokenizer.model" : path;
   if (is_there(model) && !(in_folder && is_there(path / "tokenizer.json"))) {
@@ -80,6 +86,14 @@ std::unique_ptr<Tokenizer> file_tokenizer(const Path& path, const std::string& e
       return sentencepiece_tokenizer(std::move(bytes), model.string(), end_name.empty() ? stored_end(model) : end_name);
   }
   return json_tokenizer(read_tokenizer(path), path.string(), end_name, reading);
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> file_tokenizer(const Path& path, const std::string& end_name,
+                                          std::optional<SpecialTokens> reading) {
+  const Path folder = is_folder(path) ? path : absolute_path(path).parent_path();
+  return with_chat_template(tokenizer_alone(path, end_name, reading), folder);
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::string& end_name, SpecialTokens reading) {
@@ -103,6 +117,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::st
 void save_tokenizer(const Tokenizer& tokenizer, const Path& folder) {
   make_folder(folder);
   for (const TokenizerFile& file : tokenizer.files()) publish_file(folder / file.name, file.content);
+  if (tokenizer.chat_template()) publish_file(folder / template_name, *tokenizer.chat_template());
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& folder) {
@@ -112,7 +127,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const Path& folder) {
     refuse_deep_nesting(text, json.string());
     const Tree document = Tree::parse(text, nullptr, false);  // file_tokenizer explains what is malformed
     try {
-      if (auto tokenizer = recognised(document, reading_in(folder))) return tokenizer;
+      if (auto tokenizer = recognised(document, reading_in(folder)))
+        return with_chat_template(std::move(tokenizer), folder);
     } catch (const Tree::exception&) {
       fail(ExitCode::input, "{}: not a tokenizer: a member is of another type than it should be", json.string());
     }

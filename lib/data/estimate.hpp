@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct PreparationEstimate {
   double text_bytes = 0;
   double documents = 0;
   double tokens = 0;
+  std::optional<double> trained_tokens;  // of samples made of records, that count as labels
   double bytes_per_token = 0;
   double shards = 0;
   double seconds = 0;           // on all ranks and threads

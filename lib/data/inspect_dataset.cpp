@@ -11,10 +11,14 @@
 #include "report/table.hpp"
 #include "report/terminal.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -92,13 +96,35 @@ Lengths lengths_of(const TokenStream& stream, const std::function<void()>& alive
   return lengths;
 }
 
-struct ShownDocument {
-  std::int64_t number = 0;        // within the split
-  std::int64_t begin = 0;         // its first token in the stream
-  std::int64_t tokens = 0;        // up to the next document
-  std::vector<std::int32_t> ids;  // the first ones
-  std::string text;               // of these
+/// Text of tokens of which all count as labels, or none.
+struct ShownRun {
+  std::string text;
+  bool counts = false;
 };
+
+struct ShownDocument {
+  std::int64_t number = 0;          // within the split
+  std::int64_t begin = 0;           // its first token in the stream
+  std::int64_t tokens = 0;          // up to the next document
+  std::int64_t trained_tokens = 0;  // of them, that count as labels
+  std::vector<std::int32_t> ids;    // the first ones
+  std::vector<std::uint8_t> mask;   // of these
+  std::string text;                 // of these
+};
+
+/// How many tokens of [begin, end) count as labels.
+std::int64_t trained_tokens(const TokenStream& stream, std::int64_t begin, std::int64_t end,
+                            const std::function<void()>& alive) {
+  std::int64_t trained = 0;
+  std::vector<std::uint8_t> mask;
+  for (; begin < end; begin += std::ssize(mask)) {
+    alive();
+    mask.resize(static_cast<std::size_t>(std::min(tokens_at_once, end - begin)));
+    stream.copy_mask(begin, mask);
+    trained += std::ranges::count(mask, std::uint8_t{1});
+  }
+  return trained;
+}
 
 /// Where document `number` begins, or the end of the stream behind the last one.
 std::int64_t begin_of(const TokenStream& stream, const SplitEntry& split, std::int64_t number) {
@@ -129,7 +155,7 @@ std::vector<std::int64_t> chosen_documents(const ShownSamples& samples, std::int
 }
 
 ShownDocument shown_document(const TokenStream& stream, const SplitEntry& split, const Tokenizer& tokenizer,
-                             std::int64_t number, std::int64_t most_tokens) {
+                             std::int64_t number, std::int64_t most_tokens, const std::function<void()>& alive) {
   ShownDocument shown;
   shown.number = number;
   shown.begin = begin_of(stream, split, number);
@@ -137,7 +163,29 @@ ShownDocument shown_document(const TokenStream& stream, const SplitEntry& split,
   shown.ids.resize(static_cast<std::size_t>(std::min(shown.tokens, most_tokens)));
   stream.copy(shown.begin, shown.ids);
   shown.text = tokenizer.decode(shown.ids);
+  if (stream.masks() == TokenMasks::absent) return shown;
+  shown.mask.resize(shown.ids.size());
+  stream.copy_mask(shown.begin, shown.mask);
+  shown.trained_tokens = trained_tokens(stream, shown.begin, shown.begin + shown.tokens, alive);
   return shown;
+}
+
+/// The text of a document with a mask, in parts.
+std::vector<ShownRun> runs_of(const ShownDocument& shown, const Tokenizer& tokenizer) {
+  std::vector<ShownRun> runs;
+  std::size_t done = 0;
+  for (std::size_t begin = 0; begin < shown.mask.size();) {
+    std::size_t end = begin + 1;
+    while (end < shown.mask.size() && shown.mask[end] == shown.mask[begin]) ++end;
+    // What tokens say may hang on those before them.
+    const std::size_t behind =
+        end == shown.mask.size() ? shown.text.size() : tokenizer.decode(std::span(shown.ids).first(end)).size();
+    const std::size_t place = std::clamp(behind, done, shown.text.size());
+    runs.push_back({shown.text.substr(done, place - done), shown.mask[begin] == 1});
+    done = place;
+    begin = end;
+  }
+  return runs;
 }
 
 /// What is shown of one split.
@@ -145,9 +193,14 @@ struct DatasetLook {
   std::string folder;
   DataSplit split = DataSplit::train;
   std::int64_t tokens = 0;
+  std::optional<std::int64_t> trained_tokens;  // of them, where shards have masks
   Lengths lengths;
   std::vector<ShownDocument> documents;
+  std::vector<std::vector<ShownRun>> runs;  // of each document, where shards have masks
 };
+
+/// How parts that count are told from others.
+enum class RunMarks { brackets, colors };
 
 constexpr std::array quantiles{std::pair("p10", 0.1), std::pair("median", 0.5), std::pair("p90", 0.9),
                                std::pair("p99", 0.99)};
@@ -167,10 +220,15 @@ Json json_of(const DatasetLook& look) {
                          {"tokens", document.tokens},
                          {"ids", document.ids},
                          {"text", document.text}});
+    if (!look.trained_tokens) continue;
+    documents.back()["trained_tokens"] = document.trained_tokens;
+    documents.back()["mask"] = document.mask;
   }
-  return {{"dataset", look.folder}, {"split", name_of(look.split)},
-          {"tokens", look.tokens},  {"documents", look.lengths.documents()},
-          {"lengths", lengths},     {"samples", documents}};
+  Json json{{"dataset", look.folder}, {"split", name_of(look.split)},
+            {"tokens", look.tokens},  {"documents", look.lengths.documents()},
+            {"lengths", lengths},     {"samples", documents}};
+  if (look.trained_tokens) json["trained_tokens"] = *look.trained_tokens;
+  return json;
 }
 
 std::string lengths_text(const Lengths& lengths) {
@@ -190,13 +248,35 @@ std::string lengths_text(const Lengths& lengths) {
   return text + "\n" + table.text(2);
 }
 
-std::string text_of(const DatasetLook& look) {
-  std::string text = fmt::format("{}, {}: {} in {}\n", look.folder, name_of(look.split), counted(look.tokens, "token"),
+std::string marked_text(const std::vector<ShownRun>& runs, RunMarks marks) {
+  std::string text;
+  for (const ShownRun& run : runs) {
+    const std::string shown = shown_text(run.text);
+    if (!run.counts) {
+      text += shown;
+      continue;
+    }
+    switch (marks) {
+      case RunMarks::brackets: text += fmt::format("⟦{}⟧", shown); break;
+      case RunMarks::colors: text += fmt::format("\x1b[32m{}\x1b[0m", shown); break;
+    }
+  }
+  return text;
+}
+
+std::string text_of(const DatasetLook& look, RunMarks marks) {
+  std::string text = fmt::format("{}, {}: {} in {}", look.folder, name_of(look.split), counted(look.tokens, "token"),
                                  counted(look.lengths.documents(), "document"));
-  text += lengths_text(look.lengths);
-  for (const ShownDocument& document : look.documents) {
-    text += fmt::format("----- document {}: {} from token {} on\n{}\n", document.number,
-                        counted(document.tokens, "token"), document.begin, shown_text(document.text));
+  if (look.trained_tokens)
+    text += fmt::format(", {} tokens count as labels, here {}", *look.trained_tokens,
+                        marks == RunMarks::colors ? "in green" : "between ⟦ and ⟧");
+  text += "\n" + lengths_text(look.lengths);
+  for (std::size_t i = 0; i < look.documents.size(); ++i) {
+    const ShownDocument& document = look.documents[i];
+    text += fmt::format("----- document {}: {} from token {} on", document.number, counted(document.tokens, "token"),
+                        document.begin);
+    if (look.trained_tokens) text += fmt::format(", {} of which count as labels", document.trained_tokens);
+    text += "\n" + (look.trained_tokens ? marked_text(look.runs[i], marks) : shown_text(document.text)) + "\n";
     if (document.tokens > std::ssize(document.ids))
       text += fmt::format("… {} more\n", counted(document.tokens - std::ssize(document.ids), "token"));
   }
@@ -213,10 +293,12 @@ DatasetLook look_into(const PrepareConfig& config, const std::function<void()>& 
   const auto tokenizer = dataset.tokenizer();
   look.tokens = stream.tokens();
   look.lengths = lengths_of(stream, alive);
+  if (stream.masks() == TokenMasks::present) look.trained_tokens = trained_tokens(stream, 0, look.tokens, alive);
   for (const std::int64_t number : chosen_documents(samples, look.lengths.documents())) {
     alive();
     look.documents.push_back(
-        shown_document(stream, dataset.manifest.of(look.split), *tokenizer, number, samples.tokens));
+        shown_document(stream, dataset.manifest.of(look.split), *tokenizer, number, samples.tokens, alive));
+    look.runs.push_back(runs_of(look.documents.back(), *tokenizer));
   }
   if (config.plot)
     publish_file(*config.plot, histogram_svg({fmt::format("{}, {}", look.folder, name_of(look.split)),
@@ -258,7 +340,8 @@ int inspect_dataset(const PrepareConfig& config, Session& session, Output& outpu
     if (output.common().json) {
       output.print_json(json_of(look));
     } else {
-      output.print(text_of(look));
+      const bool colors = use_color(output.common().color, STDOUT_FILENO);
+      output.print(text_of(look, colors ? RunMarks::colors : RunMarks::brackets));
     }
   });
   return static_cast<int>(ExitCode::done);

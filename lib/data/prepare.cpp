@@ -165,9 +165,9 @@ class Preparation {
                                   from, config_.output, on));
       return;
     }
-    std::optional<PreparationEstimate> estimate;  // of text; standard input can be read only once
+    std::optional<PreparationEstimate> estimate;  // standard input can be read only once
     long_work_together(session_, "estimate", [&](const std::function<void()>& alive) {
-      if (is_root() && !inputs_.files.empty() && !makes_records())
+      if (is_root() && !inputs_.files.empty())
         estimate = estimate_preparation(inputs_.files, config_.data, world_.size(), threads_, alive);
     });
     if (!is_root()) return;
@@ -320,8 +320,9 @@ class Preparation {
     const TokenizerChoice choice = config_.data.tokenizer_or_bytes();
     const std::string end_name = config_.data.end_of_text.value_or("");
     if (choice.kind != TokenizerChoice::Kind::chars) {
-      together(world_, "load the tokenizer",
-               [&] { tokenizer_ = lockstep::make_tokenizer(choice.text(), end_name, config_.data.special_tokens); });
+      together(world_, "load the tokenizer", [&] {
+        tokenizer_ = lockstep::make_tokenizer(choice.text(), end_name, config_.data.special_tokens_in_text());
+      });
       return;
     }
     std::unique_ptr<Progress> progress;
@@ -335,7 +336,7 @@ class Preparation {
                                  !joins             ? ""
                                  : end_name.empty() ? default_end_name
                                                     : end_name,
-                                 config_.data.special_tokens);
+                                 config_.data.special_tokens_in_text());
   }
 
   void write_tokens(const Path& folder) {
@@ -346,13 +347,16 @@ class Preparation {
     manifest_.special_tokens = tokenizer_->special_tokens();
     manifest_.shard_tokens = config_.data.shard_tokens;
     manifest_.masks = makes_records() ? TokenMasks::present : TokenMasks::absent;
+    std::shared_ptr<const MessageFormat> messages;
+    together(world_, "read the chat template", [&] { messages = message_format(config_.data, *tokenizer_); });
+    if (messages) tokenizer_->set_chat_template(messages->text);  // the model that is trained will need it
     std::unique_ptr<Progress> progress;
     const BlockPass tokenizing =
         pass("tokenize", [&](std::string_view text) { return tokenizer_->last_cut(text); }, progress);
     const TokenizedCorpus corpus =
         tokenize(tokenizing, *tokenizer_,
                  {config_.data.records, config_.data.text_field, config_.data.seed, config_.data.malformed, spill_,
-                  manifest_.token_bytes(), config_.data.deduplicate});
+                  manifest_.token_bytes(), config_.data.deduplicate, messages});
     progress->finish(static_cast<double>(total_bytes()));
     bytes_read_ += corpus.input.bytes;
     records_ = corpus.records;
@@ -364,8 +368,10 @@ class Preparation {
     duplicates_ = corpus.duplicate_documents;
     manifest_.train = std::move(splits.train);
     manifest_.validation = std::move(splits.validation);
-    Json options{{"text_field", config_.data.text_field}, {"deduplicate", name_of(config_.data.deduplicate)}};
+    Json options{{"text_field", config_.data.text_field}};
     if (makes_records()) options = lockstep::json_of(config_.data.records);
+    options["deduplicate"] = name_of(config_.data.deduplicate);
+    if (messages) options["chat_template"] = lockstep::json_of(*messages);
     options["validation"] = splits.by.text();
     options["malformed"] = config_.data.malformed == OnMalformed::skip ? "skip" : "stop";
     options["seed"] = config_.data.seed;

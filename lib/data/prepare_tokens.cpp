@@ -116,7 +116,7 @@ std::unique_ptr<Tokenizer> named_tokenizer(const PrepareDataOptions& options) {
   if (options.tokenizer->kind == TokenizerChoice::Kind::chars)
     throw Error(ExitCode::usage, "data.tokenizer chars makes a vocabulary of text, and token files hold none",
                 "name the folder or file of the tokenizer that made them");
-  return make_tokenizer(options.tokenizer->text(), options.end_of_text.value_or(""), options.special_tokens);
+  return make_tokenizer(options.tokenizer->text(), options.end_of_text.value_or(""), options.special_tokens_in_text());
 }
 
 /// As DATASET.json in `target` names a file: from there, where it lies in the folder that holds the target.

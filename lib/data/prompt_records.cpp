@@ -22,11 +22,11 @@ class PromptReader : public RecordReader {
         special_tokens_(tokenizer.special_tokens()),
         prompt_field_(options.prompt_field.value_or("prompt")),
         completion_field_(options.completion_field.value_or("completion")),
-        trains_on_all_(options.train_on == TrainOn::all) {}
+        trains_on_all_(options.trained() == TrainOn::all) {}
 
   Sample read(const simdjson::dom::object& record) override {
     text_ = text_of(record, prompt_field_, "data.prompt_field");
-    const std::array<std::size_t, 1> border{text_.size()};
+    const std::array<TextBorder, 1> border{TextBorder{text_.size()}};
     text_ += text_of(record, completion_field_, "data.completion_field");
     const std::array<TextRange, 1> all{TextRange{0, text_.size()}};
     MarkedText marked{text_, {}, border};

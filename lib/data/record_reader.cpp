@@ -2,27 +2,14 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "data/message_format.hpp"
 
-#include <algorithm>
 #include <optional>
 #include <string>
 
 namespace lockstep {
 
 namespace {
-
-/// The name of bos_token in the files of Hugging Face; empty: none is named.
-std::string bos_name(const Tokenizer& tokenizer) {
-  for (const char* const name : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    const auto file = std::ranges::find(tokenizer.files(), name, &TokenizerFile::name);
-    if (file == tokenizer.files().end()) continue;
-    const Json document = parse_json(file->content, file->name);
-    const Json token = document.value("bos_token", Json());
-    if (token.is_string()) return token.get<std::string>();
-    if (token.is_object()) return token.value("content", "");
-  }
-  return {};
-}
 
 /// The id of a special token of this name.
 std::optional<std::int32_t> special_id(const Tokenizer& tokenizer, const std::string& name) {
@@ -31,8 +18,7 @@ std::optional<std::int32_t> special_id(const Tokenizer& tokenizer, const std::st
 }
 
 std::int32_t bos_of(const Tokenizer& tokenizer) {
-  const std::string named = bos_name(tokenizer);
-  const std::string name = named.empty() && tokenizer.name() == "sentencepiece" ? "<s>" : named;
+  const std::string name = named_special_tokens(tokenizer).value("bos_token", "");
   const std::optional<std::int32_t> id = name.empty() ? std::nullopt : special_id(tokenizer, name);
   if (id) return *id;
   throw Error(ExitCode::usage,
@@ -49,11 +35,15 @@ std::int32_t eos_of(const Tokenizer& tokenizer) {
 
 }  // namespace
 
-std::unique_ptr<RecordReader> record_reader(const Tokenizer& tokenizer, const RecordOptions& options) {
+std::unique_ptr<RecordReader> record_reader(const Tokenizer& tokenizer, const RecordOptions& options,
+                                            const MessageFormat* messages) {
   switch (options.form) {
     case RecordForm::text: break;
     case RecordForm::tokenized: return tokenized_reader(tokenizer, options);
     case RecordForm::prompt: return prompt_reader(tokenizer, options);
+    case RecordForm::messages:
+      if (messages != nullptr) return message_reader(tokenizer, options, *messages);
+      fail(ExitCode::bug, "messages are read without a template");
   }
   fail(ExitCode::bug, "text has no reader of records");
 }

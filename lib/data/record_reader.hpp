@@ -12,6 +12,8 @@
 
 namespace lockstep {
 
+struct MessageFormat;
+
 /// Reads records on one thread.
 class RecordReader {
  public:
@@ -23,9 +25,12 @@ class RecordReader {
 /// The tokenizer outlives the reader.
 std::unique_ptr<RecordReader> tokenized_reader(const Tokenizer& tokenizer, const RecordOptions& options);
 std::unique_ptr<RecordReader> prompt_reader(const Tokenizer& tokenizer, const RecordOptions& options);
+std::unique_ptr<RecordReader> message_reader(const Tokenizer& tokenizer, const RecordOptions& options,
+                                             const MessageFormat& format);
 
-/// The one of the options' form, which is not text.
-std::unique_ptr<RecordReader> record_reader(const Tokenizer& tokenizer, const RecordOptions& options);
+/// The one of the options' form, which is not text. `messages`: null but for their form; it outlives the reader.
+std::unique_ptr<RecordReader> record_reader(const Tokenizer& tokenizer, const RecordOptions& options,
+                                            const MessageFormat* messages);
 
 /// With the tokens that the options ask for. Throws Error(usage) where the tokenizer names none.
 SampleShape sample_shape(const Tokenizer& tokenizer, const RecordOptions& options);

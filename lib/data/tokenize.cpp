@@ -126,7 +126,7 @@ class BlockEncoder {
         malformed_(settings.malformed),
         deduplicate_(settings.deduplicate) {
     if (settings.records.form == RecordForm::text) return;
-    reader_ = record_reader(tokenizer, settings.records);
+    reader_ = record_reader(tokenizer, settings.records, settings.messages.get());
     shape_ = sample_shape(tokenizer, settings.records);
   }
 
@@ -194,21 +194,27 @@ class BlockEncoder {
         block,
         [&](const simdjson::dom::object& record) {
           Sample sample = reader_->read(record);
-          StreamHash hash;
-          hash.add(std::as_bytes(std::span(sample.ids)));
-          hash.add(std::as_bytes(std::span(sample.mask)));
           std::uint64_t text_bytes = sample.text_bytes;
-          const std::uint64_t draw = draw_of(hash.digest(), seed_);
+          const std::uint64_t draw = draw_of(hash_of(sample.ids, sample.mask), seed_);
           shape_->apply(
               std::move(sample),
               [&](std::span<const std::int32_t> ids, std::span<const std::uint8_t> mask) {
                 pack_tokens(ids, token_bytes_, result.tokens);
                 result.mask.insert(result.mask.end(), mask.begin(), mask.end());
                 result.fragments.push_back({ids.size(), std::exchange(text_bytes, 0), draw});
+                if (deduplicate_ != Deduplicate::none)
+                  result.normals.emplace_back(to_hex(hash_of(ids, mask)), false);  // digits are their normal form
               },
               result.records);
         },
         skip);
+  }
+
+  static Hash128 hash_of(std::span<const std::int32_t> ids, std::span<const std::uint8_t> mask) {
+    StreamHash hash;
+    hash.add(std::as_bytes(ids));
+    hash.add(std::as_bytes(mask));
+    return hash.digest();
   }
 
   void encode_fragment(std::string_view text, std::uint64_t draw, EncodedBlock& result) {

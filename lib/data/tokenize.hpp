@@ -5,10 +5,12 @@
 #include "config/prepare_config.hpp"
 #include "corpus/tokenizer.hpp"
 #include "data/block_pass.hpp"
+#include "data/message_format.hpp"
 #include "data/sample_shape.hpp"
 #include "data/token_spill.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -41,6 +43,7 @@ struct TokenizeSettings {
   Path spill_folder;
   int token_bytes = 2;
   Deduplicate deduplicate = Deduplicate::none;
+  std::shared_ptr<const MessageFormat> messages = nullptr;  // of records of this form
 };
 
 /// Collective over the session's world. Spills have masks where records do not hold text. Throws Error(input) for text

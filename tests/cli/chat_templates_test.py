@@ -9,7 +9,7 @@ import random
 import subprocess
 import warnings
 
-from chat_families import FAMILIES, KNOWN_TOOLS
+from chat_families import FAMILIES, KNOWN_TOOLS, MARKED
 from lockstep_testing import PATIENCE_S, needs
 
 PROBE = pathlib.Path(os.environ["LOCKSTEP_BUILD"]).resolve() / "tests/unit/chat/render-probe"
@@ -122,7 +122,7 @@ def request_of(dice, template):
 
 def test_conversations_are_rendered_as_transformers_renders_them():
     needs("transformers")
-    for name, template in FAMILIES.items():
+    for name, template in {**FAMILIES, **MARKED}.items():
         dice = random.Random(f"families {name}")
         equal, refused, lacking = compare_on_one_day([request_of(dice, template) for _ in range(CHATS)])
         print(f"# {name}: {equal} conversations equal, {refused} refused by both, not understood: {lacking or 0}", flush=True)

@@ -5,6 +5,7 @@ import random
 
 from lockstep_testing import run, token_stream
 from prepare_data_test import digest, documents, joined, manifest, write_jsonl
+from prepare_records_test import as_documents, drawn_samples, labelled, masked_documents
 
 
 def prepare(*arguments, **settings):
@@ -106,3 +107,24 @@ def test_so_many_shards_are_written_as_asked_for(tmp):
     assert "cannot write 6 tokens into 4 shards of one length: 2 tokens each make 3" in few.stderr, few.stderr
     both = prepare(tmp / "a.jsonl", "-o", tmp / "both", "--data.shards", 2, "--data.shard_tokens", 1000, expect=2)
     assert "both say how large shards are" in both.stderr
+
+
+def test_samples_of_records_are_equal_if_their_tokens_and_masks_are(tmp):
+    rng = random.Random(9)
+    few = drawn_samples(150, 10)
+    few += [(ids, [1] * len(ids)) for ids, _ in few[:40]]   # the same tokens, all of which count
+    drawn = [rng.choice(few) for _ in range(4000)]
+    (tmp / "in.jsonl").write_text("".join(json.dumps({"input_ids": ids, "labels": labelled(ids, mask)}) + "\n" for ids, mask in drawn))
+    kept = []
+    for sample in as_documents(drawn):
+        if sample not in kept:
+            kept.append(sample)
+    options = ["--data.tokenizer", "bytes", "--data.records", "tokenized", "--data.validation", "none"]
+    digests = set()
+    for ranks, threads in (None, 1), (2, 2), (3, 1):
+        out = tmp / f"out-{ranks}"
+        told = json.loads(prepare(tmp / "in.jsonl", "-o", out, *options, "--data.deduplicate", "exact", "--threads", threads, "--json", ranks=ranks).stdout)
+        assert masked_documents(out) == kept and told["duplicate_documents"] == len(drawn) - len(kept) and manifest(out)["options"]["deduplicate"] == "exact"
+        digests.add(digest(out))
+    assert len(digests) == 1
+    assert "caseless compares texts" in prepare(tmp / "in.jsonl", "-o", tmp / "no", *options, "--data.deduplicate", "caseless", expect=2).stderr

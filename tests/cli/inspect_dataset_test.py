@@ -1,12 +1,16 @@
 """prepare-data --inspect and --dry-run: documents shown as they were, their lengths as a histogram, estimates beside what is then made."""
 
+import contextlib
 import gzip
 import json
+import os
 import pathlib
+import pty
 import random
+import subprocess
 import xml.etree.ElementTree as xml
 
-from lockstep_testing import run
+from lockstep_testing import PATIENCE_S, program, run
 
 
 def texts(count, seed=1):
@@ -137,6 +141,29 @@ def test_an_estimate_of_a_large_input_reads_a_part_of_it_and_is_near(tmp):
     assert "estimated from " in text and " of the input:\n  about " in text and "bytes/token" in text and " free)" in text, text
 
 
+def test_an_estimate_of_records_is_what_is_made_of_them(tmp):
+    rng = random.Random(5)
+    said = lambda: " ".join(rng.choice(["the", "naïve", "日本語"]) for _ in range(rng.randrange(1, 40)))   # noqa: E731
+    forms = {"prompt": lambda: {"prompt": said(), "completion": said()}, "tokenized": lambda: {"input_ids": [rng.randrange(256) for _ in range(rng.randrange(1, 300))]},
+             "messages": lambda: {"messages": [{"role": role, "content": said()} for role in ("user", "assistant") * rng.randrange(1, 4)]}}
+    (tmp / "chat.jinja").write_text("{% for m in messages %}<{{ m.role }}> {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<assistant> {% endif %}")
+    for form, record in forms.items():
+        for count in 200, 20000:
+            (tmp / "in.jsonl").write_text("".join(json.dumps({**record(), "note": "n" * 1000}) + "\n" for _ in range(count)))   # large, but for its tokens
+            options = ["--data.chat_template", tmp / "chat.jinja"] if form == "messages" else []
+            common = [tmp / "in.jsonl", "--data.records", form, "--data.max_length", 250, "--data.validation", "none", *options, "-o", tmp / f"{form}-{count}"]
+            told = estimate(*common)
+            summary = json.loads(run("prepare-data", *common, "--json").stdout)
+            split, size = made(tmp / f"{form}-{count}")
+            found = {"tokens": split["tokens"], "documents": split["documents"], "text_bytes": split["text_bytes"], "trained_tokens": summary["records"]["trained_tokens"]}
+            assert told["whole_input"] == (count == 200)
+            for key, value in found.items():
+                assert told[key] == value if count == 200 else abs(told[key] - value) <= 0.1 * value, (form, key, told, found)
+            assert abs(told["dataset_bytes"] / size - 1) < 0.1 or abs(told["dataset_bytes"] - size) < 15000, (told, size)
+            text = run("prepare-data", *common, "--overwrite", "--dry-run").stdout
+            assert "(labels: about " in text and " samples, " in text, text
+
+
 def test_a_dry_run_meets_what_would_stop_the_preparation(tmp):
     (tmp / "a.jsonl").write_text('{"text": "a"}\n{"text": oops}\n')
     done = run("prepare-data", tmp / "a.jsonl", "-o", tmp / "out", "--dry-run", expect=3)
@@ -144,3 +171,44 @@ def test_a_dry_run_meets_what_would_stop_the_preparation(tmp):
     told = estimate(tmp / "a.jsonl", "-o", tmp / "out", "--data.malformed", "skip")
     assert told["documents"] == 1
     assert run("prepare-data", tmp / "a.jsonl", "-o", tmp / "out", "--data.tokenizer", pathlib.Path("none"), "--dry-run", "--data.malformed", "skip", expect=3).stderr
+
+
+def on_a_terminal(*words):
+    """What a command prints on a terminal."""
+    own, its = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "NO_COLOR": ""}
+    environment.pop("NO_COLOR")
+    with subprocess.Popen([str(word) for word in words], stdout=its, env=environment) as process:
+        os.close(its)
+        printed = b""
+        with open(own, "rb", buffering=0) as screen, contextlib.suppress(OSError):   # the other end is closed
+            while part := screen.read(4096):
+                printed += part
+        assert process.wait(PATIENCE_S) == 0
+    return printed.decode().replace("\r\n", "\n")
+
+
+def test_tokens_that_count_are_marked_and_counted(tmp):
+    prompts = [("2 and 2?", " 4é"), ("[a]", "\x1b[1m no"), ("", "all")]
+    (tmp / "in.jsonl").write_text("".join(json.dumps({"prompt": prompt, "completion": completion}) + "\n" for prompt, completion in prompts))
+    run("prepare-data", tmp / "in.jsonl", "-o", tmp / "data", "--data.validation", "none", "--data.records", "prompt")
+    shown = json.loads(inspect(tmp / "data", "--json").stdout)
+    lengths = [[len(part.encode()) for part in pair] for pair in prompts]
+    masks = [[0] * prompt + [1] * (completion + 1) for prompt, completion in lengths]
+    masks[2][0] = 0   # nothing stands before it
+    assert [sample["mask"] for sample in shown["samples"]] == masks and [sample["trained_tokens"] for sample in shown["samples"]] == [sum(mask) for mask in masks]
+    assert shown["trained_tokens"] == sum(map(sum, masks))
+    text = inspect(tmp / "data").stdout
+    expected = ["2 and 2?( 4é<|endoftext|>)", "[a](\\x1B[1m no<|endoftext|>)", "a(ll<|endoftext|>)"]
+    for line, mask in zip(expected, masks):
+        assert f", {sum(mask)} of which count as labels\n{line.replace('(', '⟦').replace(')', '⟧')}\n" in text, text
+    assert f"{sum(map(sum, masks))} tokens count as labels, here between ⟦ and ⟧" in text
+    screen = on_a_terminal(program("prepare-data"), "--inspect", tmp / "data")
+    assert "in green" in screen and "⟦" not in screen
+    for line in expected:
+        assert line.replace("(", "\x1b[32m").replace(")", "\x1b[0m") + "\n" in screen, screen
+    cut = inspect(tmp / "data", "--samples.first", 0, "--samples.count", 1, "--samples.tokens", 11).stdout
+    assert ", 5 of which count as labels\n2 and 2?⟦ 4\\xC3⟧\n… 2 tokens more" in cut, cut
+    (tmp / "b.txt").write_text("text")
+    run("prepare-data", tmp / "b.txt", "-o", tmp / "text", "--data.validation", "none")
+    assert "count as labels" not in inspect(tmp / "text").stdout and "mask" not in inspect(tmp / "text", "--json").stdout

@@ -269,7 +269,7 @@ def test_options_that_would_have_no_effect_and_inputs_without_records_are_refuse
     source = write_lines(tmp / "a.jsonl", [{"input_ids": [1, 2]}])
     refuse = lambda *options, expect=2: prepare(*options, "--output", tmp / "refused", expect=expect).stderr
     assert "a.txt holds one text, no records" in refuse(tmp / "a.txt", "--data.records", "prompt")
-    for option, value, needed in [("labels", "shifted", "tokenized"), ("max_length", 5, "tokenized or prompt"), ("train_on", "all", "prompt"), ("add_bos", "true", "tokenized or prompt")]:
+    for option, value, needed in [("labels", "shifted", "tokenized"), ("max_length", 5, "tokenized or prompt or messages"), ("train_on", "all", "prompt or messages"), ("add_bos", "true", "tokenized or prompt or messages")]:
         assert f"data.{option} has no effect unless data.records is {needed}" in refuse(source, f"--data.{option}", value)
     tokenized = ["--data.records", "tokenized"]
     assert "data.overlap has no effect unless data.too_long is split" in refuse(source, *tokenized, "--data.max_length", 5, "--data.overlap", 1)

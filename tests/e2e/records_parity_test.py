@@ -93,6 +93,33 @@ def test_losses_over_records_are_those_of_transformers_in_windows_and_packed_on_
             assert sum(counted) == steps_of_run[-1]["tokens"] - steps_of_run[0]["tokens"] + counted[0], (packing, counted, steps_of_run)
 
 
+MARKED = """{% for m in messages %}{{ m.role[:1] }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{{ eos_token }}{% endgeneration %}{% else %}{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}"""
+
+
+def test_losses_over_conversations_are_those_of_transformers_with_what_the_assistant_says_as_labels(tmp):
+    transformers = needs("transformers")
+    dice = random.Random(3)
+    said = lambda: dice.choice(["é", "a", "no"]) + " " * dice.randrange(2) + dice.choice("abc")   # noqa: E731
+    chats = [[{"role": role, "content": said()} for role in ("user", "assistant") * dice.randrange(1, 3)] for _ in range(60)]
+    (tmp / "in.jsonl").write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in chats))
+    (tmp / "chat.jinja").write_text(MARKED)
+    run("prepare-data", tmp / "in.jsonl", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.records", "messages", "--data.chat_template", tmp / "chat.jinja", "--data.validation", "none")
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp / "data/tokenizer/tokenizer.json"), eos_token="<|endoftext|>")
+    samples = []
+    for chat in chats:
+        told = tokenizer.apply_chat_template(chat, chat_template=MARKED, return_dict=True, return_assistant_tokens_mask=True)
+        samples.append((told["input_ids"], [token if counts else -100 for token, counts in zip(told["input_ids"], told["assistant_masks"])]))
+    assert all(len(ids) <= LENGTH for ids, _ in samples)
+    random_model(tmp / "model", GPT2_TINY)
+    for packing, steps, ranks in [("windows", in_windows(samples), 1), ("none", each_alone(samples), 2), ("sequential", next_fit(samples), 3)]:
+        expected = reference(random_model(tmp / "again", GPT2_TINY), steps)
+        losses = [record["loss"] for record in train(tmp, packing, packing, ranks, "--checkpoint.every", STEPS)]
+        assert all(abs(a - b) < 1e-10 * abs(b) for a, b in zip(losses, expected, strict=True)), (packing, losses, expected)
+    run("finalize-quantize", tmp / "windows", "--output", tmp / "exported")
+    exported = transformers.AutoTokenizer.from_pretrained(tmp / "exported")
+    assert exported.apply_chat_template(chats[0])["input_ids"] == samples[0][0], "the model brings the template along"
+
+
 def test_evaluation_counts_the_labels_of_records_and_a_run_on_them_is_exported(tmp):
     transformers = needs("transformers")
     samples = drawn_records(80, 2)

@@ -4,9 +4,13 @@
 #include "chat/chat_template.hpp"
 #include "chat/chat_template_file.hpp"
 #include "chat/template_memory.hpp"
+#include "corpus/tokenizers.hpp"
+#include "data/message_format.hpp"
+#include "data/record_reader.hpp"
 #include "fuzz/targets.hpp"
 
 #include <array>
+#include <memory>
 #include <string_view>
 
 namespace lockstep::test {
@@ -214,6 +218,94 @@ void render(const std::string& text) {
   }
 }
 
+const std::vector<std::string>& record_words() {
+  static const std::vector<std::string> words{"\"messages\"",
+                                              "\"conversations\"",
+                                              "\"role\"",
+                                              "\"content\"",
+                                              "\"from\"",
+                                              "\"value\"",
+                                              "\"weight\"",
+                                              "\"tools\"",
+                                              "\"tool_calls\"",
+                                              "\"type\"",
+                                              "\"text\"",
+                                              "\"user\"",
+                                              "\"assistant\"",
+                                              "\"system\"",
+                                              "\"tool\"",
+                                              "\"human\"",
+                                              "\"gpt\"",
+                                              "\"\"",
+                                              "<|end|>",
+                                              "<|e",
+                                              "nd|>",
+                                              "\\u2800",
+                                              "\xE2\xA3\xBF",
+                                              "0",
+                                              "1",
+                                              "0.5",
+                                              "null",
+                                              "[",
+                                              "]",
+                                              "{",
+                                              "}",
+                                              ":",
+                                              ",",
+                                              "\xC3\xA9"};
+  return words;
+}
+
+std::vector<std::string> conversation_records() {
+  return {
+      R"({"messages": [{"role": "system", "content": "Be"}, {"role": "user", "content": "Hi <|end|> <"}, )"
+      R"({"role": "assistant", "content": "Yo <|end|>", "weight": 1}, {"role": "user", "content": "So"}, )"
+      R"({"role": "assistant", "content": "No", "weight": 0}], "tools": [{"name": "<|end|>", "n": 1.5}]})",
+      R"({"id": 3, "conversations": [{"from": "human", "value": "na\u00efve"}, {"from": "gpt", "value": "\u65e5"}]})",
+      R"({"messages": "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"<|e\"}, {\"type\": )"
+      R"(\"text\", \"text\": \"nd|>\"}]}, {\"role\": \"assistant\", \"content\": \"a\"}]", "tools": null})"};
+}
+
+/// By a template that marks turns and by one that does not, for each choice of what counts.
+void read_conversation(const std::string& record) {
+  static const std::unique_ptr<Tokenizer> tokenizer = bytes_tokenizer("<|end|>");
+  static const std::string said =
+      "{% if message.content is string %}{{ message.content | trim }}{% else %}{{ message.content | "
+      "map(attribute='text') | join }}{% endif %}<|end|>";
+  static const auto format = [](const std::string& text) {
+    return MessageFormat{.conversations = {ChatTemplate(text, "chat.jinja"), {{"bos_token", "<s>"}}}};
+  };
+  static const std::array formats{
+      format("{% for message in messages %}{{ message.role }}:" + said +
+             "{% endfor %}{{ 'assistant:' if add_generation_prompt }}"),
+      format("{{ tools | tojson }}{% for message in messages %}{% if message.role == 'assistant' %}{% generation %}" +
+             said + "{% endgeneration %}{% else %}" + said + "{% endif %}{% endfor %}")};
+  simdjson::dom::parser parser;
+  simdjson::dom::object object;
+  const simdjson::padded_string padded(record);
+  if (parser.parse(padded).get(object) != simdjson::SUCCESS) fail(ExitCode::input, "no JSON object");
+  std::string refusal;
+  for (const MessageFormat& one : formats) {
+    for (const TrainOn train_on : {TrainOn::assistant, TrainOn::last, TrainOn::all}) {
+      try {
+        RecordOptions options;
+        options.form = RecordForm::messages;
+        options.train_on = train_on;
+        const auto reader = message_reader(*tokenizer, options, one);
+        const Sample sample = reader->read(object);
+        require(sample.ids.size() == sample.mask.size(), "each token counts or does not");
+        require(tokenizer->decode(sample.ids).size() == sample.text_bytes, "tokens are the text");
+      } catch (const BadRecord& problem) {
+        refusal = problem.reason;
+      } catch (const Error& problem) {
+        if (problem.code() != ExitCode::input) throw;
+        refusal = problem.what();
+      }
+    }
+  }
+  if (!refusal.empty()) fail(ExitCode::input, "{}", refusal);
+}
+
 std::string configuration() {
   const Json several = Json::array(
       {{{"name", "default"}, {"template", templates()[0]}}, {{"name", "tool_use"}, {"template", templates()[1]}}});
@@ -247,6 +339,11 @@ std::vector<Target> chat_targets(const Path& folder) {
                        } catch (const Error&) {  // what the template itself is refused for is asked above
                        }
                      }});
+  targets.push_back({.name = "record of messages",
+                     .seeds = conversation_records(),
+                     .words = record_words(),
+                     .share = 3,
+                     .read = read_conversation});
   return targets;
 }
 

@@ -546,3 +546,65 @@ no messages
 {{ docs if docs | trim else '' }}{% filter replace('a', 'b') %}{{ bos_token }} {{ messages | map(attribute='role') | unique | join('|') }}{% endfilter %}
 {{- '\\n' + {'count': messages | length, 'roles': messages | map(attribute='role') | list, 'last': messages[-1].get('name', none)} | string }}
 {{- '<|start_of_role|>assistant<|end_of_role|>' if add_generation_prompt }}"""}
+
+# Templates that mark what the assistant writes, as those are that models are trained with.
+MARKED = {
+    "chatml, marked": """{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\\n' }}
+    {%- if message.role == 'assistant' %}
+        {%- generation %}{{ message.content }}{{ '<|im_end|>' }}{% endgeneration %}
+    {%- else %}
+        {{- message.content ~ '<|im_end|>' }}
+    {%- endif %}
+    {{- '\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}""",
+
+    "chatml, its content alone marked": """{% for message in messages %}<|im_start|>{{ message.role }}
+{% if message.role == 'assistant' %}{% generation %}{{ message.content }}{% endgeneration %}{% else %}{{ message.content }}{% endif %}<|im_end|>
+{% endfor %}""",
+
+    "llama 3, marked": """{{- bos_token }}
+{%- for message in messages %}
+    {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' }}
+    {%- if message['role'] == 'assistant' %}
+        {%- generation %}{{- message['content'] | trim + '<|eot_id|>' }}{%- endgeneration %}
+    {%- else %}
+        {{- message['content'] | string | trim + '<|eot_id|>' }}
+    {%- endif %}
+{%- endfor %}""",
+
+    "gemma, marked": """{{ bos_token }}{% for message in messages %}{% set role = 'model' if message.role == 'assistant' else message.role %}<start_of_turn>{{ role }}
+{% if role == 'model' %}{% generation %}{{ message.content | trim }}<end_of_turn>
+{% endgeneration %}{% else %}{{ message.content | string | trim }}<end_of_turn>
+{% endif %}{% endfor %}""",
+
+    "mistral, marked": """{{ bos_token }}{% for message in messages if message.role in ['user', 'assistant'] %}{% if message.role == 'user' %}{{ '[INST] ' + message.content | string + ' [/INST]' }}{% else %}
+{%- generation %}{{ ' ' + message.content + eos_token }}{% endgeneration %}{% endif %}{% endfor %}""",
+
+    "plain names, marked behind a space": """{% for message in messages %}
+{% if message.role == 'assistant' %}
+Assistant: {% generation %}{{ message.content }}
+{% endgeneration %}
+{% else %}
+{{ message.role | title }}: {{ message.content }}
+{% endif %}
+{% endfor %}""",
+
+    "qwen3, marked in two blocks": """{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\\n' }}
+    {%- if message.role == 'assistant' %}
+        {%- if message.reasoning_content %}{% generation %}<think>
+{{ message.reasoning_content | trim('\\n') }}
+</think>
+
+{% endgeneration %}{% endif %}
+        {%- generation %}{{ message.content | string }}{% endgeneration %}
+        {%- for call in message.tool_calls or [] %}{% generation %}{{ '\\n<tool_call>\\n' ~ (call.function or call) | tojson ~ '\\n</tool_call>' }}{% endgeneration %}{% endfor %}
+        {%- generation %}<|im_end|>{% endgeneration %}
+    {%- else %}
+        {{- message.content ~ '<|im_end|>' }}
+    {%- endif %}
+    {{- '\\n' }}
+{%- endfor %}""",
+}

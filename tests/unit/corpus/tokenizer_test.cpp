@@ -213,7 +213,7 @@ BOOST_FIXTURE_TEST_CASE(folders_without_a_tokenizer_and_malformed_ones_are_refus
 BOOST_AUTO_TEST_CASE(a_marked_text_has_literal_parts_and_tells_how_many_ids_come_before_places) {
   const auto tokenizer = bytes_tokenizer("<e>", SpecialTokens::text);  // special where marked, whatever was said
   const std::string text = "a<e>b<e>cd";
-  const std::vector<std::size_t> borders{0, 1, 2, 4, 5, 9, 10};
+  const std::vector<TextBorder> borders{{0}, {1}, {2}, {4}, {5}, {9}, {10}};
   const std::vector<TextRange> literal{{1, 4}};
   const MarkedIds all = tokenizer->encoder()->encode_marked({text, {}, borders});
   BOOST_TEST((all.ids == std::vector<std::int32_t>{'a', 256, 'b', 256, 'c', 'd'}));
@@ -222,6 +222,38 @@ BOOST_AUTO_TEST_CASE(a_marked_text_has_literal_parts_and_tells_how_many_ids_come
   BOOST_TEST((some.ids == std::vector<std::int32_t>{'a', '<', 'e', '>', 'b', 256, 'c', 'd'}));
   BOOST_TEST((some.borders == std::vector<std::size_t>{0, 1, 2, 4, 5, 7, 8}));
   BOOST_TEST(all.apart + some.apart == 0);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_token_across_a_border_stays_and_begins_before_or_there_is_none, TemporaryFolder) {
+  write_json(path, test::MadeBpe("abc", 60, 3).tokenizer_json(false));
+  const auto tokenizer = file_tokenizer(path);
+  const auto encoder = tokenizer->encoder();
+  std::mt19937 random(1);
+  int across = 0;
+  for (int number = 0; number < 100; ++number) {
+    const std::string text = random_text(random, {"a", "b", "c"}, 20);
+    const std::vector<std::int32_t> whole = tokenizer->encode(text);
+    std::vector<std::size_t> begins;  // of the tokens
+    for (std::size_t at = 0; const std::int32_t id : whole) {
+      begins.push_back(at);
+      at += tokenizer->decode(std::span(&id, 1)).size();
+    }
+    for (std::size_t at = 0; at <= text.size(); ++at) {
+      const auto before = static_cast<std::size_t>(std::ranges::lower_bound(begins, at) - begins.begin());
+      const std::vector<TextBorder> kept{{at, AcrossBorder::whole}}, cut{{at, AcrossBorder::apart}};
+      const MarkedIds stays = encoder->encode_marked({text, {}, kept});
+      BOOST_TEST((stays.ids == whole && stays.borders == std::vector{before} && stays.apart == 0));
+      std::vector<std::int32_t> parts = tokenizer->encode(text.substr(0, at));
+      const std::size_t head = parts.size();
+      const bool is_border = std::ranges::equal(parts, std::span(whole).first(std::min(head, whole.size())));
+      if (!is_border) std::ranges::copy(tokenizer->encode(text.substr(at)), std::back_inserter(parts));
+      const MarkedIds apart = encoder->encode_marked({text, {}, cut});
+      BOOST_TEST((apart.ids == (is_border ? whole : parts) && apart.borders == std::vector{head}));
+      BOOST_TEST(apart.apart == (is_border ? 0 : 1));
+      across += is_border ? 0 : 1;
+    }
+  }
+  BOOST_TEST(across > 300);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

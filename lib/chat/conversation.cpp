@@ -1,0 +1,120 @@
+#include "chat/conversation.hpp"
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> sharegpt_roles{{{"human", "user"},
+                                                                                        {"user", "user"},
+                                                                                        {"gpt", "assistant"},
+                                                                                        {"chatgpt", "assistant"},
+                                                                                        {"assistant", "assistant"},
+                                                                                        {"model", "assistant"},
+                                                                                        {"system", "system"},
+                                                                                        {"tool", "tool"},
+                                                                                        {"observation", "tool"},
+                                                                                        {"function_response", "tool"}}};
+
+std::string shown(const Json& value) { return to_text(value).substr(0, 60); }
+
+/// As transformers does: tables have null where a message lacks what others have.
+void drop_nulls(Json& message) {
+  Json kept = Json::object();
+  for (auto& [key, value] : message.items())
+    if (!value.is_null()) kept[key] = std::move(value);
+  message = std::move(kept);
+}
+
+/// A message of ShareGPT with the names that templates know.
+Json renamed(const Json& message, const std::string& place) {
+  Json made = Json::object();
+  for (const auto& [key, value] : message.items()) {
+    if (key == "value") {
+      made["content"] = value;
+    } else if (key == "from") {
+      const auto role = value.is_string() ? std::ranges::find(sharegpt_roles, value.get_ref<const std::string&>(),
+                                                              &decltype(sharegpt_roles)::value_type::first)
+                                          : sharegpt_roles.end();
+      if (role == sharegpt_roles.end()) {
+        std::vector<std::string> names;
+        for (const auto& [name, meaning] : sharegpt_roles) names.emplace_back(name);
+        throw Error(
+            ExitCode::input, fmt::format("{} is from {}, which is no known role", place, shown(value)),
+            fmt::format("known are {}; in the form of OpenAI messages have a role and a content", join(names, ", ")));
+      }
+      made["role"] = role->second;
+    } else {
+      made[key] = value;
+    }
+  }
+  return made;
+}
+
+void check_content(const Json& message, const std::string& place) {
+  const auto content = message.find("content");
+  if (content == message.end() || content->is_string()) return;
+  if (!content->is_array())
+    fail(ExitCode::input, "{}.content is {}, neither text nor a list of parts", place, shown(*content));
+  for (std::size_t i = 0; i < content->size(); ++i) {
+    const Json& part = (*content)[i];
+    const auto type = part.is_object() ? part.find("type") : part.end();
+    if (!part.is_object() || type == part.end() || !type->is_string())
+      fail(ExitCode::input, "{}.content[{}] is {}, no part with a type", place, i, shown(part));
+    if (*type != "text")
+      throw Error(ExitCode::input,
+                  fmt::format("{}.content[{}] is of the type {}: of the parts of a message text alone is trained on",
+                              place, i, shown(*type)),
+                  "data.malformed: skip leaves such records out");
+    const auto text = part.find("text");
+    if (text == part.end() || !text->is_string()) fail(ExitCode::input, "{}.content[{}] has no text", place, i);
+  }
+}
+
+void check_weight(const Json& message, const std::string& place) {
+  const auto weight = message.find("weight");
+  if (weight == message.end()) return;
+  if (!weight->is_number() || (*weight != 0 && *weight != 1))
+    fail(ExitCode::input, "{}.weight is {}, neither 0 nor 1", place, shown(*weight));
+}
+
+}  // namespace
+
+Conversation conversation_of(Json messages, Json tools, const std::string& field) {
+  if (!messages.is_array()) fail(ExitCode::input, "{} is {}, no list of messages", field, shown(messages));
+  if (messages.empty()) fail(ExitCode::input, "{} holds no message", field);
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    Json& message = messages[i];
+    const std::string place = fmt::format("{}[{}]", field, i);
+    if (!message.is_object()) fail(ExitCode::input, "{} is {}, no object", place, shown(message));
+    drop_nulls(message);
+    if (!message.contains("role") && message.contains("from") && message.contains("value"))
+      message = renamed(message, place);
+    const auto role = message.find("role");
+    if (role == message.end() || !role->is_string())
+      throw Error(ExitCode::input, fmt::format("{} has no role", place),
+                  "messages have role and content, or from and value");
+    check_content(message, place);
+    check_weight(message, place);
+  }
+  if (!tools.is_null() && !tools.is_array()) fail(ExitCode::input, "tools is {}, no list", shown(tools));
+  return {std::move(messages), std::move(tools)};
+}
+
+bool is_of_assistant(const Json& message) { return message["role"] == "assistant"; }
+
+bool has_weight(const Json& message) {
+  const auto weight = message.find("weight");
+  return weight == message.end() || *weight == 1;
+}
+
+}  // namespace lockstep

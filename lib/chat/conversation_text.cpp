@@ -1,0 +1,194 @@
+#include "chat/conversation_text.hpp"
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace lockstep {
+
+namespace {
+
+constexpr const char* turns_hint =
+    "a template with {% generation %} tells what the assistant writes, data.train_on: last needs the last turn alone, "
+    "and data.malformed: skip leaves such records out";
+
+/// A few bytes from `at` on, for messages.
+std::string excerpt(std::string_view text, std::size_t at) {
+  constexpr std::size_t most = 40;
+  const bool ends = text.size() <= at + most;
+  std::string_view part = text.substr(at, most);
+  while (!ends && !part.empty() && first_invalid_utf8(part)) part.remove_suffix(1);
+  return part.empty() ? "its end" : to_text(Json(std::string(part))) + (ends ? "" : "…");
+}
+
+class TurnFinder {
+ public:
+  TurnFinder(const Conversation& conversation, const ConversationFormat& format)
+      : messages_(conversation.messages), tools_(conversation.tools), format_(format) {
+    whole_ = format.render(messages_, tools_, GenerationPrompt::absent);
+  }
+
+  RenderedChat& whole() { return whole_; }
+  std::size_t count() const { return messages_.size(); }
+
+  /// What the assistant writes as message `i`.
+  std::vector<TextSpan> turn(std::size_t i) const {
+    return format_.chat.marks_generation() ? marked_turn(i) : std::vector{turn_by_prefixes(i)};
+  }
+
+ private:
+  RenderedChat render_first(std::size_t count, GenerationPrompt prompt) const {
+    Json first = Json::array();
+    for (std::size_t i = 0; i < count; ++i) first.push_back(messages_[i]);
+    try {
+      return format_.render(first, tools_, prompt);
+    } catch (const Error& problem) {
+      if (problem.code() != ExitCode::input) throw;
+      throw Error(ExitCode::input,
+                  fmt::format("cannot tell what the assistant writes: the template does not render the first {} of {} "
+                              "messages alone: {}",
+                              count, messages_.size(), problem.what()),
+                  turns_hint);
+    }
+  }
+
+  // Blocks do not say of which message they are; those of the first messages come first.
+  std::vector<TextSpan> marked_turn(std::size_t i) const {
+    const auto blocks_of = [&](std::size_t count) {
+      if (count == 0) return std::size_t{0};
+      return count == messages_.size() ? whole_.generated.size()
+                                       : render_first(count, GenerationPrompt::absent).generated.size();
+    };
+    const std::size_t begin = blocks_of(i), end = blocks_of(i + 1);
+    if (begin > end || end > whole_.generated.size())
+      throw Error(ExitCode::input,
+                  fmt::format("cannot tell which {{% generation %}} blocks are of message {}: the template has {} of "
+                              "them for the messages before, {} with it and {} for all",
+                              i, begin, end, whole_.generated.size()),
+                  turns_hint);
+    return {whole_.generated.begin() + static_cast<std::ptrdiff_t>(begin),
+            whole_.generated.begin() + static_cast<std::ptrdiff_t>(end)};
+  }
+
+  TextSpan turn_by_prefixes(std::size_t i) const {
+    const std::string before = render_first(i, GenerationPrompt::added).text;
+    require_prefix(before, i, "with a generation prompt ");
+    if (i + 1 == messages_.size()) return {before.size(), whole_.text.size()};
+    const std::string with = render_first(i + 1, GenerationPrompt::absent).text;
+    require_prefix(with, i + 1, "");
+    if (with.size() < before.size())
+      throw Error(ExitCode::input,
+                  fmt::format("cannot tell what the assistant writes: the template makes less text of the first {} "
+                              "messages than of the first {} with a generation prompt",
+                              i + 1, i),
+                  turns_hint);
+    return {before.size(), with.size()};
+  }
+
+  void require_prefix(const std::string& text, std::size_t count, std::string_view how) const {
+    if (whole_.text.starts_with(text)) return;
+    const auto differs = std::ranges::mismatch(text, whole_.text).in1 - text.begin();
+    auto at = static_cast<std::size_t>(differs);
+    while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+    throw Error(ExitCode::input,
+                fmt::format("cannot tell what the assistant writes: the template renders the first {} of {} messages {}"
+                            "as {} at byte {}, where the whole conversation has {}",
+                            count, messages_.size(), how, excerpt(text, at), at, excerpt(whole_.text, at)),
+                turns_hint);
+  }
+
+  const Json& messages_;
+  const Json& tools_;
+  const ConversationFormat& format_;
+  RenderedChat whole_;
+};
+
+/// Puts spans together that touch each other.
+std::vector<TextSpan> joined(const std::vector<TextSpan>& spans) {
+  std::vector<TextSpan> made;
+  for (const TextSpan& span : spans) {
+    if (span.begin == span.end) continue;
+    if (!made.empty() && span.begin < made.back().end)
+      throw Error(ExitCode::input,
+                  fmt::format("cannot tell what the assistant writes: two of its turns overlap at byte {} of the text",
+                              span.begin),
+                  turns_hint);
+    if (!made.empty() && span.begin == made.back().end) {
+      made.back().end = span.end;
+    } else {
+      made.push_back(span);
+    }
+  }
+  return made;
+}
+
+/// What is left of [0, size) without `spans`.
+std::vector<TextSpan> others(const std::vector<TextSpan>& spans, std::size_t size) {
+  std::vector<TextSpan> made;
+  std::size_t done = 0;
+  for (const TextSpan& span : spans) {
+    if (span.begin > done) made.push_back({done, span.begin});
+    done = span.end;
+  }
+  if (size > done) made.push_back({done, size});
+  return made;
+}
+
+void refuse_weight_of_others(const Json& messages, CountedTurns counted) {
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const auto weight = messages[i].find("weight");
+    if (is_of_assistant(messages[i]) || weight == messages[i].end()) continue;
+    if ((*weight == 1) == (counted == CountedTurns::all)) continue;
+    fail(ExitCode::input, "message {} is of the role {} and has the weight {}, but {}", i, to_text(messages[i]["role"]),
+         to_text(*weight),
+         counted == CountedTurns::all ? "all of such messages counts" : "the assistant's messages alone count");
+  }
+}
+
+}  // namespace
+
+RenderedChat ConversationFormat::render(const Json& messages, const Json& tools, GenerationPrompt prompt) const {
+  return chat.render({.messages = messages,
+                      .tools = tools.is_null() ? nullptr : &tools,
+                      .add_generation_prompt = prompt == GenerationPrompt::added,
+                      .variables = &variables});
+}
+
+ConversationText text_of(const Conversation& conversation, const ConversationFormat& format, CountedTurns counted) {
+  const Json& messages = conversation.messages;
+  refuse_weight_of_others(messages, counted);
+  TurnFinder turns(conversation, format);
+  std::vector<std::size_t> chosen;  // messages whose turns are looked for
+  std::size_t of_assistant = 0;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (!is_of_assistant(messages[i])) continue;
+    ++of_assistant;
+    if (counted == CountedTurns::last) chosen.clear();
+    if (has_weight(messages[i]) != (counted == CountedTurns::all)) chosen.push_back(i);
+  }
+  std::vector<TextSpan> spans;
+  if (format.chat.marks_generation() && counted == CountedTurns::assistant && chosen.size() == of_assistant) {
+    if (of_assistant > 0) spans = turns.whole().generated;
+  } else {
+    for (const std::size_t i : chosen) {
+      const std::vector<TextSpan> turn = turns.turn(i);
+      spans.insert(spans.end(), turn.begin(), turn.end());
+    }
+  }
+  spans = joined(spans);
+  if (spans.empty() && !chosen.empty() && counted != CountedTurns::all)
+    throw Error(ExitCode::input, "cannot tell what the assistant writes: the template puts nothing out for it",
+                turns_hint);
+  ConversationText made{.text = std::move(turns.whole().text)};
+  made.counted = counted == CountedTurns::all ? others(spans, made.text.size()) : std::move(spans);
+  const bool last_is_chosen = !chosen.empty() && chosen.back() + 1 == messages.size();
+  made.counts_at_end = last_is_chosen != (counted == CountedTurns::all);
+  return made;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+// A conversation as the text that a template makes of it, with what of it counts: what the assistant writes. Turns are
+// told by {% generation %} where the template has it, or else by rendering the messages before each. What messages
+// spell of special tokens is found as well, so that it stays text: chat/spelled_tokens.hpp.
+#pragma once
+
+#include "chat/chat_template.hpp"
+#include "chat/conversation.hpp"
+
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// CountedTurns says what of a conversation counts.
+enum class CountedTurns {
+  assistant,  // what the assistant writes, but for messages of weight 0
+  last,       // of the assistant's last message alone
+  all,        // the whole text, but for messages of weight 0
+};
+
+struct ConversationText {
+  std::string text;
+  std::vector<TextSpan> counted = {};  // ascending, apart from each other, none of them empty
+  bool counts_at_end = false;          // the last message counts
+};
+
+enum class GenerationPrompt { absent, added };
+
+/// A template, and what it sees besides messages and tools.
+struct ConversationFormat {
+  ChatTemplate chat;
+  Json variables;
+
+  /// As ChatTemplate::render.
+  RenderedChat render(const Json& messages, const Json& tools, GenerationPrompt prompt) const;
+};
+
+/// Local, from any thread. Throws Error(input) for what the template refuses, and where neither its {% generation %}
+/// nor renderings of the first messages tell what the assistant writes.
+ConversationText text_of(const Conversation& conversation, const ConversationFormat& format, CountedTurns counted);
+
+}  // namespace lockstep

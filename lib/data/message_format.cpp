@@ -1,0 +1,64 @@
+#include "data/message_format.hpp"
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/json.hpp"
+#include "chat/chat_template_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep {
+
+namespace {
+
+ChatTemplateFile template_file(const PrepareDataOptions& options) {
+  if (options.records.chat_template) return read_chat_template(*options.records.chat_template);
+  const TokenizerChoice tokenizer = options.tokenizer_or_bytes();
+  if (tokenizer.kind != TokenizerChoice::Kind::files)
+    throw Error(
+        ExitCode::usage,
+        fmt::format("data.records messages needs a chat template, and the tokenizer '{}' has none", tokenizer.text()),
+        "name one with --data.chat_template PATH");
+  const Path path = tokenizer.path;
+  try {
+    return read_chat_template(is_folder(path) ? path : absolute_path(path).parent_path());
+  } catch (const Error& problem) {
+    if (problem.code() != ExitCode::input) throw;
+    throw Error(ExitCode::input, problem.what(), "name a chat template with --data.chat_template PATH");
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const MessageFormat> message_format(const PrepareDataOptions& options, const Tokenizer& tokenizer) {
+  if (options.records.form != RecordForm::messages) return nullptr;
+  ChatTemplateFile file = template_file(options);
+  file.variables.update(named_special_tokens(tokenizer));
+  const Hash128 hash = hash128(to_text(Json{{"template", file.text}, {"variables", file.variables}}));
+  return std::make_shared<const MessageFormat>(
+      MessageFormat{.conversations = {ChatTemplate(file.text, file.origin), std::move(file.variables)},
+                    .text = std::move(file.text),
+                    .origin = file.origin,
+                    .hash = to_hex(hash),
+                    .spelled = options.special_tokens_in_messages()});
+}
+
+Json named_special_tokens(const Tokenizer& tokenizer) {
+  Json tokens = Json::object();
+  if (tokenizer.name() == "sentencepiece") tokens["bos_token"] = "<s>";
+  const auto file = std::ranges::find(tokenizer.files(), "tokenizer_config.json", &TokenizerFile::name);
+  if (file == tokenizer.files().end()) return tokens;
+  add_special_tokens(tokens, parse_json(file->content, file->name));
+  return tokens;
+}
+
+Json json_of(const MessageFormat& format) {
+  return {{"file", format.origin},
+          {"hash", format.hash},
+          {"special_tokens", format.spelled == SpecialTokens::text ? "text" : "special"}};
+}
+
+}  // namespace lockstep

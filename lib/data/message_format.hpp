@@ -1,0 +1,33 @@
+// How records of messages become text: the template, what it sees, and how what they spell of special tokens is read.
+// Read once by each rank; its threads share it.
+#pragma once
+
+#include "chat/conversation_text.hpp"
+#include "config/prepare_config.hpp"
+#include "config/special_tokens.hpp"
+#include "corpus/tokenizer.hpp"
+
+#include <memory>
+#include <string>
+
+namespace lockstep {
+
+struct MessageFormat {
+  ConversationFormat conversations;
+  std::string text = {};    // of the template
+  std::string origin = {};  // of the template, for people
+  std::string hash = {};    // of the template and of what it sees besides messages and tools
+  SpecialTokens spelled = SpecialTokens::text;
+};
+
+/// With the template that data.chat_template names, or that lies beside the tokenizer. Null where records hold no
+/// messages. Local. Throws Error(usage) where there is no template, Error(input) for one that is not understood.
+std::shared_ptr<const MessageFormat> message_format(const PrepareDataOptions& options, const Tokenizer& tokenizer);
+
+/// bos_token, eos_token … by their names, as the files of Hugging Face have them. Pure.
+Json named_special_tokens(const Tokenizer& tokenizer);
+
+/// "chat_template" of the options that DATASET.json has.
+Json json_of(const MessageFormat& format);
+
+}  // namespace lockstep

@@ -1,0 +1,109 @@
+#include "base/error.hpp"
+#include "chat/conversation_text.hpp"
+#include "chat/spelled_tokens.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+using namespace lockstep;
+
+BOOST_AUTO_TEST_SUITE(conversations)
+
+namespace {
+
+const std::string plain =
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }};{% endfor %}{{ '<assistant>' if add_generation_prompt }}";
+const std::string marked =
+    "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}{% generation %}{{ m.content }};{% "
+    "endgeneration %}{% else %}{{ m.content }};{% endif %}{% endfor %}";
+
+ConversationFormat format_of(const std::string& text) { return {ChatTemplate(text, "t.jinja"), Json::object()}; }
+
+Conversation conversation(const std::string& messages) {
+  return conversation_of(parse_json(messages, "test"), nullptr, "messages");
+}
+
+/// The text, with what counts in brackets.
+std::string counted(const std::string& text, const std::string& messages, CountedTurns turns) {
+  const ConversationText made = text_of(conversation(messages), format_of(text), turns);
+  std::string shown = made.text;
+  for (auto span = made.counted.rbegin(); span != made.counted.rend(); ++span)
+    shown.insert(span->end, "]").insert(span->begin, "[");
+  return shown + (made.counts_at_end ? " to the end" : "");
+}
+
+std::string refusal(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    BOOST_TEST(static_cast<int>(error.code()) == static_cast<int>(ExitCode::input));
+    return error.what();
+  }
+  return "nothing";
+}
+
+const std::string four = R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},)"
+                         R"({"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}])";
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(what_the_assistant_writes_counts_behind_the_generation_prompt) {
+  for (const std::string& text : {plain, marked}) {
+    BOOST_TEST(counted(text, four, CountedTurns::assistant) ==
+               "<user>a;<assistant>[b;]<user>c;<assistant>[d;] to the end");
+    BOOST_TEST(counted(text, four, CountedTurns::last) == "<user>a;<assistant>b;<user>c;<assistant>[d;] to the end");
+    BOOST_TEST(counted(text, four, CountedTurns::all) == "[<user>a;<assistant>b;<user>c;<assistant>d;] to the end");
+    const std::string weighted = R"([{"role": "assistant", "content": "a", "weight": 0},)"
+                                 R"({"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}])";
+    BOOST_TEST(counted(text, weighted, CountedTurns::assistant) == "<assistant>a;<assistant>[b;]<user>c;");
+    BOOST_TEST(counted(text, weighted, CountedTurns::all) == "[<assistant>]a;[<assistant>b;<user>c;] to the end");
+    BOOST_TEST(counted(text, R"([{"role": "user", "content": "a"}])", CountedTurns::assistant) == "<user>a;");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_template_whose_beginnings_differ_tells_no_turns_but_perhaps_the_last) {
+  const std::string stripping =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content if loop.last or m.role == 'user' else '' }};{% endfor %}{{ "
+      "'<assistant>' if add_generation_prompt }}";
+  BOOST_TEST(refusal([&] { counted(stripping, four, CountedTurns::assistant); }) ==
+             "cannot tell what the assistant writes: the template renders the first 2 of 4 messages as \"b;\" at byte "
+             "19, where the whole conversation has \";<user>c;<assistant>d;\"");
+  BOOST_TEST(counted(stripping, four, CountedTurns::last) == "<user>a;<assistant>;<user>c;<assistant>[d;] to the end");
+  const std::string silent = "{% for m in messages %}{% generation %}{% endgeneration %}{{ m.content }}{% endfor %}";
+  BOOST_TEST(refusal([&] { counted(silent, four, CountedTurns::assistant); }) ==
+             "cannot tell what the assistant writes: the template puts nothing out for it");
+}
+
+BOOST_AUTO_TEST_CASE(messages_of_sharegpt_are_those_of_openai_and_nulls_are_dropped) {
+  const Conversation shared =
+      conversation(R"([{"from": "human", "value": "a", "weight": null}, {"from": "gpt", "value": "b", "weight": 1},)"
+                   R"({"from": "observation", "value": "c"}])");
+  BOOST_TEST(to_text(shared.messages) ==
+             R"([{"role":"user","content":"a"},{"role":"assistant","content":"b","weight":1},)"
+             R"({"role":"tool","content":"c"}])");
+}
+
+BOOST_AUTO_TEST_CASE(special_tokens_that_messages_spell_out_are_found_where_they_stand_in_the_text) {
+  const SpecialNames names({"<user>", "<assistant>", ""});
+  BOOST_TEST((names.found_in("<user <user> < <user>x<assist") == std::vector<std::size_t>{6, 15, 22}));
+  const auto places = [&](const std::string& text, const std::string& messages) {
+    const Conversation chat = conversation(messages);
+    const ConversationFormat format = format_of(text);
+    std::string shown = text_of(chat, format, CountedTurns::all).text;
+    const std::vector<TextSpan> found = spelled_tokens(chat, format, shown, names);
+    for (auto place = found.rbegin(); place != found.rend(); ++place) shown.insert(place->begin, "!");
+    return shown;
+  };
+  BOOST_TEST(places(plain, four) == "<user>a;<assistant>b;<user>c;<assistant>d;");
+  BOOST_TEST(places(plain, R"([{"role": "user", "content": "a<user>é⣿<assistant><user"}])") ==
+             "<user>a!<user>é⣿!<assistant>!<user;");
+  const std::string lengths = "{% for m in messages %}{{ m.content | length }}{% endfor %}";
+  BOOST_TEST(refusal([&] {
+               places(lengths, R"([{"role": "user", "content": "<user>"}])");
+             }).starts_with("cannot tell which special tokens are the template's"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
