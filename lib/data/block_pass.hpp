@@ -6,6 +6,7 @@
 #include "corpus/bad_text.hpp"
 #include "corpus/block_reader.hpp"
 #include "data/gather_values.hpp"
+#include "data/input_contents.hpp"
 #include "data/long_work.hpp"
 #include "data/ordered_work.hpp"
 
@@ -28,6 +29,7 @@ struct BlockPass {
 
 /// What a pass found out about the input, the same on all ranks.
 struct ReadInput {
+  std::vector<ReadContent> contents;     // by file
   std::vector<std::string> empty_files;  // that hold no text
   std::uint64_t bytes = 0;               // that were read of the input, by all ranks; not of copies
 };
@@ -55,7 +57,7 @@ ReadInput for_own_blocks(const BlockPass& pass, const typename OrderedWork<TextB
         alive();
         consume(work.take());
       }
-      own = {reader.empty_files(), reader.input_consumed()};
+      own = {reader.contents(), reader.empty_files(), reader.input_consumed()};
     } catch (const BadText& bad) {
       LineCounter lines(alive);
       throw error_of(bad, lines);
@@ -64,6 +66,7 @@ ReadInput for_own_blocks(const BlockPass& pass, const typename OrderedWork<TextB
   ReadInput all;
   all.bytes = static_cast<std::uint64_t>(world.all_reduce(static_cast<std::int64_t>(own.bytes), Reduce::sum));
   all.empty_files = gather_texts(world, own.empty_files);
+  all.contents = gather_contents(world, own.contents);
   return all;
 }
 

@@ -50,7 +50,7 @@ std::unique_ptr<Tokenizer> Dataset::tokenizer() const {
 
 OutputKind dataset_output() {
   const auto files = [](const Path& folder) {
-    std::set<Path> written{manifest_name};
+    std::set<Path> written{manifest_name, input_memory_name};
     for (const std::string_view name : tokenizer_file_names) written.insert(Path("tokenizer") / name);
     for (const Path& file : list_folder(folder))
       if (is_packing_file(file.filename())) written.insert(file.filename());

@@ -12,6 +12,9 @@
 
 namespace lockstep {
 
+/// In the folder of a dataset of text: what its input files had when they were read (data/input_contents.hpp).
+constexpr const char* input_memory_name = "INPUTS.json";
+
 struct Dataset {
   Path folder;
   DatasetManifest manifest;

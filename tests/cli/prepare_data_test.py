@@ -398,14 +398,62 @@ def test_a_killed_run_leaves_nothing_that_looks_complete_and_the_next_one_cleans
     command = [program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--data.validation", "none"]
     killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=stopping_amid_its_work())
     started_and_stopped(killed)
-    busy = prepare(tmp / "a.txt", "--output", tmp / "out", expect=None)
     killed.kill()
     killed.wait()
-    assert busy.returncode == 2 and f"it is being made by process {killed.pid} on " in busy.stderr, busy.stderr
     assert not (tmp / "out").exists()
     (tmp / "a.txt").write_text("less")
     prepare(tmp / "a.txt", "--output", tmp / "out", "--data.validation", "none")
     only(tmp, "a.txt", "out")
+
+
+def waiting_for(first, words, **settings):
+    """A second start of prepare-data, once it has said that it waits for the process `first`."""
+    second = subprocess.Popen([program("prepare-data"), *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
+    for line in second.stderr:
+        if f"waits: cannot create the dataset {words[-1]}: it is being made by process {first.pid} on " in line:
+            return second
+    raise AssertionError(f"it ended with {second.wait()}")
+
+
+def test_a_second_start_waits_for_the_first_and_makes_the_dataset_if_that_is_killed(tmp):
+    (tmp / "a.txt").write_text("some text to tokenize\n")
+    words = [tmp / "a.txt", "--data.validation", "none", "--output", tmp / "out"]
+    first = subprocess.Popen([program("prepare-data"), *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             env=stopping_amid_its_work())
+    started_and_stopped(first)
+    second = waiting_for(first, words)
+    first.kill()
+    first.wait()
+    out, errors = second.communicate(timeout=PATIENCE_S)
+    assert second.returncode == 0 and "up to date" not in out, errors
+    only(tmp, "a.txt", "out")
+
+
+def test_a_second_start_takes_what_the_first_has_made_and_is_refused_if_it_wants_another_dataset(tmp):
+    (tmp / "a.txt").write_text("some text to tokenize\n")
+    for number, (options, code, told) in enumerate([([], 0, ", up to date: "), (["--data.special_tokens", "text"], 2, "there is one already")]):
+        words = ["--data.validation", "none", tmp / "a.txt", "--output", tmp / f"out-{number}"]
+        first = subprocess.Popen([program("prepare-data"), *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                 env=stopping_amid_its_work())
+        started_and_stopped(first)
+        second = waiting_for(first, [*options, *words])
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(PATIENCE_S) == 0
+        out, errors = second.communicate(timeout=PATIENCE_S)
+        assert second.returncode == code and told in out + errors, (second.returncode, out, errors)
+
+
+def test_a_request_to_stop_ends_a_start_that_waits(tmp):
+    (tmp / "a.txt").write_text("some text to tokenize\n")
+    words = [tmp / "a.txt", "--data.validation", "none", "--output", tmp / "out"]
+    first = subprocess.Popen([program("prepare-data"), *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             env=stopping_amid_its_work())
+    started_and_stopped(first)
+    second = waiting_for(first, words)
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(PATIENCE_S) == 1
+    first.kill()
+    first.wait()
 
 
 def failing(call, code, path):
@@ -420,11 +468,11 @@ def test_without_flock_a_lease_keeps_a_second_start_out(tmp):
         first = subprocess.Popen([program("prepare-data"), "-", "--format", "txt", *words], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                                  stderr=subprocess.PIPE, text=True, env={**os.environ, **failing("flock", code, ".out.lock")})
         wait_until(lambda: list(tmp.glob(".out.stage-*/**/standard-input*")), first, "it waits for input, and refreshes its lease")
-        told = prepare(tmp / "a.txt", *words, expect=2, env=failing("flock", code, ".out.lock")).stderr
-        assert f"by process {first.pid} on " in told, told
+        second = waiting_for(first, [tmp / "a.txt", "--data.validation", "none", "--output", tmp / "out"],
+                             env={**os.environ, **failing("flock", code, ".out.lock")})
         first.kill()
         first.wait()
-        prepare(tmp / "a.txt", *words, env=failing("flock", code, ".out.lock"))
+        assert second.wait(PATIENCE_S) == 0
         only(tmp, "a.txt", "out")
         shutil.rmtree(tmp / "out")
 
@@ -495,7 +543,8 @@ def test_standard_input_gives_the_dataset_that_a_file_gives(tmp):
             assert done.returncode == 0, done.stderr
             for split in ["train", "validation", "tokenizer"]:
                 assert digest(out / split) == digest(tmp / f"{out.name}-file" / split), (name, tokenizer, ranks)
-            assert manifest(out)["inputs"]["files"] == [{"file": "standard input", "bytes": (tmp / name).stat().st_size}]
+            (file,) = manifest(out)["inputs"]["files"]
+        assert (file["file"], file["bytes"]) == ("standard input", (tmp / name).stat().st_size)
     for text, options, code, message in [(b"", ["--format", "txt"], 3, "standard input is empty"),
                                          (b"{oops\n", ["--format", "jsonl"], 3, "standard input:1: not valid JSON"),
                                          (b"x", [], 2, "--format txt, jsonl, json, csv or tsv is needed"),
