@@ -28,6 +28,10 @@ struct Dataset {
 /// What prepare-data makes, and what may be replaced by it.
 OutputKind dataset_output();
 
+/// Whether a name is that of a dataset, of a part of one, or of a folder with one in it: open_dataset then opens it or
+/// says what to name. Local.
+bool leads_to_dataset(const Path& path);
+
 /// Local. Where `folder` holds no dataset: Error(input) whose hint is what to name instead, or the command that makes
 /// one.
 Dataset open_dataset(const Path& folder);

@@ -64,17 +64,19 @@ Hash128 preparation_key(const PrepareDataOptions& options, const Tokenizer* toke
   return hash128(to_text(document));
 }
 
+std::string quoted_word(const std::string& word) {
+  constexpr const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char character : word) quoted += character == '\'' ? "'\\''" : std::string(1, character);
+  return quoted + "'";
+}
+
 std::string changed_options(const PrepareDataOptions& options) {
   std::string words;
   for (const auto& [name, value] : changed(options)) {
     const std::string text = value.is_string() ? value.get<std::string>() : to_text(value);
-    const bool is_plain = text.find_first_not_of(
-                              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                              "_-+=:,./@%") == std::string::npos;
-    std::string quoted = "'";
-    for (const char character : text) quoted += character == '\'' ? std::string("'\\''") : std::string(1, character);
-    words +=
-        fmt::format("{}--data.{} {}", words.empty() ? "" : " ", name, is_plain && !text.empty() ? text : quoted + "'");
+    words += fmt::format("{}--data.{} {}", words.empty() ? "" : " ", name, quoted_word(text));
   }
   return words;
 }

@@ -19,6 +19,9 @@ namespace lockstep {
 Hash128 preparation_key(const PrepareDataOptions& options, const Tokenizer* tokenizer,
                         const std::vector<InputFile>& files, const std::vector<std::uint64_t>& sums);
 
+/// A word as a shell takes it. Pure.
+std::string quoted_word(const std::string& word);
+
 /// The options among them that are not as built in, as words of a command line: "--data.validation tail:0.1". Pure.
 std::string changed_options(const PrepareDataOptions& options);
 

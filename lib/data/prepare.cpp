@@ -194,6 +194,46 @@ class Preparation {
                               estimate ? text_of(*estimate, free_bytes()) : ""));
   }
 
+  /// As prepare_in_cache says.
+  std::optional<Path> run_in(const Path& cache, WithoutPrepared without) {
+    const Path memory = cache / fmt::format(".inputs-{}.json", to_hex(hash128(names_of_input())));
+    const std::string told = rank0_tells(world_, "look into the cache", [&] {
+      Json known = Json::array();
+      const ContentMemory remembered = ContentMemory::read(memory);
+      for (const InputFile& file : inputs_.files) {
+        const auto sum = remembered.find(file.path);
+        known.push_back(sum ? Json(*sum) : Json());
+      }
+      return to_text(known);
+    });
+    std::vector<std::optional<std::uint64_t>> known;
+    for (const Json& sum : parse_json(told, "sums of the input"))
+      known.push_back(sum.is_null() ? std::nullopt : std::optional(sum.get<std::uint64_t>()));
+    if (without == WithoutPrepared::tell &&
+        !std::ranges::all_of(known, [](const auto& sum) { return sum.has_value(); }))
+      return std::nullopt;
+    const InputSums found = complete_sums(session_, inputs_.files, known);
+    bytes_read_ += found.bytes_read;
+    together(world_, "load the tokenizer", [&] {
+      key_ = preparation_key(config_.data, tokenizer_of(config_.data).get(), inputs_.files, found.sums);
+    });
+    config_.output = cache / to_hex(*key_);
+    const bool is_there = is_up_to_date();
+    if (!is_there && without == WithoutPrepared::tell) return std::nullopt;
+    if (!is_there && without == WithoutPrepared::refuse) refuse_unprepared();
+    if (!is_there) {
+      together(world_, "remember the input", [&] {
+        if (!is_root()) return;
+        make_folder(cache);
+        memory_of(inputs_.files, stamps_, found.sums).write(memory);
+      });
+      run();
+    } else if (is_root()) {
+      output_.log().info("{} was prepared before: {}", join(config_.text(), " "), config_.output);
+    }
+    return Path(config_.output);
+  }
+
   void run() {
     const double start_s = monotonic_seconds();
     std::unique_ptr<OutputFolder> output;  // on rank 0; goes with everything in it unless published
@@ -238,11 +278,28 @@ class Preparation {
   std::unique_ptr<OutputFolder> make_output() const {
     return std::make_unique<OutputFolder>(config_.output,
                                           config_.train_tokenizer ? tokenizer_output() : dataset_output(),
-                                          config_.overwrite ? Existing::replace : Existing::refuse);
+                                          config_.overwrite || key_ ? Existing::replace : Existing::refuse);
+  }
+
+  std::string names_of_input() const {
+    std::string names;
+    for (const InputFile& file : inputs_.files) names += absolute_path(file.path).string() + "\n";
+    return names;
+  }
+
+  [[noreturn]] void refuse_unprepared() const {
+    std::string words = "prepare-data";
+    for (const std::string& word : config_.text()) words += " " + quoted_word(word);
+    if (const std::string options = changed_options(config_.data); !options.empty()) words += " " + options;
+    throw Error(ExitCode::input, fmt::format("{} is not prepared, and data.prepare is skip", join(config_.text(), " ")),
+                fmt::format("make it with: {} --output {}", words, quoted_word(config_.output)));
   }
 
   // Standard input can be read only once, and --overwrite asks for the dataset anew.
   bool is_up_to_date() {
+    if (key_)
+      return rank0_tells(world_, "look into the cache",
+                         [&] { return holds_prepared(config_.output, *key_) ? "yes" : "no"; }) == "yes";
     if (inputs_.files.empty() || config_.train_tokenizer || config_.overwrite) return false;
     const PreparedLookup found = look_for_prepared(session_, config_.output, config_.data, inputs_.files);
     bytes_read_ += found.bytes_read;
@@ -398,6 +455,8 @@ class Preparation {
     manifest_.inputs = to_text(description_of_inputs(corpus, sums));
     const bool of_text = config_.data.tokenizer_or_bytes().kind == TokenizerChoice::Kind::chars;
     manifest_.key = preparation_key(config_.data, of_text ? nullptr : tokenizer_.get(), inputs_.files, sums);
+    if (key_ && manifest_.key != key_)
+      throw Error(ExitCode::input, "the input was changed while it was prepared", "start again");
     if (!config_.data.validation && splits.by.by == ValidationSplit::By::tail && is_root())
       output_.log().info("validation is {}: hash:0.01 would leave a split empty", splits.by.text());
   }
@@ -455,11 +514,12 @@ class Preparation {
     }
   }
 
-  const PrepareConfig& config_;
+  PrepareConfig config_;
   Session& session_;
   Communicator& world_;
   Output& output_;
   Told told_;
+  std::optional<Hash128> key_;  // of what belongs into a cache
   InputFiles inputs_;
   std::vector<std::optional<FileStamp>> stamps_;  // of the input, on rank 0
   ContentMemory memory_;                          // likewise, once it has been read
@@ -473,6 +533,12 @@ class Preparation {
   DatasetManifest manifest_;
   RecordCounts records_;
 };
+
+void refuse_options_of_token_files(const PrepareConfig& config) {
+  if (config.data.validation_files)
+    throw Error(ExitCode::usage, "data.validation_files is of token files, and the input is text",
+                "documents of text are held back by data.validation");
+}
 
 }  // namespace
 
@@ -488,11 +554,7 @@ int prepare_data(const PrepareConfig& config, Session& session, Output& output) 
       return static_cast<int>(ExitCode::done);
     }
   }
-  together(session.world(), "read text", [&] {
-    if (config.data.validation_files)
-      throw Error(ExitCode::usage, "data.validation_files is of token files, and INPUT is text",
-                  "documents of text are held back by data.validation");
-  });
+  together(session.world(), "read text", [&] { refuse_options_of_token_files(config); });
   Preparation preparation(config, session, output, Told::result);
   if (output.common().dry_run) {
     preparation.plan_only();
@@ -500,6 +562,22 @@ int prepare_data(const PrepareConfig& config, Session& session, Output& output) 
     preparation.run();
   }
   return static_cast<int>(ExitCode::done);
+}
+
+std::optional<Path> prepare_in_cache(const PrepareConfig& text, const Path& cache, WithoutPrepared without,
+                                     Session& session, Output& output) {
+  const auto tokens = find_token_input(text, session);
+  together(session.world(), "prepare text", [&] {
+    const std::string named = join(text.text(), " ");
+    if (tokens)
+      throw Error(
+          ExitCode::input,
+          fmt::format("{} holds token files of the format {}, which are no text", named,
+                      name_of(tokens->files.files[0].format)),
+          fmt::format("make a dataset of them: prepare-data {} --data.tokenizer TOKENIZER --output DIR", named));
+    refuse_options_of_token_files(text);
+  });
+  return Preparation(text, session, output, Told::log).run_in(cache, without);
 }
 
 }  // namespace lockstep

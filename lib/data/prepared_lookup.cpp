@@ -39,21 +39,26 @@ bool is_whole(const Path& folder, const DatasetManifest& manifest) {
          std::ranges::all_of(manifest.validation.shards, is_there_whole);
 }
 
+/// Of a folder that holds no dataset that could be read, nothing.
+std::optional<DatasetManifest> manifest_in(const Path& folder) {
+  if (kind_of(folder / "DATASET.json") != FileKind::file) return std::nullopt;
+  try {
+    return read_dataset_manifest(folder);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::input) throw;
+    return std::nullopt;
+  }
+}
+
 /// The sums that the input has to have, if everything but its content says that the dataset is what would be made.
 std::optional<std::vector<std::uint64_t>> sums_wanted(const Path& folder, const PrepareDataOptions& options,
                                                       const std::vector<InputFile>& files) {
-  if (kind_of(folder / "DATASET.json") != FileKind::file) return std::nullopt;
-  try {
-    const DatasetManifest manifest = read_dataset_manifest(folder);
-    const auto sums = sums_in(manifest);
-    if (!manifest.key || !sums || sums->size() != files.size()) return std::nullopt;
-    const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options);
-    if (preparation_key(options, tokenizer.get(), files, *sums) != *manifest.key) return std::nullopt;
-    return is_whole(folder, manifest) ? sums : std::nullopt;
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::input || is_there(folder / "DATASET.json")) throw;
-    return std::nullopt;  // it has just been removed
-  }
+  const auto manifest = manifest_in(folder);
+  const auto sums = manifest ? sums_in(*manifest) : std::nullopt;
+  if (!sums || !manifest->key || sums->size() != files.size()) return std::nullopt;
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options);
+  if (preparation_key(options, tokenizer.get(), files, *sums) != *manifest->key) return std::nullopt;
+  return is_whole(folder, *manifest) ? sums : std::nullopt;
 }
 
 }  // namespace
@@ -62,6 +67,11 @@ std::unique_ptr<Tokenizer> tokenizer_of(const PrepareDataOptions& options) {
   const TokenizerChoice choice = options.tokenizer_or_bytes();
   if (choice.kind == TokenizerChoice::Kind::chars) return nullptr;
   return make_tokenizer(choice.text(), options.end_of_text.value_or(""), options.special_tokens);
+}
+
+bool holds_prepared(const Path& folder, const Hash128& key) {
+  const auto manifest = manifest_in(folder);
+  return manifest && manifest->key == key && is_whole(folder, *manifest);
 }
 
 PreparedLookup look_for_prepared(Session& session, const Path& folder, const PrepareDataOptions& options,

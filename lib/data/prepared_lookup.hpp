@@ -1,6 +1,7 @@
 // Whether a folder holds the dataset that a preparation would make, so that it need not be made again.
 #pragma once
 
+#include "base/hash.hpp"
 #include "comm/session.hpp"
 #include "config/prepare_config.hpp"
 #include "corpus/input_files.hpp"
@@ -22,6 +23,9 @@ struct PreparedLookup {
 /// world. Throws what the tokenizer throws, Error(storage).
 PreparedLookup look_for_prepared(Session& session, const Path& folder, const PrepareDataOptions& options,
                                  const std::vector<InputFile>& files);
+
+/// Whether the folder holds a dataset with this key, and all its files are there. Local. Throws Error(storage).
+bool holds_prepared(const Path& folder, const Hash128& key);
 
 /// The tokenizer that the options name; null where it is made of the text. Local. Throws what make_tokenizer throws.
 std::unique_ptr<Tokenizer> tokenizer_of(const PrepareDataOptions& options);

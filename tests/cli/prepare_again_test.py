@@ -4,8 +4,8 @@ import json
 import os
 import shutil
 
-from lockstep_testing import run, shared_data
-from prepare_data_test import digest, documents_text, manifest, prepare, write_compressed, write_jsonl
+from lockstep_testing import digest, run, shared_data
+from prepare_data_test import documents_text, manifest, prepare, write_compressed, write_jsonl
 
 LONG_AGO_S = 1_500_000_000
 

@@ -2,7 +2,6 @@
 
 import errno
 import gzip
-import hashlib
 import json
 import os
 import random
@@ -12,7 +11,7 @@ import subprocess
 import sys
 import unittest
 
-from lockstep_testing import BUILD, PATIENCE_S, SOURCE, damage_shard, needs, program, run, run_command, sample_text, shared_data, token_stream
+from lockstep_testing import BUILD, PATIENCE_S, SOURCE, damage_shard, digest, needs, program, run, run_command, sample_text, shared_data, token_stream
 from running_jobs import ranks_of, started_and_stopped, wait_for_pause, wait_until, with_short_and_long_deadline
 
 JOINT = 256   # of the bytes tokenizer
@@ -58,16 +57,6 @@ def joined(texts):
     for number, text in enumerate(texts):
         tokens += ([JOINT] if number else []) + list(text.encode())
     return tokens
-
-
-def digest(folder):
-    """Of every file's name and bytes."""
-    state = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        state.update(str(path.relative_to(folder)).encode())
-        if path.is_file():
-            state.update(path.read_bytes())
-    return state.hexdigest()
 
 
 def only(folder, *names):
