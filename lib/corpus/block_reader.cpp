@@ -50,7 +50,11 @@ bool BlockReader::next(TextBlock& block) {
   std::string rest = held_.substr(size);  // the shorter part is copied: a block may be one huge line
   held_.resize(size);
   block.text = std::exchange(held_, std::move(rest));
-  if (file_->is_plain()) contents_[part_.file].add({size, content_sum(block.text, block.offset)});
+  if (file_->is_plain()) {
+    block.content = std::exchange(passed_over_, {});
+    block.content.add({size, content_sum(block.text, block.offset)});
+    contents_[part_.file].add(block.content);
+  }
   return true;
 }
 
@@ -62,6 +66,7 @@ void BlockReader::close() {
   consumed_before_ = consumed();
   input_consumed_before_ = input_consumed();
   if (bytes_) contents_[part_.file].add(bytes_->content());
+  contents_[part_.file].add(std::exchange(passed_over_, {}));
   bytes_.reset();
 }
 
@@ -83,7 +88,7 @@ bool BlockReader::open_next_part() {
     open_at(0);
     hold(look_ahead);
     if (std::string_view(held_).starts_with(byte_order_mark)) {
-      if (file_->is_plain()) contents_[part_.file].add({byte_order_mark.size(), content_sum(byte_order_mark, 0)});
+      passed_over_ = {byte_order_mark.size(), content_sum(byte_order_mark, 0)};
       drop_before(byte_order_mark.size());
     }
     if (held_.empty()) empty_files_.push_back(file_->name());

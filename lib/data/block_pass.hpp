@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@ struct BlockPass {
   LastCut last_cut;
   int threads = 1;                                    // of this rank
   std::function<void(std::uint64_t bytes)> progress;  // bytes of the files that this rank has read
+  std::optional<std::vector<InputPart>> parts = {};   // of them, what this rank reads here; absent: all of its part
 };
 
 /// What a pass found out about the input, the same on all ranks.
@@ -45,7 +47,8 @@ ReadInput for_own_blocks(const BlockPass& pass, const typename OrderedWork<TextB
   long_work_together(pass.session, pass.what, [&](const std::function<void()>& alive) {
     const std::size_t most_pending = 2 * static_cast<std::size_t>(pass.threads) + 2;
     try {
-      BlockReader reader(pass.files, parts_of_rank(pass.files, world.rank(), world.size()), pass.last_cut);
+      BlockReader reader(pass.files, pass.parts ? *pass.parts : parts_of_rank(pass.files, world.rank(), world.size()),
+                         pass.last_cut);
       OrderedWork<TextBlock, Result> work(pass.threads, make_work);
       for (TextBlock block; reader.next(block); block = {}) {
         alive();

@@ -7,6 +7,7 @@
 #include "base/output_folder.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
+#include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "config/record_config.hpp"
 #include "corpus/pre_tokenizer.hpp"
@@ -22,10 +23,12 @@
 #include "data/preparation_summary.hpp"
 #include "data/prepare_tokens.hpp"
 #include "data/prepared_lookup.hpp"
+#include "data/spill_units.hpp"
 #include "data/tokenize.hpp"
 #include "data/train_tokenizer.hpp"
 #include "data/unpack.hpp"
 #include "data/verify_dataset.hpp"
+#include "data/work_folder.hpp"
 #include "report/progress.hpp"
 
 #include <fcntl.h>
@@ -248,14 +251,17 @@ class Preparation {
     bytes_read_ += unpacked.bytes_read;
     if (config_.train_tokenizer) return make_trained_tokenizer(std::move(output), start_s);
     make_tokenizer();
-    const Path assembled = config_.data.write ? spill_ / "dataset" : staging_;
-    write_tokens(assembled, unpacked.contents);
-    if (config_.data.write)
-      write_dataset_as(session_, *config_.data.write, assembled, manifest_, manifest_.shard_tokens, staging_);
-    together(world_, "complete the dataset", [&] {
-      if (!is_root()) return;
-      memory_.write(staging_ / input_memory_name);
-      publish_dataset(*output, manifest_, *tokenizer_);
+    std::unique_ptr<WorkFolder> work;  // on rank 0; goes before the lock of the output does
+    units_ = start_work(work);
+    try {
+      make_dataset(unpacked.contents, *output);
+    } catch (const AgreedError& error) {
+      if (work && error.code() == ExitCode::verdict && holds_full_units(work->path())) work->keep();
+      throw;
+    }
+    together(world_, "remove what is left", [&] {
+      if (work) work->remove_others();
+      work.reset();
     });
     output.reset();  // with the dataset that this one replaced
     if (is_root()) tell(summary(monotonic_seconds() - start_s));
@@ -433,14 +439,14 @@ class Preparation {
     const TokenizedCorpus corpus =
         tokenize(tokenizing, *tokenizer_,
                  {config_.data.records, config_.data.text_field, config_.data.seed, config_.data.malformed, spill_,
-                  manifest_.token_bytes(), config_.data.deduplicate});
+                  units_, manifest_.token_bytes(), config_.data.deduplicate});
     progress->finish(static_cast<double>(total_bytes()));
     bytes_read_ += corpus.input.bytes;
     records_ = corpus.records;
     const std::vector<std::uint64_t> sums = sums_of_input(corpus.input.contents, unpacked);
     if (is_root()) tell_left_out(corpus);
     AssembledSplits splits = assemble(session_, corpus,
-                                      {folder, spill_, config_.data.validation, manifest_.end_of_text, manifest_.masks,
+                                      {folder, config_.data.validation, manifest_.end_of_text, manifest_.masks,
                                        manifest_.shard_tokens, manifest_.token_bytes(), config_.data.shards});
     manifest_.shard_tokens = splits.shard_tokens;
     duplicates_ = corpus.duplicate_documents;
@@ -470,6 +476,32 @@ class Preparation {
     if (corpus.malformed_documents == 0) return;
     log.warning("left out {}, first:\n  {}", counted(corpus.malformed_documents, "malformed document"),
                 join(corpus.malformed_places, "\n  "));
+  }
+
+  // Where units of text are tokenized, which a job that is killed leaves to the next one with the same work: files that
+  // have not been written since, tokenizer and options. Standard input is there once.
+  Path start_work(std::unique_ptr<WorkFolder>& work) {
+    return rank0_tells(world_, "start", [&] {
+      if (std::ranges::any_of(stamps_, [](const auto& stamp) { return !stamp; })) return spill_.string();
+      std::string text = to_hex(preparation_key(config_.data, tokenizer_.get(), inputs_.files,
+                                                std::vector<std::uint64_t>(inputs_.files.size())));
+      for (const auto& stamp : stamps_)
+        text += fmt::format("\n{} {} {}", stamp->bytes, stamp->modified_ns, stamp->inode);
+      work = std::make_unique<WorkFolder>(config_.output, to_hex(hash128(text)).substr(0, 16));
+      return work->path().string();
+    });
+  }
+
+  void make_dataset(const std::vector<ReadContent>& unpacked, OutputFolder& output) {
+    const Path assembled = config_.data.write ? spill_ / "dataset" : staging_;
+    write_tokens(assembled, unpacked);
+    if (config_.data.write)
+      write_dataset_as(session_, *config_.data.write, assembled, manifest_, manifest_.shard_tokens, staging_);
+    together(world_, "complete the dataset", [&] {
+      if (!is_root()) return;
+      memory_.write(staging_ / input_memory_name);
+      publish_dataset(output, manifest_, *tokenizer_);
+    });
   }
 
   // Of the whole input; what ranks have not read as they tokenized is read for it.
@@ -529,6 +561,7 @@ class Preparation {
   int threads_ = 1;
   Path staging_;  // becomes the dataset
   Path spill_;
+  Path units_;
   std::unique_ptr<Tokenizer> tokenizer_;
   DatasetManifest manifest_;
   RecordCounts records_;

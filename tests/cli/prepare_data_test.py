@@ -349,14 +349,14 @@ def test_a_disk_that_fills_up_is_a_storage_error_and_leaves_nothing(tmp):
         launcher = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks)] if ranks > 1 else []
         done = subprocess.run([*launcher, *command], capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.returncode == 4, (done.returncode, done.stderr)
-        assert all(part in done.stderr for part in ["cannot write", "/.out.stage-", "/scratch/tokens-", "File too large"]), done.stderr
+        assert all(part in done.stderr for part in ["cannot write", "/.out.work-", "/tokens-", "File too large"]), done.stderr
         only(tmp, "a.txt")
 
 
 def test_storage_that_fails_on_one_rank_ends_all_with_one_message_and_leaves_nothing(tmp):
     write_compressed(tmp / "a.txt.gz", b"some text to tokenize\n" * 100000)
     command = [str(SOURCE / "tests/harness/mpirun.sh"), "3", program("prepare-data"), str(tmp / "a.txt.gz"), "--output", str(tmp / "out"), "--data.validation", "none"]
-    for path, rank in [("/scratch/tokens-2", 2), ("/scratch/input-0.txt", 1), ("/train/tokens-00000.h5", 2)]:
+    for path, rank in [("/.out.work-", 2), ("/scratch/input-0.txt", 1), ("/train/tokens-00000.h5", 2)]:
         failing_there = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": f"pwrite {errno.EIO} 1 1 {rank} {path}"}
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, **failing_there})
         assert done.returncode == 4, (path, done.returncode, done.stderr)
@@ -367,7 +367,7 @@ def test_storage_that_fails_on_one_rank_ends_all_with_one_message_and_leaves_not
 def test_a_rank_that_is_killed_anywhere_leaves_no_dataset_and_the_next_run_makes_it(tmp):
     write_compressed(tmp / "a.txt.gz", b"some text to tokenize\n" * 100000)
     words = [str(tmp / "a.txt.gz"), "--output", str(tmp / "out"), "--data.validation", "tail:0.3", "--data.shard_tokens", "400000"]
-    for path, rank in [("/scratch/input-0.txt", 1), ("/scratch/tokens-2", 2), ("/train/tokens-00000.h5", 0), ("DATASET", 0)]:
+    for path, rank in [("/scratch/input-0.txt", 1), ("/.out.work-", 2), ("/train/tokens-00000.h5", 0), ("DATASET", 0)]:
         killing = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": f"pwrite -9 1 0 {rank} {path}"}
         done = subprocess.run([str(SOURCE / "tests/harness/mpirun.sh"), "3", program("prepare-data"), *words], capture_output=True, text=True,
                               timeout=PATIENCE_S, env={**os.environ, **killing})
@@ -379,7 +379,7 @@ def test_a_rank_that_is_killed_anywhere_leaves_no_dataset_and_the_next_run_makes
 
 def stopping_amid_its_work():
     """The environment in which the process, of ranks the first, stops itself before it writes tokens (tests/harness/storage_faults.cpp)."""
-    return {**os.environ, "LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": "pwrite -1 1 0 0 /scratch/tokens-"}
+    return {**os.environ, "LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": "pwrite -1 1 0 0 .work-"}
 
 
 def test_a_killed_run_leaves_nothing_that_looks_complete_and_the_next_one_cleans_up(tmp):

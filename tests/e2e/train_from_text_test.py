@@ -134,18 +134,19 @@ def test_another_tokenizer_than_that_of_a_dataset_is_refused_by_name(tmp):
 def test_what_cannot_be_prepared_is_refused_with_what_to_do(tmp):
     write_inputs(tmp)
     run("prepare-data", tmp / "in", "--output", tmp / "data", "--data.write", "llmc", "--data.validation", "tail:0.2")
+    part = next((tmp / "data").glob("tokens_train_*.bin"))
     for path, code, told in [(json.dumps([str(tmp / "data"), str(tmp / "in")]), 2, "name several datasets in data.datasets"),
-                             (tmp / "data/tokens_train_000000.bin", 3, "is a part of a dataset"), (tmp / "absent", 3, "no prepared dataset at"),
+                             (part, 3, "is a part of a dataset"), (tmp / "absent", 3, "no prepared dataset at"),
                              (tmp / "absent/*.txt", 3, "no file matches"), (tmp / "model/config.json", 3, "config.json: record 1")]:
         assert told in train(tmp, tmp / "run", {"data.path": path}, expect=code, ranks=2).stderr, path
-    (tmp / "data/tokens_train_000000.bin").rename(tmp / "tokens.bin")
+    part.rename(tmp / "tokens.bin")
     refused = train(tmp, tmp / "run", {"data.path": tmp / "tokens.bin"}, expect=3).stderr
     assert "holds token files of the format llmc" in refused and "--data.tokenizer TOKENIZER --output DIR" in refused, refused
     assert not (tmp / "run/records.jsonl").exists() and entries(tmp / ".lockstep-cache") == []
 
 
 def stopped_amid_preparation(tmp, folder):
-    faults = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": "pwrite -1 1 0 0 /scratch/tokens-"}
+    faults = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": "pwrite -1 1 0 0 .work-"}
     job = subprocess.Popen([program("train"), *arguments(tmp, folder)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **faults})
     started_and_stopped(job)
     return job
