@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 93> options{{
+constexpr std::array<Synonyms, 96> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -87,13 +87,16 @@ constexpr std::array<Synonyms, 93> options{{
     {"schedule.name",
      " scheduler lr_scheduler lr_scheduler_type scheduler_type lr_schedule lr_decay_style decay_lr lr_decay "},
     {"schedule.warmup_steps",
-     " warmup warmup_iters lr_warmup_iters lr_warmup_steps num_warmup_steps warmup_ratio warmup_iterations "},
+     " warmup warmup_iters lr_warmup_iters lr_warmup_steps num_warmup_steps warmup_iterations "},
+    {"schedule.warmup_ratio", " lr_warmup_ratio warmup_fraction lr_warmup_fraction "},
+    {"schedule.decay_ratio", " lr_decay_ratio "},
     {"schedule.decay_steps", " lr_decay_iters decay_iters lr_decay_steps num_decay_steps "},
     {"schedule.min_lr", " lr_min final_lr end_lr eta_min minimum_lr min_learning_rate lr_end "},
     {"train.run_dir", " out_dir output_dir save_dir run_name default_root_dir logging_dir work_dir "},
     {"train.max_steps",
      " max_iters train_iters num_iters iters iterations num_iterations max_iterations num_steps steps total_steps "
-     "num_train_steps train_steps training_steps epochs num_epochs max_epochs num_train_epochs "},
+     "num_train_steps train_steps training_steps "},
+    {"train.epochs", " num_epochs max_epochs num_train_epochs n_epochs "},
     {"train.global_batch",
      " batch_size global_batch_size train_batch_size total_batch_size effective_batch_size bs batch "},
     {"train.micro_batch",

@@ -1,9 +1,11 @@
-#include "base/json.hpp"
+#include "base/text.hpp"
 #include "base/words.hpp"
 #include "config/data_check.hpp"
-#include "config/interpret.hpp"
-#include "config/option.hpp"
+#include "config/ranges.hpp"
+#include "config/run_length.hpp"
 #include "config/train_config.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
@@ -23,28 +25,72 @@ void check_model(const TrainConfig& config, Problems& problems) {
   }
 }
 
+void check_length(const TrainConfig& config, Problems& problems) {
+  const TrainOptions& train = config.train;
+  if (!train.max_steps && !train.epochs)
+    problems.add({"train.max_steps", "train.epochs"}, "train.max_steps or train.epochs is needed: how long to train");
+  if (train.max_steps && train.epochs)
+    problems.add({"train.max_steps", "train.epochs"},
+                 fmt::format("train.max_steps {} and train.epochs {} both say how long to train: leave one out",
+                             *train.max_steps, *train.epochs));
+}
+
+/// Of a rank in a step, which train.micro_batch and its like say together.
+void check_batch(const TrainConfig& config, Problems& problems) {
+  const TrainOptions& train = config.train;
+  if (!train.global_batch && !(train.micro_batch && train.accumulation))
+    problems.add({"train.global_batch"},
+                 "train.global_batch is needed: samples of one step over all ranks; or train.micro_batch and "
+                 "train.accumulation, which make it with the ranks that share the data");
+  if (train.global_batch || !train.micro_batch || !train.accumulation) return;
+  const double samples = static_cast<double>(*train.micro_batch) * static_cast<double>(*train.accumulation) *
+                         static_cast<double>(config.parallel.micro_batches.value_or(1));
+  if (samples > most_count)
+    problems.add({"train.micro_batch", "train.accumulation"},
+                 fmt::format("train.micro_batch and train.accumulation make {:.0f} samples a step on each rank: too "
+                             "many",
+                             samples));
+}
+
 void check_schedule(const TrainConfig& config, Problems& problems) {
   const ScheduleOptions& schedule = config.schedule;
-  const std::int64_t end = decay_steps_of(config);
-  if (schedule.name != ScheduleName::constant && schedule.warmup_steps > end) {
-    problems.add(
-        {"schedule.warmup_steps", schedule.decay_steps ? "schedule.decay_steps" : "train.max_steps"},
-        fmt::format("warm-up takes {}, but the decay ends at step {}", counted(schedule.warmup_steps, "step"), end));
+  if (schedule.warmup_steps > 0 && schedule.warmup_ratio)
+    problems.add({"schedule.warmup_steps", "schedule.warmup_ratio"},
+                 fmt::format("schedule.warmup_steps {} and schedule.warmup_ratio {} both say how long warm-up takes: "
+                             "leave one out",
+                             schedule.warmup_steps, *schedule.warmup_ratio));
+  if (schedule.decay_steps && schedule.decay_ratio)
+    problems.add({"schedule.decay_steps", "schedule.decay_ratio"},
+                 fmt::format("schedule.decay_steps {} and schedule.decay_ratio {} both say when the decay ends: leave "
+                             "one out",
+                             *schedule.decay_steps, *schedule.decay_ratio));
+  if (config.train.max_steps) {
+    const std::string contradiction = contradiction_of(schedule, length_of(config, *config.train.max_steps));
+    const std::string end = schedule.decay_steps   ? "schedule.decay_steps"
+                            : schedule.decay_ratio ? "schedule.decay_ratio"
+                                                   : "train.max_steps";
+    if (!contradiction.empty())
+      problems.add({schedule.warmup_ratio ? "schedule.warmup_ratio" : "schedule.warmup_steps", end}, contradiction);
   }
   if (schedule.min_lr > config.optimizer.lr) {
     problems.add(
         {"schedule.min_lr", "optimizer.lr"},
         fmt::format("schedule.min_lr {} is above the peak, optimizer.lr {}", schedule.min_lr, config.optimizer.lr));
   }
-  if (schedule.name == ScheduleName::constant && (schedule.decay_steps || schedule.min_lr != 0)) {
-    const bool steps = schedule.decay_steps.has_value();
-    const bool rate = schedule.min_lr != 0;
-    problems.add(
-        {"schedule.name", steps ? "schedule.decay_steps" : "schedule.min_lr"},
-        fmt::format("a constant schedule does not decay, so that {}{}{} would have no effect: add{}{}",
-                    steps ? "schedule.decay_steps" : "", steps && rate ? " and " : "", rate ? "schedule.min_lr" : "",
-                    steps ? " --schedule.decay_steps null" : "", rate ? " --schedule.min_lr 0" : ""));
-  }
+  if (schedule.name != ScheduleName::constant) return;
+  std::vector<std::string> moot, without;
+  const auto look_at = [&](const std::string& option, bool is_set, const std::string& none) {
+    if (!is_set) return;
+    moot.push_back(option);
+    without.push_back(fmt::format(" --{} {}", option, none));
+  };
+  look_at("schedule.decay_steps", schedule.decay_steps.has_value(), "null");
+  look_at("schedule.decay_ratio", schedule.decay_ratio.has_value(), "null");
+  look_at("schedule.min_lr", schedule.min_lr != 0, "0");
+  if (!moot.empty())
+    problems.add({"schedule.name", moot.front()},
+                 fmt::format("a constant schedule does not decay, so that {} would have no effect: add{}",
+                             join(moot, " and "), join(without, "")));
 }
 
 void check_optimizer(const OptimizerOptions& optimizer, Problems& problems) {
@@ -212,18 +258,18 @@ void check_run(const TrainConfig& config, Problems& problems) {
   const TrainOptions& train = config.train;
   if (train.device == Device::cuda)
     problems.add({"train.device"}, "this version trains on the CPU only: train.device cuda is not supported yet");
-  if (train.micro_batch && train.global_batch > 0 && *train.micro_batch > train.global_batch) {
-    problems.add(
-        {"train.micro_batch", "train.global_batch"},
-        fmt::format("train.micro_batch {} is more than train.global_batch {}", *train.micro_batch, train.global_batch));
+  if (train.micro_batch && train.global_batch && *train.micro_batch > *train.global_batch) {
+    problems.add({"train.micro_batch", "train.global_batch"},
+                 fmt::format("train.micro_batch {} is more than train.global_batch {}", *train.micro_batch,
+                             *train.global_batch));
   }
   const std::int64_t replicas = config.parallel.dp_replicate.value_or(AxisSize{}).ranks;
   const std::int64_t shards = config.parallel.dp_shard.value_or(AxisSize{1}).ranks;
   const std::int64_t ranks = std::max<std::int64_t>(replicas, 1) * std::max<std::int64_t>(shards, 1);
-  if (train.global_batch > 0 && ranks > train.global_batch) {
+  if (train.global_batch && ranks > *train.global_batch) {
     problems.add({"parallel.dp_replicate", "parallel.dp_shard", "train.global_batch"},
                  fmt::format("{} cannot share {} a step: some would have none", counted(ranks, "rank"),
-                             counted(train.global_batch, "sample")));
+                             counted(*train.global_batch, "sample")));
   }
   const std::set<MeshAxis> ordered(config.parallel.order.begin(), config.parallel.order.end());
   if (ordered.size() < config.parallel.order.size())
@@ -312,13 +358,6 @@ void check_run(const TrainConfig& config, Problems& problems) {
   }
 }
 
-/// A configuration and the declaration that is bound to it.
-struct Bound {
-  TrainConfig config;
-  Declaration declaration;
-  explicit Bound(const TrainConfig& values) : config(values) { describe(declaration, config); }
-};
-
 void check_profile(const TrainConfig& config, Problems& problems) {
   constexpr std::int64_t most_steps = 1000;  // the times of every action of every rank are kept until the last
   const std::optional<std::int64_t>& start = config.log.profile_start_step;
@@ -361,12 +400,10 @@ std::optional<ProfiledSteps> profiled_steps(const TrainConfig& config, std::int6
   return ProfiledSteps{*start, config.log.profile_end_step.value_or(*start)};
 }
 
-std::int64_t decay_steps_of(const TrainConfig& config) {
-  return config.schedule.decay_steps.value_or(config.train.max_steps);
-}
-
 void check(const TrainConfig& config, Problems& problems) {
   check_model(config, problems);
+  check_length(config, problems);
+  check_batch(config, problems);
   check_schedule(config, problems);
   check_optimizer(config.optimizer, problems);
   check_update_in_backward(config, problems);
@@ -382,36 +419,6 @@ void check(const TrainConfig& config, Problems& problems) {
   check_part(config, problems);
   check_profile(config, problems);
   check_switches(config, problems);
-}
-
-std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, const std::string& origin,
-                                                const TrainConfig& now) {
-  Problems problems;
-  Bound saved{TrainConfig{}};
-  Bound current{now};
-  Node document = parse_yaml(saved_yaml, origin, problems);
-  std::erase_if(document.entries, [](const Node::Entry& entry) { return entry.key == "dialect"; });
-  apply(saved.declaration, document, problems);
-  if (!problems.empty()) {
-    const Problems::Entry& first = problems.entries().front();
-    fail(ExitCode::usage, "{}: {} is not a configuration that this version of train wrote",
-         first.where.empty() ? origin : first.where, first.text);
-  }
-  std::vector<Difference> differences;
-  for (const Option& option : current.declaration.options()) {
-    if (!option.facts.fixed_on_resume) continue;
-    if (option.path == "schedule.decay_steps") continue;  // by its effect, below
-    const Json before = saved.declaration.find(option.path)->get();
-    const Json after = option.get();
-    if (before != after) differences.push_back({option.path, to_yaml(before), to_yaml(after)});
-  }
-  // Without decay_steps the decay ends at train.max_steps, which a run may extend: then its learning rates would not be
-  // what they were.
-  if (now.schedule.name != ScheduleName::constant && decay_steps_of(saved.config) != decay_steps_of(now)) {
-    differences.push_back(
-        {"schedule.decay_steps", std::to_string(decay_steps_of(saved.config)), std::to_string(decay_steps_of(now))});
-  }
-  return differences;
 }
 
 }  // namespace lockstep

@@ -352,11 +352,22 @@ void describe(Declaration& visit, ScheduleOptions& schedule) {
                .min = 0,
                .max = most_count,
                .fixed_on_resume = true});
+  visit.field("warmup_ratio", schedule.warmup_ratio,
+              {.help = "the same as a part of the steps of the run, rounded up; null: warmup_steps says",
+               .min = 0,
+               .max = 1,
+               .fixed_on_resume = true});
   visit.field("decay_steps", schedule.decay_steps,
-              {.help = "step at which min_lr is reached; null: train.max_steps",
+              {.help = "step at which min_lr is reached; null: the last of the run",
                .unit = "steps",
                .min = 1,
                .max = most_count,
+               .fixed_on_resume = true});
+  visit.field("decay_ratio", schedule.decay_ratio,
+              {.help = "the same as a part of the steps of the run, rounded up; null: decay_steps says",
+               .min = 0,
+               .max = 1,
+               .above_min = true,
                .fixed_on_resume = true});
   visit.field("min_lr", schedule.min_lr,
               {.help = "learning rate at the end of the decay, not a fraction of optimizer.lr",
@@ -372,15 +383,25 @@ void describe(Declaration& visit, TrainOptions& train) {
                .value_name = "DIR",
                .required = true,
                .completes = Completes::folders});
-  visit.field(
-      "max_steps", train.max_steps,
-      {.help = "optimizer steps of the whole run", .unit = "steps", .min = 1, .max = most_count, .required = true});
+  visit.field("max_steps", train.max_steps,
+              {.help = "optimizer steps of the whole run; null: train.epochs says",
+               .unit = "steps",
+               .min = 1,
+               .max = most_count});
+  visit.field("epochs", train.epochs,
+              {.help = "passes over the data, of which the run takes as many steps as begin in them, 1.5 for instance; "
+                       "null: train.max_steps says",
+               .unit = "epochs",
+               .min = 0,
+               .max = most_count,
+               .above_min = true});
   visit.field("global_batch", train.global_batch,
-              {.help = "samples of one step over all ranks",
+              {.help = "samples of one step over all ranks; null: train.micro_batch, train.accumulation and "
+                       "parallel.micro_batches say what a rank computes in a step, and the ranks that share the data "
+                       "at the first start how often",
                .unit = "samples",
                .min = 1,
                .max = most_count,
-               .required = true,
                .fixed_on_resume = true});
   visit.field("micro_batch", train.micro_batch,
               {.help = "samples that a rank computes at once; null: all of its samples of a step",

@@ -150,7 +150,9 @@ struct PrecisionOptions {
 struct ScheduleOptions {
   ScheduleName name = ScheduleName::cosine;
   std::int64_t warmup_steps = 0;
-  std::optional<std::int64_t> decay_steps;  // step at which min_lr is reached; absent: train.max_steps
+  std::optional<double> warmup_ratio;       // of the steps of the run, instead
+  std::optional<std::int64_t> decay_steps;  // step at which min_lr is reached; absent: the last one
+  std::optional<double> decay_ratio;        // of the steps of the run, instead
   double min_lr = 0;                        // absolute
 };
 
@@ -161,8 +163,9 @@ struct PhaseLimit {
 
 struct TrainOptions {
   std::string run_dir;
-  std::int64_t max_steps = 0;
-  std::int64_t global_batch = 0;             // samples a step, over all ranks
+  std::optional<std::int64_t> max_steps;     // absent: epochs says
+  std::optional<double> epochs;              // of the data, instead
+  std::optional<std::int64_t> global_batch;  // samples a step, over all ranks; absent: the next two say
   std::optional<std::int64_t> micro_batch;   // samples a rank computes at once; absent: all of its samples of a step
   std::optional<std::int64_t> accumulation;  // passes through the schedule a step; absent: what the batch gives
   Recompute recompute;
@@ -281,22 +284,5 @@ void check(const TrainConfig& config, Problems& problems);
 
 /// What is trained on: data.datasets, or data.path as the only one. Local.
 std::vector<TrainingDataset> training_datasets(const TrainConfig& config);
-
-/// The step at which the schedule has decayed to min_lr: schedule.decay_steps, or train.max_steps. Local.
-std::int64_t decay_steps_of(const TrainConfig& config);
-
-/// An option that a resumed run must not change, with both values as the files spell them.
-struct Difference {
-  std::string option;  // "optimizer.lr"
-  std::string saved;
-  std::string now;
-};
-
-/// The options of `now` that alter trajectory or shapes and differ from those in the config.yaml that a run saved.
-/// Files are compared by content elsewhere (dataset hash, tensor shapes), not by the paths that name them;
-/// train.max_steps may grow, and a decay that follows it then ends later. Local. Throws Error(usage) naming `origin` if
-/// `saved_yaml` is not a configuration of train.
-std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, const std::string& origin,
-                                                const TrainConfig& now);
 
 }  // namespace lockstep

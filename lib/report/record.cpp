@@ -17,6 +17,7 @@ void describe(RecordFields& visit, const RunRecord& record) {
   visit.field("threads_per_rank", record.threads_per_rank, "threads that a rank computes with");
   visit.field("arithmetic", record.arithmetic, "instructions and matrix products that rank 0 uses");
   visit.field("parameters", record.parameters, "elements of all weights, tied ones once");
+  visit.field("steps", record.steps, "of the whole run");
   visit.field("global_batch", record.global_batch, "samples of one step over all ranks");
   visit.field("tokens_per_step", record.tokens_per_step, "positions of one step over all ranks");
   visit.field("flops_per_step", record.flops_per_step, "floating-point operations of forward and backward of one step");

@@ -35,6 +35,7 @@ struct RunRecord {
   std::int64_t threads_per_rank = 0;
   std::string arithmetic;  // what rank 0 computes with
   std::int64_t parameters = 0;
+  std::int64_t steps = 0;         // of the whole run
   std::int64_t global_batch = 0;  // samples
   std::int64_t tokens_per_step = 0;
   std::optional<double> flops_per_step;

@@ -8,12 +8,12 @@ namespace lockstep {
 
 namespace {
 
-std::optional<std::int64_t> next_save(const TrainConfig& config, std::int64_t step) {
+std::optional<std::int64_t> next_save(const TrainConfig& config, std::int64_t last, std::int64_t step) {
   if (config.checkpoint.every) {
     const std::int64_t next = (step / *config.checkpoint.every + 1) * *config.checkpoint.every;
-    if (next <= config.train.max_steps) return next;
+    if (next <= last) return next;
   }
-  return config.checkpoint.at_end ? std::optional(config.train.max_steps) : std::nullopt;
+  return config.checkpoint.at_end ? std::optional(last) : std::nullopt;
 }
 
 [[noreturn]] void end_run(const AgreedError& error, const std::string& count, const std::string& loss) {
@@ -37,7 +37,7 @@ std::string FailedSaves::on_save_failure(const AgreedError& error, std::int64_t 
                         config_.checkpoint.max_failures),
             stays);
   if (after == AfterSave::end_of_run) return fmt::format("{}\n  {}; no other save follows", error.what(), stays);
-  const auto next = next_save(config_, step);
+  const auto next = next_save(config_, length_.steps, step);
   const bool other_ways = config_.checkpoint.interval || config_.checkpoint.every_epochs;
   return fmt::format("{}\n  {}; training goes on, {}", error.what(), stays,
                      next         ? fmt::format("next attempt at step {}", *next)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "comm/failure.hpp"
-#include "config/train_config.hpp"
+#include "config/run_length.hpp"
 
 #include <cstdint>
 #include <string>
@@ -20,7 +20,7 @@ enum class AfterSave {
 class FailedSaves {
  public:
   /// `config` outlives it.
-  explicit FailedSaves(const TrainConfig& config) : config_(config) {}
+  FailedSaves(const TrainConfig& config, const RunLength& length) : config_(config), length_(length) {}
 
   /// Counts a failed save of `step`, whose run goes back to `current` (a step; 0: to its beginning) if it ends. Returns
   /// what to tell, or throws AgreedError(storage) if this failure ends the run: the last save, or
@@ -31,6 +31,7 @@ class FailedSaves {
 
  private:
   const TrainConfig& config_;
+  RunLength length_;
   std::int64_t in_a_row_ = 0;
 };
 

@@ -5,7 +5,6 @@
 #include "checkpoint/replicas.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
-#include "optim/schedule.hpp"
 #include "tensor/unit.hpp"
 #include "train/components.hpp"
 #include "train/nonfinite.hpp"
@@ -51,10 +50,11 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
                  parts.config.train.max_time ? std::optional(parts.config.train.max_time->value) : std::nullopt}),
       saver_(parts.session.world()),
       save_clock_(parts.config.checkpoint, monotonic_seconds()),
+      schedule_(schedule_of(parts.config, parts.plan.length)),
       journal_(parts.config, parts.plan, parts.output, parts.files, parts.session.world().rank()),
       callbacks_(parts.config, journal_),
       saved_step_(parts.train_state.step),
-      failed_saves_(parts.config) {
+      failed_saves_(parts.config, parts.plan.length) {
   if (const auto steps = profiled_steps(parts.config, parts.train_state.step))
     profile_.emplace(parts.plan.programs, parts.session.world().rank(), steps->first, steps->last);
   if (parts.files.local() == nullptr) return;
@@ -89,7 +89,7 @@ LoopEnd TrainingLoop::run_steps() {
     prefetcher_.emplace(loader_,
                         Prefetcher::Settings{.step = now.step,
                                              .position = now.position,
-                                             .end_step = parts_.config.train.max_steps,
+                                             .end_step = parts_.plan.length.steps,
                                              .ahead = parts_.config.data.prefetch},
                         [this](std::int64_t step) { parts_.session.inject_error(Phase::data, step); });
     batch_ = prefetcher_->take();
@@ -142,7 +142,7 @@ StepOutcome TrainingLoop::step() {
     const ProfiledScope scope(profile, "data");
     loader_.declare_use(now.position, parts_.verifier);
     parts_.verifier.check();
-    if (now.step + 1 < parts_.config.train.max_steps) next = prefetcher_->take();
+    if (now.step + 1 < parts_.plan.length.steps) next = prefetcher_->take();
   } catch (...) {
     failure = std::current_exception();
   }
@@ -153,7 +153,7 @@ StepOutcome TrainingLoop::step() {
   const StepOrder order{.step = now.step,
                         .valid_tokens = valid_tokens_,
                         .samples = samples_,
-                        .lr = learning_rate(parts_.config, now.step - now.loss_scale.overflows),
+                        .lr = learning_rate(schedule_, now.step - now.loss_scale.overflows),
                         .seed = static_cast<std::uint64_t>(parts_.config.train.seed),
                         .loss_scale = now.loss_scale.scale,
                         .skipped = now.skipped,
@@ -163,7 +163,7 @@ StepOutcome TrainingLoop::step() {
                         .requests = asked.requests | pending_requests_ | requests_of_clock(),
                         .failure = failure,
                         .times = profile == nullptr ? nullptr : profile->start_step(now.step + 1)};
-  const std::int64_t positions = parts_.config.train.global_batch * batch_.length;
+  const std::int64_t positions = parts_.plan.batch.global_batch * batch_.length;
   const double fill = static_cast<double>(valid_tokens_) / static_cast<double>(positions);
   const StepOutcome outcome = parts_.engine.run_step(batch_, order);
   now.position = next_position;

@@ -10,6 +10,7 @@
 #include "data/prefetcher.hpp"
 #include "data/shard_verifier.hpp"
 #include "engine/engine.hpp"
+#include "optim/schedule.hpp"
 #include "store/component.hpp"
 #include "train/callbacks.hpp"
 #include "train/cell_state.hpp"
@@ -48,7 +49,7 @@ struct LoopParts {
 };
 
 enum class LoopEnd {
-  finished,       // train.max_steps are done
+  finished,       // all steps are done
   stopped_saved,  // on request, after a checkpoint
   stopped_now,    // on a second request: what came after the last checkpoint is lost
 };
@@ -65,7 +66,7 @@ class TrainingLoop {
 
  private:
   LoopEnd run_steps();
-  bool finished() const { return parts_.train_state.step >= parts_.config.train.max_steps; }
+  bool finished() const { return parts_.train_state.step >= parts_.plan.length.steps; }
   /// Whether a second request came in while the step that the first one ends was still running. Collective over the
   /// world.
   bool asked_again() const;
@@ -135,6 +136,7 @@ class TrainingLoop {
   Saver saver_;                        // to the local tier, if there is one
   std::optional<Saver> saver_to_run_;  // around it
   SaveClock save_clock_;
+  Schedule schedule_;
   RunJournal journal_;
   Callbacks callbacks_;
   std::optional<Profile> profile_;  // until its last step is done

@@ -15,7 +15,7 @@ namespace lockstep {
 
 // What train.on_nonfinite: skip means, beside torch.amp.GradScaler: the update is left out, and the optimizer does not
 // count it (bias corrections). The step itself counts: its samples are used up, the learning rate follows the step
-// number, train.max_steps bounds the run.
+// number, the number of its steps bounds the run.
 
 constexpr std::int64_t skipped_steps_to_end =
     4;  // in a row: data rarely fails so often, a run that has diverged always does

@@ -107,7 +107,7 @@ bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
 int answer_from_plan(const TrainConfig& config, Session& session, Output& output) {
   const int ranks = ranks_planned(config, session.world().size());
   const Machines machines = set_up_machines(config, session.world());
-  TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()),
+  TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()), agree_on_kept(config, session.world()),
                                    config.world_size ? WithoutDataset::planned : WithoutDataset::refused);
   const std::vector<std::string> notes = notes_on(config, plan);
   const bool for_these_machines = !config.world_size && !config.ranks_per_node;

@@ -47,8 +47,8 @@ Row data_row(const TrainConfig& config, const TrainPlan& plan) {
                                  : fmt::format("need the datasets {}, not all of which are there", join(paths, ", "));
     return {.section = "data", .key = "unknown", .label = "epochs, evaluation", .value = text, .text = text};
   }
-  const double epochs = static_cast<double>(config.train.max_steps * config.train.global_batch) /
-                        static_cast<double>(plan.samples_per_epoch);
+  const double epochs =
+      static_cast<double>(plan.length.steps * plan.batch.global_batch) / static_cast<double>(plan.samples_per_epoch);
   std::int64_t tokens = 0;
   for (const RunDataset& dataset : plan.training)
     tokens += dataset.stream ? dataset.stream->tokens()
@@ -57,7 +57,7 @@ Row data_row(const TrainConfig& config, const TrainPlan& plan) {
           .key = "epochs",
           .label = "epochs",
           .value = epochs,
-          .text = fmt::format("{:.2f}: {} over {} tokens, {} an epoch", epochs, counted(config.train.max_steps, "step"),
+          .text = fmt::format("{:.2f}: {} over {} tokens, {} an epoch", epochs, counted(plan.length.steps, "step"),
                               human_count(static_cast<double>(tokens)), counted(plan.samples_per_epoch, "sample"))};
 }
 
@@ -66,7 +66,7 @@ std::vector<Row> dataset_rows(const TrainConfig& config, const TrainPlan& plan) 
   std::vector<Row> rows;
   if (config.data.datasets.empty()) return rows;
   const std::optional<Turns> turns = plan.proportions ? std::optional<Turns>(*plan.proportions) : std::nullopt;
-  const std::int64_t all = config.train.max_steps * config.train.global_batch;
+  const std::int64_t all = plan.length.steps * plan.batch.global_batch;
   for (std::size_t i = 0; i < plan.training.size(); ++i) {
     const RunDataset& dataset = plan.training[i];
     const auto samples = static_cast<double>(dataset.samples->samples());
@@ -172,7 +172,7 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
                           .placement = placement,
                           .batch = plan.batch,
                           .length = config.data.sequence_length,
-                          .steps = config.train.max_steps,
+                          .steps = plan.length.steps,
                           .parameters = parameters,
                           .frozen_parameters = parameters - trained,
                           .flops_per_token = plan.flops_per_token,

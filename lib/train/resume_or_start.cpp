@@ -2,8 +2,10 @@
 
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "base/words.hpp"
 #include "checkpoint/resume.hpp"
 #include "comm/together.hpp"
+#include "config/fixed_options.hpp"
 #include "reshard/named_part.hpp"
 #include "store/verdict.hpp"
 #include "tensor/runtime.hpp"
@@ -119,24 +121,32 @@ const std::string& document(const CheckpointReader& reader, const std::string& n
 }
 
 /// A saved configuration that this program cannot read is of another version: the manifest's hash covers it.
-std::vector<Difference> differing_options(const CheckpointReader& reader, const std::string& origin,
-                                          const TrainConfig& config) {
+std::vector<Difference> differing_options(const CheckpointReader& reader, const TrainConfig& config,
+                                          const TrainPlan& plan) {
+  SavedRun saved{document(reader, "config.yaml"), reader.path().string() + " (config.yaml)", {}};
+  const auto& documents = reader.manifest().documents;
+  const auto resolved =
+      std::ranges::find(documents, ResolvedRun::document, &std::pair<std::string, std::string>::first);
   try {
-    return differing_fixed_options(document(reader, "config.yaml"), origin, config);
+    if (resolved != documents.end()) saved.resolved = parse_resolved(resolved->second, reader.path().string());
+    return differing_fixed_options(saved, config, plan.resolved(config));
   } catch (const Error& error) {
     fail_foreign(error.what(), reader.manifest().software);
   }
 }
 
-void check_steps_left(const TrainConfig& config, const CheckpointReader& reader) {
+void check_steps_left(const TrainConfig& config, const TrainPlan& plan, const CheckpointReader& reader) {
   const std::int64_t done = reader.manifest().step;
-  if (done <= config.train.max_steps) return;
-  throw Error(ExitCode::usage,
-              fmt::format("train.max_steps is {}, but {} has done {} steps", config.train.max_steps,
-                          reader.path().string(), done),
-              fmt::format("--train.max_steps {} or more goes on with this run; a shorter one needs a train.run_dir of "
-                          "its own",
-                          done));
+  if (done <= plan.length.steps) return;
+  const std::string length = config.train.max_steps ? fmt::format("train.max_steps is {}", plan.length.steps)
+                                                    : fmt::format("train.epochs {} are {}", *config.train.epochs,
+                                                                  counted(plan.length.steps, "step"));
+  throw Error(ExitCode::usage, fmt::format("{}, but {} has done {} steps", length, reader.path().string(), done),
+              config.train.max_steps
+                  ? fmt::format("--train.max_steps {} or more goes on with this run; a shorter one needs a "
+                                "train.run_dir of its own",
+                                done)
+                  : "more epochs go on with this run; a shorter one needs a train.run_dir of its own");
 }
 
 /// The samples that a position in the data counts: those of one split, or of several as they are mixed, packed in one
@@ -154,13 +164,13 @@ void compare_samples(std::vector<std::string>& problems, const TrainConfig& conf
 void check_same_trajectory(const TrainConfig& config, const TrainPlan& plan, const CheckpointReader& reader) {
   std::vector<std::string> problems;
   std::string end_of_decay;  // as saved, if it differs
-  const std::string origin = reader.path().string() + " (config.yaml)";
-  for (const Difference& difference : differing_options(reader, origin, config)) {
+  for (const Difference& difference : differing_options(reader, config, plan)) {
     compare(problems, difference.option, difference.saved, difference.now);
     if (difference.option == "schedule.decay_steps") end_of_decay = difference.saved;
   }
   compare_samples(problems, config, plan, reader);
-  compare_models(problems, parse_json(document(reader, "config.json"), origin), *plan.architecture.config.original);
+  compare_models(problems, parse_json(document(reader, "config.json"), reader.path().string()),
+                 *plan.architecture.config.original);
   if (problems.empty()) return;
   const bool decay_only = problems.size() == 1 && !end_of_decay.empty();
   throw Error(ExitCode::usage,
@@ -185,8 +195,7 @@ void check_same_model(const TrainPlan& plan, const CheckpointReader& reader) {
 /// The position in the data counts samples in their order.
 void check_same_samples(const TrainConfig& config, const TrainPlan& plan, const CheckpointReader& reader) {
   std::vector<std::string> problems;
-  const std::string origin = reader.path().string() + " (config.yaml)";
-  for (const Difference& difference : differing_options(reader, origin, config)) {
+  for (const Difference& difference : differing_options(reader, config, plan)) {
     if (difference.option.starts_with("data.") || difference.option == "train.seed")
       compare(problems, difference.option, difference.saved, difference.now);
   }
@@ -228,7 +237,7 @@ CheckpointPart choose_part(const TrainConfig& config, const TrainPlan& plan, con
       if (manifest.tensors[i].component == "local") part.tensors[i] = false;
   }
   if (has_whole("model")) check_same_model(plan, reader);
-  if (has("trainer")) check_steps_left(config, reader);
+  if (has("trainer")) check_steps_left(config, plan, reader);
   if (has("data")) check_same_samples(config, plan, reader);
   return part;
 }
@@ -297,7 +306,7 @@ std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& 
   const Wanted wanted = wanted_by(config, world);
   const bool named = wanted.by == Wanted::By::best || wanted.by == Wanted::By::step;
   const Accept accept = [&](const CheckpointReader& reader) {
-    check_steps_left(config, reader);
+    check_steps_left(config, plan, reader);
     check_same_trajectory(config, plan, reader);
     if (named) refuse_to_overwrite(config, state.local, reader);
     if (state.accepted) state.accepted(reader);

@@ -16,10 +16,12 @@ namespace lockstep {
 
 namespace {
 
+constexpr const char* id_file = "run_id";
+
 /// What tells the local tier of this run from those of other runs, also of one that had the name of its folder before,
 /// or of which it is a copy.
 std::string name_of_tier(const Path& run) {
-  const Path file = run / "run_id";
+  const Path file = run / id_file;
   if (!is_there(file)) publish_file(file, make_uuid() + "\n");
   const Path path = absolute_path(run);
   const std::string hash = to_hex(hash128(read_file(file) + path.string()));
@@ -27,6 +29,11 @@ std::string name_of_tier(const Path& run) {
 }
 
 }  // namespace
+
+std::optional<Path> known_local_tier(const TrainConfig& config) {
+  if (!config.checkpoint.local_dir || !is_there(Path(config.train.run_dir) / id_file)) return std::nullopt;
+  return Path(*config.checkpoint.local_dir) / name_of_tier(config.train.run_dir);
+}
 
 RunFiles::RunFiles(Communicator& world, const TrainConfig& config, RunStorage storage, const RunStorage& nodes,
                    Log& log)

@@ -14,6 +14,9 @@
 
 namespace lockstep {
 
+/// The folder of the run's local tier, if it has had one by this name. Local.
+std::optional<Path> known_local_tier(const TrainConfig& config);
+
 class RunFiles {
  public:
   /// Takes the folder of the run, and that of the local tier on `nodes` if there is one, below the folder that

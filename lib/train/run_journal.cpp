@@ -17,7 +17,7 @@ namespace {
 
 Meter::Settings meter_settings(const TrainConfig& config, const TrainPlan& plan) {
   Meter::Settings settings{
-      .last_step = config.train.max_steps, .flops_per_token = plan.flops_per_token, .peak_flops_per_s = {}};
+      .last_step = plan.length.steps, .flops_per_token = plan.flops_per_token, .peak_flops_per_s = {}};
   if (config.log.peak_tflops) settings.peak_flops_per_s = *config.log.peak_tflops * 1e12 * plan.ranks;
   return settings;
 }
@@ -54,7 +54,7 @@ RunJournal::RunJournal(const TrainConfig& config, const TrainPlan& plan, Output&
   if (rank != 0) return;
   const Progress::Settings settings{.what = "progress",
                                     .unit = "steps",
-                                    .total = static_cast<double>(config.train.max_steps),
+                                    .total = static_cast<double>(plan.length.steps),
                                     .style = progress_style(output.common().progress, STDERR_FILENO)};
   progress_ = std::make_unique<Progress>(output.log(), settings);
 }

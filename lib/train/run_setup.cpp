@@ -13,6 +13,7 @@
 #include "train/memory_check.hpp"
 #include "train/nonfinite.hpp"
 #include "train/resume_or_start.hpp"
+#include "train/run_batch.hpp"
 #include "train/run_mesh.hpp"
 
 #include <algorithm>
@@ -79,6 +80,10 @@ std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& pl
     notes.push_back(
         fmt::format("optimizer.in_backward saves no memory with {} a step: gradients live from the first to the last",
                     counted(plan.batch.accumulation, "micro-batch")));
+  if (const auto said = samples_said(config); said && *said * plan.batch.ranks != plan.batch.global_batch)
+    notes.push_back(fmt::format("the {} a step that this run began with hold on {} that share the data: {} a step",
+                                counted(plan.batch.global_batch, "sample"), counted(plan.batch.ranks, "rank"),
+                                counted(plan.batch.accumulation, "micro-batch")));
   if (const LocalOptions& local = plan.programs.local_options; !local.axes.empty())
     notes.push_back(fmt::format(
         "from step {} on {} train apart, and their weights are averaged every {}; evaluations, texts and checkpoints "
@@ -125,11 +130,21 @@ Processor processor_of(Communicator& world) {
   return {static_cast<int>(threads), static_cast<Multiplier>(most_scratch)};
 }
 
+std::optional<ResolvedRun> agree_on_kept(const TrainConfig& config, Communicator& world) {
+  if (config.train.global_batch) return std::nullopt;
+  const std::string text = rank0_tells(world, "look at the checkpoints of the run", [&] {
+    const std::optional<ResolvedRun> kept = kept_run(config);
+    return kept ? to_text(*kept) : std::string();
+  });
+  return text.empty() ? std::nullopt : std::optional(parse_resolved(text, "what rank 0 tells"));
+}
+
 TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world) {
   const Processor processor = processor_of(world);
+  const std::optional<ResolvedRun> kept = agree_on_kept(config, world);
   TrainPlan plan;
   together(world, "plan the run", [&] {
-    plan = make_train_plan(config, world.size(), processor);
+    plan = make_train_plan(config, world.size(), processor, kept);
     notes_on(config, plan);
   });
   std::string hashes;

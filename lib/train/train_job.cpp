@@ -73,7 +73,7 @@ RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Out
   for (const Axis& axis : plan.mesh.expert_axes)
     if (axis.size > 1) mesh[axis.name] = axis.size;
   const std::set<std::string> distinct(machines.hosts.begin(), machines.hosts.end());
-  const std::int64_t tokens_per_step = config.train.global_batch * config.data.sequence_length;
+  const std::int64_t tokens_per_step = plan.batch.global_batch * config.data.sequence_length;
   return {.tool = "train",
           .version = std::string(version()),
           .build = std::make_shared<Json>(std::move(build)),
@@ -85,7 +85,8 @@ RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Out
           .threads_per_rank = machines.threads,
           .arithmetic = describe_arithmetic(),
           .parameters = parameter_count(plan.architecture),
-          .global_batch = config.train.global_batch,
+          .steps = plan.length.steps,
+          .global_batch = plan.batch.global_batch,
           .tokens_per_step = tokens_per_step,
           .flops_per_step = plan.flops_per_token * static_cast<double>(tokens_per_step),
           .packing = packing_of_run(config, plan),
@@ -93,13 +94,13 @@ RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Out
           .resumed_from = resumed ? std::optional(resumed->string()) : std::nullopt};
 }
 
-bool has_steps_left(const TrainConfig& config, const TrainState& state) { return state.step < config.train.max_steps; }
+bool has_steps_left(const TrainPlan& plan, const TrainState& state) { return state.step < plan.length.steps; }
 
 /// What a start says before its first step; of a run that has finished, only that.
 void log_start(const TrainConfig& config, const TrainPlan& plan, const Machines& machines, const TrainState& start,
                const std::optional<Path>& resumed, Log& log) {
-  if (!has_steps_left(config, start)) {
-    log.info("nothing to do: step {} of {} is done, in {}", start.step, config.train.max_steps, resumed->string());
+  if (!has_steps_left(plan, start)) {
+    log.info("nothing to do: step {} of {} is done, in {}", start.step, plan.length.steps, resumed->string());
     return;
   }
   for (const std::string& note : notes_on(config, plan)) log.info("{}", note);
@@ -186,7 +187,8 @@ int train(const TrainConfig& config, Session& session, Output& output) {
       {"config.yaml", config_yaml},
       {"config.json", to_text(*plan.architecture.config.original)},
       {"dataset", dataset_identity(plan.training)},
-      {"packing", packing_identity(config, plan.mesh, plan.training)}};
+      {"packing", packing_identity(config, plan.mesh, plan.training)},
+      {ResolvedRun::document, to_text(plan.resolved(config))}};
   if (!config.checkpoint.metadata.empty()) {
     Json metadata = Json::object();
     for (const MetadataEntry& entry : config.checkpoint.metadata) metadata[entry.key] = entry.value;
@@ -218,7 +220,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
     files.records().flush();
     record.records_lost = files.records().lost();
     files.records().write(record);
-    if (has_steps_left(config, start)) log_end(output.log(), record);
+    if (has_steps_left(plan, start)) log_end(output.log(), record);
     if (record.records_lost > 0) output.log().warning("{} records could not be written", record.records_lost);
   }
   files.close();

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Returns 0 when train.max_steps are done, 75 when the run was stopped and saved, 1 when a second request left unsaved
+/// Returns 0 when all steps are done, 75 when the run was stopped and saved, 1 when a second request left unsaved
 /// work behind. With --dry-run, --print-program or --eval-only it prints and returns 0. Collective over the session's
 /// world; failures are agreed Errors.
 int train(const TrainConfig& config, Session& session, Output& output);

@@ -16,6 +16,7 @@
 #include "program/activation_budget.hpp"
 #include "program/memory_estimate.hpp"
 #include "tensor/number_types.hpp"
+#include "train/run_batch.hpp"
 #include "train/run_mesh.hpp"
 
 #include <algorithm>
@@ -234,7 +235,7 @@ std::int64_t TrainPlan::load_bytes(Rank rank) const {
 }
 
 DataLoaderSettings TrainPlan::loader(const TrainConfig& config, SampleUse use, Rank rank) const {
-  return {.global_batch = config.train.global_batch,
+  return {.global_batch = batch.global_batch,
           .micro_batch = batch.micro_batch,
           .rank = data_place(mesh, rank).index,
           .world = batch.ranks,
@@ -288,6 +289,17 @@ RecomputePolicy recompute_policy(const TrainOptions& train, const TrainPlan& pla
           .keeps = keep_set_of(train.recompute_keeps, plan.architecture.config)};
 }
 
+/// What steps follow from is not there for a plan without data.
+RunLength plan_length(const TrainConfig& config, const TrainPlan& plan) {
+  if (plan.training.empty() && !config.train.max_steps) return {};
+  const RunLength length = length_of(config, steps_of(config, plan.batch.global_batch, plan.samples_per_epoch));
+  if (const std::string contradiction = contradiction_of(config.schedule, length); !contradiction.empty())
+    throw Error(
+        ExitCode::usage, contradiction,
+        fmt::format("the run has {}: make its warm-up shorter, or the run longer", counted(length.steps, "step")));
+  return length;
+}
+
 /// An option that would move nothing is refused.
 void check_activations_move(const StepProgram& program, const ModelPlan& model, const OffloadOptions& options) {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();  // of those that may go
@@ -313,18 +325,18 @@ void check_activations_move(const StepProgram& program, const ModelPlan& model, 
 
 }  // namespace
 
-TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor, WithoutDataset without) {
+TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor,
+                          const std::optional<ResolvedRun>& kept, WithoutDataset without) {
   TrainPlan plan;
   plan.ranks = ranks;
   plan.architecture = describe(read_model_config(config.model));
   plan.mesh = mesh_of(config.parallel, config.post_local_sgd, plan.architecture.config, ranks);
   mark_tensors(config, plan.architecture);
   check_length(config, plan.architecture.config);
-  const auto [batch, passes] =
-      plan_passes(config.train.global_batch, data_place(plan.mesh, 0).count,
-                  {config.train.micro_batch, config.parallel.micro_batches, config.train.accumulation});
+  const auto [batch, passes] = plan_run_batch(config, data_place(plan.mesh, 0).count, kept);
   plan.batch = batch;
   if (without == WithoutDataset::refused || datasets_are_there(config)) plan_data(config, plan);
+  plan.length = plan_length(config, plan);
   plan.segments = most_segments(config, plan);
   plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);
   const Precision precision = config.precision.dtype;

@@ -4,6 +4,7 @@
 
 #include "architecture/architecture.hpp"
 #include "base/json_fwd.hpp"
+#include "config/run_length.hpp"
 #include "config/train_config.hpp"
 #include "data/data_loader.hpp"
 #include "data/dataset.hpp"
@@ -48,6 +49,7 @@ struct TrainPlan {
   int ranks = 1;
   BatchPlan batch;  // samples of a step over ranks and micro-batches
   std::int64_t samples_per_epoch = 0;
+  RunLength length;
   std::int64_t segments = 1;      // of a sample, which attention keeps apart, at most
   UnitTypes types;                // of weights, gradients and optimizer state
   std::int64_t bucket_bytes = 0;  // as units_of takes it
@@ -70,6 +72,8 @@ struct TrainPlan {
   /// What it has at most as it loads a checkpoint, which it does before its first step: its state, and blocks that are
   /// read, handed on and received.
   std::int64_t load_bytes(Rank rank) const;
+  /// What a start on other ranks goes by.
+  ResolvedRun resolved(const TrainConfig& config) const { return {batch.global_batch, samples_said(config), length}; }
   /// How rank `rank` is fed.
   DataLoaderSettings loader(const TrainConfig& config, SampleUse use, Rank rank) const;
 };
@@ -78,11 +82,11 @@ struct TrainPlan {
 /// no evaluation, is planned then.
 enum class WithoutDataset { refused, planned };
 
-/// For ranks with such a `processor`. Local; opens the model's config and the datasets, reads no weights. Throws
-/// Error(usage) for what contradicts model, data or ranks, Error(input) for a missing or malformed file,
-/// Error(resources) for more ranks than samples a step.
+/// For ranks with such a `processor`; `kept`, as kept_run says, is of the run before. Local; opens the model's config
+/// and the datasets, reads no weights. Throws Error(usage) for what contradicts model, data, ranks or the run before,
+/// Error(input) for a missing or malformed file, Error(resources) for more ranks than samples a step.
 TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor,
-                          WithoutDataset without = WithoutDataset::refused);
+                          const std::optional<ResolvedRun>& kept, WithoutDataset without = WithoutDataset::refused);
 
 /// What the plan says: mesh, coordinates of ranks on it and on `nodes`, batch arithmetic, parameters, memory of a rank
 /// by kind, FLOPs of a step, size of a checkpoint. Local.

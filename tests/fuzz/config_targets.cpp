@@ -4,6 +4,7 @@
 #include "comm/injection.hpp"
 #include "config/command_line.hpp"
 #include "config/finalize_config.hpp"
+#include "config/fixed_options.hpp"
 #include "config/inspect_config.hpp"
 #include "config/prepare_config.hpp"
 #include "config/reshard_config.hpp"
@@ -55,7 +56,7 @@ void read_config(const Path& file, const std::string& text) {
   const auto again = parse_command_line<TrainConfig>({file.string()});
   require(to_json(parsed.settings) == to_json(again.settings),
           "the printed configuration reads back as another:\n" + printed);
-  require(differing_fixed_options(printed, "saved.yaml", parsed.config).empty(),
+  require(differing_fixed_options({printed, "saved.yaml", ResolvedRun{}}, parsed.config, {}).empty(),
           "a configuration differs from itself as printed");
 }
 
@@ -135,7 +136,7 @@ std::vector<Target> config_targets(const Path& folder) {
                .names = {"saved.yaml"},
                .share = 0.3,
                .read = {}};
-  saved.read = [](const std::string& text) { differing_fixed_options(text, "saved.yaml", TrainConfig{}); };
+  saved.read = [](const std::string& text) { differing_fixed_options({text, "saved.yaml", {}}, TrainConfig{}, {}); };
 
   Target line{
       .name = "command line",

@@ -1,5 +1,7 @@
 #include "config/train_config.hpp"
+
 #include "config/finalize_config.hpp"
+#include "config/fixed_options.hpp"
 #include "config/inspect_config.hpp"
 #include "config/prepare_config.hpp"
 #include "config/reshard_config.hpp"
@@ -32,14 +34,28 @@ CommandLine<TrainConfig> train_line(std::vector<std::string> more = {}) {
   return parse_command_line<TrainConfig>(more);
 }
 
+/// On one rank, where train.max_steps says how long the run is.
+ResolvedRun resolved_of(const TrainConfig& config) {
+  return {config.train.global_batch ? *config.train.global_batch : samples_said(config).value(), samples_said(config),
+          length_of(config, *config.train.max_steps)};
+}
+
+/// What a run that was started with `saved` refuses of `now`, going by its config.yaml alone.
+std::vector<Difference> differences_from(const std::vector<std::string>& saved, const TrainConfig& now) {
+  return differing_fixed_options(
+      {to_yaml(train_line(saved).settings, tool_of(TrainConfig{}), PrintExtent::full), "config.yaml", {}}, now,
+      resolved_of(now));
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(train_config)
 
 BOOST_AUTO_TEST_CASE(what_a_run_cannot_do_without_is_asked_for_at_once) {
   const std::string text = message_of<TrainConfig>({});
-  for (const char* const name : {"data.path or data.datasets", "data.sequence_length", "train.run_dir",
-                                 "train.max_steps", "train.global_batch", "model.config or model.path"}) {
+  for (const char* const name :
+       {"data.path or data.datasets", "data.sequence_length", "train.run_dir", "train.max_steps or train.epochs",
+        "train.global_batch", "model.config or model.path"}) {
     BOOST_TEST(text.find(std::string(name) + " is needed") != std::string::npos, name);
   }
   BOOST_TEST(train_problem({}).empty());
@@ -66,7 +82,7 @@ BOOST_AUTO_TEST_CASE(words_of_other_trainers_are_answered_with_ours) {
       {"batch_size", "train.global_batch"},
       {"per_device_train_batch_size", "train.micro_batch"},
       {"max_iters", "train.max_steps"},
-      {"num_train_epochs", "train.max_steps"},
+      {"num_train_epochs", "train.epochs"},
       {"output_dir", "train.run_dir"},
       {"gradient_checkpointing", "train.recompute"},
       {"recompute_modules", "train.recompute_keeps"},
@@ -241,49 +257,64 @@ BOOST_AUTO_TEST_CASE(an_evaluation_alone_takes_no_switch_that_is_about_steps) {
 }
 
 BOOST_AUTO_TEST_CASE(a_resumed_run_may_change_what_does_not_alter_its_trajectory) {
-  const std::string saved = to_yaml(train_line().settings, tool_of(TrainConfig{}), PrintExtent::full);
-  BOOST_TEST(differing_fixed_options(saved, "config.yaml", train_line().config).empty());
+  BOOST_TEST(differences_from({}, train_line().config).empty());
   TrainConfig later =
       train_line({"--train.micro_batch", "1", "--log.every", "1", "--eval.every", "5", "--train.recompute", "block"})
           .config;
   later.train.max_steps = 20;
-  later.schedule.decay_steps = decay_steps_of(train_line().config);  // without it the decay would move with max_steps
+  later.schedule.decay_steps = 10;  // without it the decay would move with max_steps
   later.data.path = "moved";
-  BOOST_TEST(differing_fixed_options(saved, "config.yaml", later).empty());
+  BOOST_TEST(differences_from({}, later).empty());
 }
 
 BOOST_AUTO_TEST_CASE(a_decay_that_ends_at_max_steps_may_not_move_unless_the_rate_is_constant) {
-  const std::string saved = to_yaml(train_line().settings, tool_of(TrainConfig{}), PrintExtent::full);
   TrainConfig later = train_line().config;
-  later.train.max_steps += 10;
-  const std::vector<Difference> differences = differing_fixed_options(saved, "config.yaml", later);
+  later.train.max_steps = 20;
+  const std::vector<Difference> differences = differences_from({}, later);
   BOOST_REQUIRE(differences.size() == 1u);
   BOOST_TEST(differences[0].option == "schedule.decay_steps");
-  BOOST_TEST(differences[0].now == std::to_string(later.train.max_steps));
-  const CommandLine<TrainConfig> constant = train_line({"--schedule.name", "constant"});
-  TrainConfig longer = constant.config;
-  longer.train.max_steps += 10;
-  BOOST_TEST(differing_fixed_options(to_yaml(constant.settings, tool_of(TrainConfig{}), PrintExtent::full),
-                                     "config.yaml", longer)
-                 .empty());
+  BOOST_TEST(differences[0].now == "20");
+  const std::vector<std::string> constant{"--schedule.name", "constant"};
+  TrainConfig longer = train_line(constant).config;
+  longer.train.max_steps = 20;
+  BOOST_TEST(differences_from(constant, longer).empty());
+}
+
+BOOST_AUTO_TEST_CASE(batch_and_schedule_of_a_resumed_run_are_compared_as_they_were_resolved) {
+  TrainConfig same = train_line({"--schedule.warmup_ratio", "0.2", "--schedule.decay_ratio", "1"}).config;
+  same.train.global_batch.reset();
+  same.train.micro_batch = 2;
+  same.train.accumulation = 2;
+  BOOST_TEST(differences_from({"--schedule.warmup_steps", "2"}, same).empty());
+  same.train.max_steps = 15;
+  const std::vector<Difference> differences = differences_from({"--schedule.warmup_steps", "2"}, same);
+  BOOST_REQUIRE(differences.size() == 2u);
+  BOOST_TEST((differences[0].option == "schedule.warmup_steps" && differences[0].now == "3"));
+  BOOST_TEST((differences[1].option == "schedule.decay_steps" && differences[1].now == "15"));
+  // What a checkpoint says that it resolved counts, not what its options would come to.
+  const CommandLine<TrainConfig> line = train_line();
+  const SavedRun other{to_yaml(line.settings, tool_of(TrainConfig{}), PrintExtent::full), "config.yaml",
+                       ResolvedRun{8, {}, {10, 0, 10}}};
+  const std::vector<Difference> batch = differing_fixed_options(other, line.config, resolved_of(line.config));
+  BOOST_REQUIRE(batch.size() == 1u);
+  BOOST_TEST((batch[0].option == "train.global_batch" && batch[0].saved == "8" && batch[0].now == "4"));
 }
 
 BOOST_AUTO_TEST_CASE(a_resumed_run_must_not_change_what_does) {
-  const std::string saved = to_yaml(train_line().settings, tool_of(TrainConfig{}), PrintExtent::full);
   TrainConfig now = train_line().config;
   now.optimizer.lr = 0.01;
   now.train.seed = 7;
   now.optimizer.clip_norm = 1;
   now.optimizer.groups = {{.match = NamePattern::parse("head"), .lr_scale = 2, .weight_decay = {}}};
-  const std::vector<Difference> differences = differing_fixed_options(saved, "config.yaml", now);
+  const std::vector<Difference> differences = differences_from({}, now);
   std::vector<std::string> found;
   for (const Difference& one : differences) found.push_back(one.option + ": " + one.saved + " -> " + one.now);
   const std::vector<std::string> expected{
       "optimizer.lr: 0.0003 -> 0.01", "optimizer.clip_norm: null -> 1.0",
       "optimizer.groups: [] -> [{match: \"head\", lr_scale: 2.0, weight_decay: null}]", "train.seed: 0 -> 7"};
   BOOST_TEST(found == expected, boost::test_tools::per_element());
-  BOOST_CHECK_THROW(differing_fixed_options("model: [", "config.yaml", now), Error);
-  BOOST_CHECK_EXCEPTION(differing_fixed_options("nonsense: 3\n", "config.yaml", now), Error,
+  BOOST_CHECK_THROW(differing_fixed_options({"model: [", "config.yaml", {}}, now, resolved_of(now)), Error);
+  BOOST_CHECK_EXCEPTION(differing_fixed_options({"nonsense: 3\n", "config.yaml", {}}, now, resolved_of(now)), Error,
                         [](const Error& error) { return error.code() == ExitCode::usage; });  // of another version
 }
 

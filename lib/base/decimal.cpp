@@ -1,0 +1,37 @@
+#include "base/decimal.hpp"
+
+#include "base/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace lockstep {
+
+namespace {
+
+__extension__ using Wide = __int128;
+
+std::int64_t narrowed(Wide value) {
+  return static_cast<std::int64_t>(std::min<Wide>(value, std::numeric_limits<std::int64_t>::max()));
+}
+
+}  // namespace
+
+Decimal Decimal::nearest(double value) {
+  constexpr double most = 2147483648.0;
+  invariant(value >= 0 && value <= most, "a decimal fraction is from 0 to 2^31");
+  return {std::llround(value * static_cast<double>(one))};
+}
+
+std::int64_t part_up(Decimal fraction, std::int64_t whole, std::int64_t by) {
+  const Wide divisor = Wide{by} * Decimal::one;
+  return narrowed((Wide{fraction.billionths} * whole + divisor - 1) / divisor);
+}
+
+std::int64_t parts_in(std::int64_t amount, Decimal fraction, std::int64_t whole) {
+  invariant(fraction.billionths > 0 && whole > 0, "a part is more than nothing");
+  return narrowed(Wide{amount} * Decimal::one / (Wide{fraction.billionths} * whole));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+// What a run that goes on must not change: the options that alter its trajectory, compared with those that it saved.
+#pragma once
+
+#include "config/run_length.hpp"
+#include "config/train_config.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// An option that a resumed run must not change, with both values as the files spell them.
+struct Difference {
+  std::string option;  // "optimizer.lr"
+  std::string saved;
+  std::string now;
+};
+
+/// What a checkpoint tells of the run that saved it.
+struct SavedRun {
+  std::string config_yaml;
+  std::string origin;                   // of it, for messages
+  std::optional<ResolvedRun> resolved;  // absent in checkpoints of earlier versions
+};
+
+/// The options of `now`, which come to `resolved`, that alter trajectory or shapes and differ from those that the run
+/// saved. Files are compared by content elsewhere (dataset hash, tensor shapes), not by the paths that name them. The
+/// global batch, warm-up and the end of the decay are compared as they were resolved, however they are said; the run
+/// may become longer, and a decay that follows it then ends later. Local. Throws Error(usage) naming the origin of
+/// what is not a configuration of train.
+std::vector<Difference> differing_fixed_options(const SavedRun& run, const TrainConfig& now,
+                                                const ResolvedRun& resolved);
+
+}  // namespace lockstep

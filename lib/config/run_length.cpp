@@ -1,0 +1,70 @@
+#include "config/run_length.hpp"
+
+#include "base/decimal.hpp"
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/json_integer.hpp"
+#include "base/words.hpp"
+#include "config/ranges.hpp"
+
+namespace lockstep {
+
+std::int64_t steps_of(const TrainConfig& config, std::int64_t global_batch, std::int64_t samples_per_epoch) {
+  if (config.train.max_steps) return *config.train.max_steps;
+  invariant(config.train.epochs.has_value(), "a run says how long it is");
+  const double epochs = *config.train.epochs;
+  const std::int64_t steps = part_up(Decimal::nearest(epochs), samples_per_epoch, global_batch);
+  if (static_cast<double>(steps) > most_count)
+    throw Error(ExitCode::usage,
+                fmt::format("train.epochs {} of {} in steps of {} are {}: more than can be counted, {:.0f}", epochs,
+                            counted(samples_per_epoch, "sample"), global_batch, counted(steps, "step"), most_count),
+                "fewer epochs, or a larger global batch");
+  return steps;
+}
+
+RunLength length_of(const TrainConfig& config, std::int64_t steps) {
+  const ScheduleOptions& schedule = config.schedule;
+  const auto part = [&](const std::optional<double>& ratio, std::int64_t otherwise) {
+    return ratio ? part_up(Decimal::nearest(*ratio), steps) : otherwise;
+  };
+  return {.steps = steps,
+          .warmup_steps = part(schedule.warmup_ratio, schedule.warmup_steps),
+          .decay_steps = part(schedule.decay_ratio, schedule.decay_steps.value_or(steps))};
+}
+
+std::string contradiction_of(const ScheduleOptions& schedule, const RunLength& length) {
+  if (schedule.name == ScheduleName::constant || length.warmup_steps <= length.decay_steps) return {};
+  return fmt::format("warm-up takes {}, but the decay ends at step {}", counted(length.warmup_steps, "step"),
+                     length.decay_steps);
+}
+
+std::optional<std::int64_t> samples_said(const TrainConfig& config) {
+  const TrainOptions& train = config.train;
+  if (train.global_batch || !train.micro_batch || !train.accumulation) return std::nullopt;
+  return *train.micro_batch * *train.accumulation * config.parallel.micro_batches.value_or(1);
+}
+
+std::string to_text(const ResolvedRun& run) {
+  Json json{{"global_batch", run.global_batch},
+            {"samples_said", nullptr},
+            {"steps", run.length.steps},
+            {"warmup_steps", run.length.warmup_steps},
+            {"decay_steps", run.length.decay_steps}};
+  if (run.samples_said) json["samples_said"] = *run.samples_said;
+  return to_text(json);
+}
+
+ResolvedRun parse_resolved(const std::string& text, const std::string& origin) {
+  const Json json = parse_json(text, origin);
+  const auto number = [&](const char* key) {
+    if (!json.is_object() || !json.contains(key)) fail(ExitCode::input, "{}: there is no {}", origin, key);
+    return integer_from<std::int64_t>(json.at(key), key);
+  };
+  ResolvedRun run{.global_batch = number("global_batch"),
+                  .samples_said = {},
+                  .length = {number("steps"), number("warmup_steps"), number("decay_steps")}};
+  if (json.contains("samples_said") && !json.at("samples_said").is_null()) run.samples_said = number("samples_said");
+  return run;
+}
+
+}  // namespace lockstep

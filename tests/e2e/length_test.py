@@ -1,0 +1,119 @@
+"""How long a run is, said in steps or epochs, warm-up and decay in steps or parts of the run, and the batch as a number or by what ranks do: what
+they come to is worked out here from the samples of an epoch, and holds on other ranks."""
+
+import json
+import math
+from fractions import Fraction
+
+from checkpoint_files import state_digest, step_folders
+from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
+
+
+def prepare(tmp):
+    lines = [line for line in sample_text().splitlines() if len(line) > 30][:40]
+    (tmp / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
+    run("prepare-data", tmp / "docs.jsonl", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+
+
+def train(tmp, folder, changes, *switches, ranks=None, expect=0):
+    settings = {"model.config": tmp / "model", "data.path": tmp / "data", "train.run_dir": tmp / folder, "data.sequence_length": 32,
+                "train.global_batch": 12, "train.epochs": 1, "log.every": 1, "log.tensorboard": "false", "eval.at_end": "false",
+                "precision.dtype": "fp64", **changes}
+    arguments = [part for key, value in settings.items() if value is not None for part in (f"--{key}", str(value))]
+    return run("train", *arguments, *switches, ranks=ranks, expect=expect)
+
+
+def samples_of_epoch(tmp, **changes):
+    """By the packing that is told at the start."""
+    train(tmp, "count", {"train.max_steps": 1, "train.epochs": None, **changes}, ranks=1)
+    return records(tmp / "count", "run")[-1]["packing"]["training"]["rows"]
+
+
+def plan(tmp, changes, ranks=None):
+    return json.loads(train(tmp, "planned", changes, "--dry-run", "--json", "--plan", ranks=ranks).stdout)
+
+
+def test_epochs_end_where_the_last_step_begins_in_them_with_packing_and_accumulation(tmp):
+    prepare(tmp)
+    packed = {"data.packing": "best_fit"}
+    samples = samples_of_epoch(tmp, **packed)
+    assert samples % 12, "an epoch does not end with a step"
+    for epochs, drop_last in [("1", "false"), ("0.3", "false"), ("2.5", "false"), ("2", "true")]:
+        whole = samples - samples % 12 if drop_last == "true" else samples
+        steps = math.ceil(Fraction(epochs) * whole / 12)
+        for ranks, micro_batch in [(1, 12), (2, 2), (3, 1)]:
+            folder = f"{epochs}-{drop_last}-{ranks}"
+            changes = {**packed, "train.epochs": epochs, "data.drop_last": drop_last, "train.micro_batch": micro_batch, "schedule.name": "linear",
+                       "schedule.warmup_ratio": 0.25, "schedule.decay_ratio": 0.8, "optimizer.lr": 1e-3}
+            train(tmp, folder, changes, ranks=ranks)
+            told = records(tmp / folder, "step")
+            assert [record["step"] for record in told] == list(range(1, steps + 1)), folder
+            assert records(tmp / folder, "run")[0]["steps"] == steps
+            assert math.isclose(told[-1]["epoch"], steps * 12 / whole) and told[-1]["epoch"] >= float(epochs)
+            warmup, end = math.ceil(Fraction(1, 4) * steps), math.ceil(Fraction(8, 10) * steps)
+            for step, record in enumerate(told):
+                want = (step + 1) / warmup if step < warmup else max(0, 1 - (step - warmup) / (end - warmup)) if end > warmup else 0
+                assert math.isclose(record["lr"], 1e-3 * want, rel_tol=1e-12, abs_tol=1e-18), (folder, step)
+
+
+def test_a_run_in_epochs_is_the_run_in_its_steps_and_may_be_extended(tmp):
+    prepare(tmp)
+    train(tmp, "count", {})
+    steps = records(tmp / "count", "run")[-1]["steps"]
+    train(tmp, "steps", {"train.epochs": None, "train.max_steps": steps})
+    assert [r["loss"] for r in records(tmp / "steps", "step")] == [r["loss"] for r in records(tmp / "count", "step")]
+    assert state_digest(step_folders(tmp / "steps")[-1]) == state_digest(step_folders(tmp / "count")[-1])
+    refused = train(tmp, "count", {"train.epochs": 2}, expect=2).stderr
+    assert f"schedule.decay_steps: saved {steps}, now" in refused and f"--schedule.decay_steps {steps} keeps" in refused, refused
+    train(tmp, "count", {"train.epochs": 2, "schedule.decay_steps": steps}, ranks=2)
+    longer = records(tmp / "count", "run")[-1]["steps"]
+    assert records(tmp / "count", "step")[-1]["step"] == longer > steps
+    shorter = train(tmp, "count", {"train.epochs": 1, "schedule.decay_steps": steps}, expect=2).stderr
+    assert f"train.epochs 1 are {steps} steps, but" in shorter and f"has done {longer} steps" in shorter, shorter
+
+
+def test_length_and_batch_are_said_once(tmp):
+    prepare(tmp)
+    for changes, message in [
+        ({"train.max_steps": 5}, "train.max_steps 5 and train.epochs 1 both say how long to train"),
+        ({"train.epochs": None}, "train.max_steps or train.epochs is needed"),
+        ({"train.global_batch": None}, "train.global_batch is needed"),
+        ({"train.global_batch": None, "train.micro_batch": 2}, "train.global_batch is needed"),
+        ({"schedule.warmup_steps": 2, "schedule.warmup_ratio": 0.1}, "both say how long warm-up takes"),
+        ({"schedule.decay_steps": 2, "schedule.decay_ratio": 0.1}, "both say when the decay ends"),
+        ({"schedule.name": "constant", "schedule.decay_ratio": 0.5}, "schedule.decay_ratio would have no effect"),
+        ({"schedule.warmup_steps": 99999}, "warm-up takes 99999 steps, but the decay ends at step"),
+        ({"schedule.warmup_ratio": 1.5}, "schedule.warmup_ratio: 1.5 is out of range"),
+        ({"train.epochs": 1e9}, "more than can be counted"),
+        ({"train.micro_batch": 2000000000, "train.accumulation": 2, "train.global_batch": None}, "too many"),
+        ({"train.micro_batch": 2000000000, "train.accumulation": 1, "train.global_batch": None}, "is too large"),
+    ]:
+        refused = train(tmp, "refused", changes, expect=2, ranks=2).stderr
+        assert message in refused, (changes, refused)
+
+
+def test_the_batch_that_ranks_make_at_the_first_start_holds_on_others(tmp):
+    prepare(tmp)
+    said = {"train.global_batch": None, "train.micro_batch": 2, "train.accumulation": 3, "checkpoint.every": 2, "optimizer.lr": 1e-3,
+            "train.epochs": None, "train.max_steps": 10, "checkpoint.background": "false"}
+    assert [plan(tmp, said, ranks)["batch"]["global_batch_samples"] for ranks in [1, 2, 3]] == [6, 12, 18]
+    train(tmp, "plain", {**said, "train.accumulation": None, "train.global_batch": 12})
+    want = [record["loss"] for record in records(tmp / "plain", "step")]
+    stop = ["--train.inject"]
+    train(tmp, "words", said, *stop, "rank=0,phase=forward,step=4,kind=throw,code=75", ranks=2, expect=75)
+    notes = train(tmp, "words", said, *stop, "rank=0,phase=forward,step=6,kind=throw,code=75", ranks=3, expect=75).stderr
+    assert "the 12 samples a step that this run began with hold on 3 ranks that share the data: 2 micro-batches a step" in notes, notes
+    assert json.loads(train(tmp, "words", said, "--dry-run", "--json", ranks=3).stdout)["batch"]["global_batch_samples"] == 12
+    train(tmp, "words", {**said, "train.accumulation": 6}, *stop, "rank=0,phase=forward,step=8,kind=throw,code=75", expect=75)   # 12 on one rank
+    refused = train(tmp, "words", said, ranks=1, expect=2).stderr
+    assert "say 6 samples a step on each of 1 rank that share the data, 6 together, but a step of this run has 12" in refused, refused
+    assert "--train.global_batch 12" in refused
+    train(tmp, "words", {**said, "train.accumulation": 6}, ranks=2)
+    got = {record["step"]: record["loss"] for record in records(tmp / "words", "step")}
+    assert sorted(got) == list(range(1, 11)) and all(math.isclose(got[step], loss, rel_tol=1e-9) for step, loss in enumerate(want, 1)), (got, want)
+    other = train(tmp, "words", {**said, "train.accumulation": None, "train.global_batch": 6, "train.max_steps": 12}, expect=2).stderr
+    assert "train.global_batch: saved 12, now 6" in other, other
+    # A new run that starts from all of that one has its batch, too.
+    train(tmp, "from", {**said, "train.accumulation": 6, "train.max_steps": 12, "schedule.decay_steps": 10, "checkpoint.resume": step_folders(tmp / "words")[-1]}, ranks=3)
+    assert records(tmp / "from", "run")[-1]["global_batch"] == 12
