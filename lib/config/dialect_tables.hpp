@@ -1,0 +1,10 @@
+// The tables of the dialects, each in a file of its own.
+#pragma once
+
+#include "config/dialect.hpp"
+
+namespace lockstep {
+
+const Dialect& xorl_dialect();
+
+}  // namespace lockstep
