@@ -116,7 +116,7 @@ def test_cells_are_saved_from_the_first_local_step_on_and_another_layout_goes_on
 
 def test_a_failure_in_an_average_is_the_last_word_of_its_rank(tmp):
     prepare(tmp)
-    common = [*local(1, 3), "--checkpoint.every", 1, "--train.watchdog", 300]
+    common = [*local(1, 3), "--checkpoint.every", 1, "--checkpoint.background", "false", "--train.watchdog", 300]
     for number, (step, layout, saved) in enumerate([   # in a step, which counts from 0, for a checkpoint, and for an evaluation
             (1, [], 1), (3, [], 2), (3, ["--eval.every", 1, "--parallel.dp_shard", 2], 2)]):
         folder = tmp / f"failed{number}"

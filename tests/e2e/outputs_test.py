@@ -144,7 +144,7 @@ def test_a_run_folder_that_is_moved_away_is_noticed_before_anything_is_saved_und
     prepare(tmp)
     for name in ["moved", "replaced"]:
         folder = tmp / name
-        process = start(tmp, folder, "--checkpoint.every", 20, "--checkpoint.max_failures", 1, "--train.inject",
+        process = start(tmp, folder, "--checkpoint.every", 20, "--checkpoint.background", "false", "--checkpoint.max_failures", 1, "--train.inject",
                         "rank=1,phase=forward,step=30,kind=pause", steps=10**6, ranks=2, stdout=subprocess.DEVNULL)
         paused = wait_for_pause(process, 1)
         folder.rename(tmp / f"{name}-elsewhere")
