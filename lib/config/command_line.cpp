@@ -92,6 +92,9 @@ ParsedLine parse_dialect(const Tool& tool, Declaration& declaration, const std::
   for (const auto& [path, value] : sorted.elements)
     set_element(layers.document, words, path, value, line.problems);
   Node document = canonical_document(std::move(layers), line.problems);
+  std::erase_if(document.entries, [&](const Node::Entry& entry) {  // options that are other programs' own
+    return entry.value.kind != Node::Kind::map && declaration.find(entry.key) == nullptr;
+  });
   merge(document, own);
   finish(line, tool, declaration, document, options_of_all_programs(tool.name));
   return line;

@@ -73,7 +73,7 @@ std::string meaning(const DialectKey& key) {
 }  // namespace
 
 std::span<const Dialect* const> dialects() {
-  static const std::array<const Dialect*, 1> all{&xorl_dialect()};
+  static const std::array<const Dialect*, 3> all{&forgather_dialect(), &transformers_dialect(), &xorl_dialect()};
   return all;
 }
 
@@ -167,9 +167,11 @@ Declaration declaration_of(const Dialect& dialect, const Declaration& program) {
 std::string explain_key(std::string_view key) {
   std::string text;
   for (const Dialect* const dialect : dialects()) {
-    for (const DialectKey& row : dialect->keys) {
-      if (row.name != key && !row.name.ends_with("." + std::string(key))) continue;
-      text += fmt::format("{} (dialect {}) {}\n", row.name, dialect->name, meaning(row));
+    for (const std::span<const DialectKey> rows : {dialect->keys, dialect->parts}) {
+      for (const DialectKey& row : rows) {
+        if (row.name != key && !row.name.ends_with("." + std::string(key))) continue;
+        text += fmt::format("{} (dialect {}) {}\n", row.name, dialect->name, meaning(row));
+      }
     }
   }
   return text;
@@ -177,7 +179,9 @@ std::string explain_key(std::string_view key) {
 
 std::string mdoc_dialect(const Dialect& dialect) {
   std::string text = ".Bl -tag -width Ds -compact\n";
-  for (const DialectKey& key : dialect.keys) {
+  std::vector<DialectKey> rows(dialect.keys.begin(), dialect.keys.end());
+  rows.insert(rows.end(), dialect.parts.begin(), dialect.parts.end());
+  for (const DialectKey& key : rows) {
     std::string line = meaning(key);
     line.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(line.front())));
     text += fmt::format(".It Cm {}\n{}.\n", key.name, mdoc_text(line));

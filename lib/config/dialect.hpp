@@ -42,7 +42,7 @@ struct Dialect {
   std::string_view name;    // "xorl"
   std::string_view preset;  // the name of the preset with its built-in values
   std::span<const DialectKey> keys;
-  bool sections = false;  // keys stand in sections, as in "train.lr"; otherwise at the top, with groups below some
+  std::span<const DialectKey> parts = {};  // of the values of some keys, for readers: their keys lower them
   void (*finish)(Lowering& lowering) = nullptr;  // lowers what several keys say together
 };
 

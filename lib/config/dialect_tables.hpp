@@ -5,6 +5,8 @@
 
 namespace lockstep {
 
+const Dialect& forgather_dialect();
+const Dialect& transformers_dialect();
 const Dialect& xorl_dialect();
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // The dialect of xorl: its sections model, data, train and lora. Source of names and built-in values: its page on the
 // configuration of local training; what they do there: its code.
 #include "base/text.hpp"
+#include "config/dialect_hf.hpp"
 #include "config/dialect_tables.hpp"
 #include "config/lowering.hpp"
 
@@ -14,13 +15,11 @@ namespace {
 
 using enum DialectKey::Value;
 using enum DialectKey::State;
+using hf::jointly;
 
 constexpr const char* no_adapters = "this version trains no adapters: all weights are trained, but for optimizer.frozen";
 constexpr const char* no_wandb = "no records go to W&B: RUN/records.jsonl has them, and log.tensorboard draws them";
 constexpr const char* one_trace = "log.profile_start_step writes RUN/profile.json, with the times of all ranks";
-
-/// Of keys that finish() lowers, since several say one thing together.
-void jointly(const Node&, Lowering&) {}
 
 /// A flag as one of two values.
 void choose(std::string_view key, std::string_view canonical, const char* yes, const char* no, Lowering& lowering) {
@@ -40,11 +39,6 @@ void unless_zero(const Node& value, std::string_view canonical, Lowering& loweri
 void clip_norm(const Node& value, Lowering& lowering) {
   const bool off = value.text == "0" || value.text == "0.0" || value.text.starts_with('-');
   lowering.set("optimizer.clip_norm", off ? "null" : value.text, value);
-}
-
-void weight_decay(const Node& value, Lowering& lowering) {
-  lowering.set("optimizer.weight_decay", value);
-  lowering.set("optimizer.decay", "all", value);
 }
 
 /// Substrings of names become patterns that match them.
@@ -71,17 +65,7 @@ void no_decay(const Node& value, Lowering& lowering) {
 }
 
 void schedule(const Node& value, Lowering& lowering) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 6> names{
-      {{"1F1B", "1f1b"},
-       {"GPipe", "gpipe"},
-       {"Interleaved1F1B", "interleaved_1f1b"},
-       {"InterleavedZeroBubble", "interleaved_zero_bubble"},
-       {"ZBVZeroBubble", "zbv"},
-       {"", ""}}};
-  if (lowering.text("train.pipeline_parallel_size", "1") == "1") return;
-  for (const auto& [theirs, ours] : names)
-    if (value.text == theirs) return lowering.set("parallel.schedule", std::string(ours), value);
-  lowering.refuse(value, "it is one of 1F1B, GPipe, Interleaved1F1B, InterleavedZeroBubble and ZBVZeroBubble");
+  if (lowering.text("train.pipeline_parallel_size") != "1") hf::pipeline_schedule(value.text, value, lowering);
 }
 
 void validation(const Node& value, Lowering& lowering) {
@@ -94,7 +78,10 @@ void hub_token(const Node& value, Lowering& lowering) {
     lowering.refuse(value, "a token is not written into configurations: HF_TOKEN or its usual file has it");
 }
 
-void resume(const Node& value, Lowering& lowering) { lowering.set("checkpoint.resume", value.text, value); }
+void resume(const Node& value, Lowering& lowering) {
+  if (value.text == "auto") return lowering.set("checkpoint.resume", value);
+  hf::start_point(value, lowering);
+}
 
 void config_path(const Node& value, Lowering& lowering) {
   const Node* const weights = lowering.said("model.model_path");
@@ -183,7 +170,7 @@ constexpr std::array keys{
     DialectKey{"train.lr_decay_style", text, "constant", taken, "schedule.name"},
     DialectKey{"train.lr_decay_ratio", number, "1.0", taken, "schedule.decay_ratio", "counts where the learning rate falls", "", "", jointly},
     DialectKey{"train.weight_decay", number, "0.0", taken, "optimizer.weight_decay, optimizer.decay",
-               "of all tensors, as there", "", "", weight_decay},
+               "of all tensors, as there", "", "", hf::weight_decay},
     DialectKey{"train.no_decay_modules", list, "[]", taken, "optimizer.decay_exclude", "parts of names", "", "", no_decay},
     DialectKey{"train.no_decay_params", list, "[]", taken, "optimizer.decay_exclude", "parts of names", "", "", no_decay},
     DialectKey{"train.max_grad_norm", number, "1.0", taken, "optimizer.clip_norm", "0 or less: null", "", "", clip_norm},
@@ -265,6 +252,21 @@ constexpr std::array keys{
     DialectKey{"lora.aqn_alpha", number, "1.0", refused, "", no_adapters, "", "lora.enable_aqn"},
 };
 
+constexpr std::array parts{
+    DialectKey{"data.datasets.path", text, "", taken, "data.path, data.datasets", "dummy: made tokens"},
+    DialectKey{"data.datasets.type", text, "tokenized", taken, "data.records"},
+    DialectKey{"data.datasets.name", text, "", taken, "data.name"},
+    DialectKey{"data.datasets.split", text, "", taken, "data.split"},
+    DialectKey{"data.datasets.revision", text, "", taken, "data.revision"},
+    DialectKey{"data.datasets.trust_remote_code", flag, "false", refused, "", "code that comes with data is never run", "false"},
+    DialectKey{"data.datasets.data_files", list, "", taken, "data.data_files"},
+    DialectKey{"data.datasets.ds_type", text, "", moot, "", "the names of files say it"},
+    DialectKey{"data.datasets.max_seq_len", number, "", taken, "data.max_length, data.too_long", "longer samples are left out, as there"},
+    DialectKey{"data.datasets.shards", number, "", taken, "data.shard", "of several datasets, that of the entry"},
+    DialectKey{"data.datasets.shards_idx", number, "0", taken, "data.shard", "counted from 0 there, from 1 here"},
+    DialectKey{"data.datasets.preprocess_shards", number, "", moot, "", "memory is bounded however long the data are"},
+};
+
 void lower_axes(Lowering& lowering) {
   const Node* const mode = lowering.said("train.data_parallel_mode");
   const Node* const shard = lowering.said("train.data_parallel_shard_size");
@@ -294,17 +296,17 @@ void lower_axes(Lowering& lowering) {
 void lower_mesh(Lowering& lowering) {
   lower_axes(lowering);
   const Node* const mode = lowering.said("train.cp_fsdp_mode");
-  const bool context = lowering.text("train.ulysses_parallel_size", "1") != "1" ||
-                       lowering.text("train.ringattn_parallel_size", "1") != "1";
+  const bool context = lowering.text("train.ulysses_parallel_size") != "1" ||
+                       lowering.text("train.ringattn_parallel_size") != "1";
   if (mode != nullptr && context) lowering.set("parallel.cp_fsdp_mode", *mode);
-  const bool experts = lowering.text("train.expert_parallel_size", "1") != "1";
+  const bool experts = lowering.text("train.expert_parallel_size") != "1";
   if (const Node* const size = lowering.said("train.expert_parallel_size"); size != nullptr && experts)
     lowering.set("parallel.ep", *size);
   if (experts) {
     choose("train.ep_outside", "parallel.ep_outside", "true", "false", lowering);
     choose("train.ep_intranode", "parallel.ep_outside", "false", "true", lowering);
   }
-  if (lowering.text("train.data_parallel_mode", "fsdp2") != "fsdp2") return;
+  if (lowering.text("train.data_parallel_mode") != "fsdp2") return;
   choose("train.reshard_after_forward", "parallel.reshard_after_forward", "true", "false", lowering);
   if (const Node* const full = lowering.said("train.enable_full_shard"); full != nullptr && !lowering.on("train.enable_full_shard", true))
     lowering.set("parallel.reshard_after_forward", "false", *full);
@@ -319,11 +321,11 @@ void lower_length(Lowering& lowering) {
   if (const Node* const epochs = lowering.said("train.num_train_epochs"); epochs != nullptr && steps == nullptr)
     lowering.set("train.epochs", *epochs);
   if (const Node* const passes = lowering.said("train.gradient_accumulation_steps")) {
-    const bool pipeline = lowering.text("train.pipeline_parallel_size", "1") != "1";
+    const bool pipeline = lowering.text("train.pipeline_parallel_size") != "1";
     lowering.set(pipeline ? "parallel.micro_batches" : "train.accumulation", *passes);
     if (pipeline) lowering.set("train.accumulation", "1", *passes);
   }
-  const bool falls = lowering.text("train.lr_decay_style", "constant") != "constant";
+  const bool falls = lowering.text("train.lr_decay_style") != "constant";
   for (const auto& [theirs, ours] : {std::pair("train.lr_min", "schedule.min_lr"),
                                      std::pair("train.lr_decay_ratio", "schedule.decay_ratio")})
     if (const Node* const value = lowering.said(theirs); value != nullptr && falls) lowering.set(ours, *value);
@@ -334,7 +336,7 @@ void lower_memory(Lowering& lowering) {
   choose("train.enable_gradient_checkpointing", "train.recompute", "block", "none", lowering);
   if (const Node* const value = lowering.said("train.enable_activation_offload");
       value != nullptr && lowering.on("train.enable_activation_offload", false))
-    lowering.set("train.offload", "activations", *value);
+    hf::offload({"activations"}, *value, lowering);
   if (!lowering.on("train.enable_profiling", false)) return;
   const Node& on = *lowering.said("train.enable_profiling");
   const std::int64_t start = lowering.integer("train.profile_start_step").value_or(1);
@@ -359,18 +361,15 @@ class EntryLowering {
  public:
   EntryLowering(Lowering& lowering, bool single) : lowering_(lowering), single_(single) {}
 
-  /// An entry of data.datasets or eval.datasets.
-  Node lower(const Node& said) {
+  /// Adds an entry of data.datasets or eval.datasets.
+  void add_to(Node& list, const Node& said) {
+    if (said.kind != Node::Kind::map) return lowering_.refuse(said, "an entry is a map with a path");
     Node entry;
     entry.kind = Node::Kind::map;
     entry.origin = said.origin;
-    if (said.kind != Node::Kind::map) {
-      lowering_.refuse(said, "an entry is a map with a path");
-      return entry;
-    }
     for (const auto& [key, value] : said.entries)
       if (value.kind != Node::Kind::null) take(key, value, said, entry);
-    return entry;
+    list.items.push_back(std::move(entry));
   }
 
  private:
@@ -412,8 +411,8 @@ void lower_data(Lowering& lowering) {
     const std::vector<Node> entries = said->kind == Node::Kind::list ? said->items : std::vector{*said};
     const bool single = entries.size() == 1;
     Node list = list_at(*said);
-    for (const Node& entry : entries) list.items.push_back(EntryLowering(lowering, single).lower(entry));
-    const Node* const path = single ? list.items.front().find("path") : nullptr;
+    for (const Node& entry : entries) EntryLowering(lowering, single).add_to(list, entry);
+    const Node* const path = single && !list.items.empty() ? list.items.front().find("path") : nullptr;
     if (path != nullptr && path->text != "dummy")
       lowering.set("data.path", *path);
     else
@@ -431,7 +430,7 @@ void lower_data(Lowering& lowering) {
   }
   if (const Node* const said = lowering.said("data.test_datasets"); said != nullptr && !said->items.empty()) {
     Node list = list_at(*said);
-    for (const Node& entry : said->items) list.items.push_back(EntryLowering(lowering, false).lower(entry));
+    for (const Node& entry : said->items) EntryLowering(lowering, false).add_to(list, entry);
     lowering.set("eval.datasets", list);
   }
   const Node* const number = lowering.said("data.dataset_shard_num");
@@ -477,7 +476,7 @@ void finish(Lowering& lowering) {
 
 const Dialect& xorl_dialect() {
   static constexpr Dialect dialect{
-      .name = "xorl", .preset = "xorl", .keys = keys, .sections = true, .finish = finish};
+      .name = "xorl", .preset = "xorl", .keys = keys, .parts = parts, .finish = finish};
   return dialect;
 }
 

@@ -103,6 +103,11 @@ std::string Lowering::text(std::string_view key, const std::string& otherwise) c
   return value == nullptr ? otherwise : text_of(*value);
 }
 
+std::string Lowering::text(std::string_view key) const {
+  const DialectKey* const known = find(key);
+  return text(key, known == nullptr ? "" : std::string(known->built_in));
+}
+
 bool Lowering::on(std::string_view key, bool otherwise) {
   const Node* const value = said(key);
   if (value == nullptr) return otherwise;

@@ -19,6 +19,8 @@ class Lowering {
   const Node* said(std::string_view key) const;
   /// The same as text; `otherwise` where nothing is said.
   std::string text(std::string_view key, const std::string& otherwise) const;
+  /// The same; where nothing is said, what its own trainer takes.
+  std::string text(std::string_view key) const;
   /// Whether a flag is on; `otherwise` where nothing is said. What is no flag is a problem.
   bool on(std::string_view key, bool otherwise);
   /// A whole number; nothing where none is said. What is no number is a problem.
