@@ -1,10 +1,11 @@
 // Writes what is made from the declarations: generate man TEMPLATE | bash TOOL | zsh TOOL > FILE. A template is an mdoc
 // page, NAME.SECTION.in, in which some lines stand for what declarations say: @SYNOPSIS@ and @OPTIONS@ (of the program
-// NAME), @KEYS TOOL@ (what its configuration files hold), @RECORD KIND@ (the fields of a kind of record).
+// NAME), @KEYS TOOL@ (what its configuration files hold), @RECORD KIND@ (the fields of a kind of record), @DIALECT NAME@ (its keys).
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "config/dialect.hpp"
 #include "config/faces.hpp"
 #include "config/finalize_config.hpp"
 #include "config/inspect_config.hpp"
@@ -71,6 +72,8 @@ std::string expansion(const std::string& name, const std::string& mark) {
   if (word == "OPTIONS") return mdoc_options(tool_named(argument));
   if (word == "KEYS") return mdoc_keys(tool_named(argument));
   if (word == "RECORD") return record_fields(argument);
+  if (const Dialect* const dialect = find_dialect(argument); word == "DIALECT" && dialect != nullptr)
+    return mdoc_dialect(*dialect);
   fail(ExitCode::usage, "there is no mark @{}@", mark);
 }
 

@@ -1,6 +1,7 @@
 #include "config/arguments.hpp"
 
 #include "base/text.hpp"
+#include "config/dialect.hpp"
 #include "config/documented.hpp"
 #include "config/interpret.hpp"
 #include "config/suggestion.hpp"
@@ -102,7 +103,8 @@ class Sorter {
     for (const auto& [declaration, root] :
          {std::pair(&common_, &sorted_.common), std::pair(&configuration_, &sorted_.configuration)}) {
       for (const Option& option : declaration->options()) {
-        if (spelling_of(option.path).substr(2) == name) return {&option, root};
+        if (spelling_of(option.path).substr(2) == name || (option.facts.of_dialect && option.path == name))
+          return {&option, root};
       }
     }
     return {};
@@ -152,12 +154,16 @@ class Sorter {
     if (value) return set(found, spelled, *value);
     if (!option.facts.bare.empty()) return set(found, spelled, option.facts.bare);
     if (option.type.kind == Kind::boolean) {
-      const bool next_is_value = takes_next_word(option) && next_ != end_ && boolean_word(*next_);
+      const bool next_is_value = next_ != end_ && (option.facts.of_dialect
+                                                       ? flag_word(*next_) || *next_ == "null"
+                                                       : takes_next_word(option) && boolean_word(*next_));
       return set(found, spelled, next_is_value ? *next_++ : "true");
     }
     if (next_ == end_ || next_->starts_with("--"))
       return problem(option.path, fmt::format("{} needs a value", spelled));
     set(found, spelled, *next_++);
+    const bool several = option.facts.of_dialect && option.type.kind == Kind::list;
+    while (several && next_ != end_ && !next_->starts_with("--")) set(found, spelled, *next_++);
   }
 
   void set(const Found& found, const std::string& spelled, const std::string& word) {

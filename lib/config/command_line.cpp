@@ -1,11 +1,13 @@
 #include "config/command_line.hpp"
 
+#include "base/files.hpp"
 #include "base/text.hpp"
 #include "config/all_options.hpp"
 #include "config/arguments.hpp"
 #include "config/documented.hpp"
 #include "config/faces.hpp"
 #include "config/interpret.hpp"
+#include "config/layers.hpp"
 #include "report/build_info.hpp"
 #include "report/record.hpp"
 
@@ -19,12 +21,22 @@ std::string build_info_text() {
   return text;
 }
 
+/// What a key means here, of any dialect or of Lockstep's own.
+std::string explain(const std::string& key, const Declaration& declaration) {
+  std::string text = explain_key(key);
+  if (const Option* const option = declaration.find(key)) text += one_line_help(*option) + "\n";
+  if (text.empty())
+    fail(ExitCode::usage, "no option of this program and no key of another trainer is called \"{}\"", key);
+  return text;
+}
+
 /// What is answered before any file is read.
 std::optional<std::string> answer_at_once(const Tool& tool, const CommonOptions& common,
                                           const Declaration& declaration) {
   if (common.help) return help_text(document(tool, declaration));
   if (common.version) return fmt::format("lockstep {} {}\n", tool.name, version());
   if (common.build_info) return build_info_text();
+  if (common.explain) return explain(*common.explain, declaration);
   if (!common.print_schema) return std::nullopt;
   return to_text(
              *common.print_schema == SchemaOf::records ? record_json_schema() : config_json_schema(tool, declaration),
@@ -48,6 +60,46 @@ std::string explain(const Problems::Entry& entry, const Settings& settings) {
   return fmt::format("{}: {}{}", entry.where, says_so_itself ? "" : name + ": ", entry.text);
 }
 
+/// Gives the options the values of a canonical document, and answers what is asked of them.
+void finish(ParsedLine& line, const Tool& tool, Declaration& declaration, const Node& document,
+            const Declaration* all_programs) {
+  line.settings = apply(declaration, document, line.problems, all_programs);
+  if (line.common.print_config) {
+    line.answer = to_yaml(line.settings, tool, *line.common.print_config);
+  } else if (line.problems.all_files_read()) {
+    require(declaration, document, line.problems);
+  }
+}
+
+/// The same line in the words of a dialect.
+ParsedLine parse_dialect(const Tool& tool, Declaration& declaration, const std::vector<std::string>& arguments,
+                         Layers layers, const Problems& of_files) {
+  ParsedLine line;
+  line.problems = of_files;
+  Declaration common;
+  describe(common, line.common, tool);
+  const Declaration words = declaration_of(*layers.dialect, declaration);
+  SortedArguments sorted = sort_arguments(tool, common, words, arguments, line.problems);
+  apply(common, sorted.common, line.problems);
+  Node own;  // options that are the same in every dialect
+  own.kind = Node::Kind::map;
+  std::erase_if(sorted.configuration.entries, [&](Node::Entry& entry) {
+    if (declaration.find(entry.key) == nullptr) return false;
+    own.entries.push_back(std::move(entry));
+    return true;
+  });
+  merge(layers.document, sorted.configuration);
+  for (const auto& [path, value] : sorted.elements)
+    set_element(layers.document, words, path, value, line.problems);
+  Node document = canonical_document(std::move(layers), line.problems);
+  std::erase_if(document.entries, [&](const Node::Entry& entry) {  // options that are other programs' own
+    return entry.value.kind != Node::Kind::map && declaration.find(entry.key) == nullptr;
+  });
+  merge(document, own);
+  finish(line, tool, declaration, document, options_of_all_programs(tool.name));
+  return line;
+}
+
 }  // namespace
 
 ParsedLine parse_arguments(const Tool& tool, Declaration& declaration, const std::vector<std::string>& arguments) {
@@ -55,24 +107,25 @@ ParsedLine parse_arguments(const Tool& tool, Declaration& declaration, const std
   Declaration common;
   describe(common, line.common, tool);
   SortedArguments sorted = sort_arguments(tool, common, declaration, arguments, line.problems);
-  apply(common, sorted.common, line.problems);
+  Problems found;  // of what is not read in these words after all
+  apply(common, sorted.common, found);
   line.answer = answer_at_once(tool, line.common, declaration);
   if (line.answer) {
     line.problems = {};
     return line;
   }
-  Node document;
-  document.kind = Node::Kind::map;
-  for (const std::string& file : line.common.config) merge(document, load_document(file, line.problems));
+  const Declaration* const all = options_of_all_programs(tool.name);
+  std::vector<std::string> files = line.common.config;
+  std::erase_if(files, [](const std::string& file) { return kind_of(file) != FileKind::file; });
+  Problems of_files;
+  Layers layers = load_layers(files, line.common.dialect.value_or(""), all, of_files);
+  if (layers.dialect != nullptr) return parse_dialect(tool, declaration, arguments, std::move(layers), of_files);
+  apply(common, sorted.common, line.problems);
+  layers = load_layers(line.common.config, line.common.dialect.value_or(""), all, line.problems);
+  Node& document = layers.document;
   merge(document, sorted.configuration);
   for (const auto& [path, value] : sorted.elements) set_element(document, declaration, path, value, line.problems);
-  const bool has_file = !line.common.config.empty();
-  line.settings = apply(declaration, document, line.problems, has_file ? options_of_all_programs(tool.name) : nullptr);
-  if (line.common.print_config) {
-    line.answer = to_yaml(line.settings, tool, *line.common.print_config);
-  } else if (line.problems.all_files_read()) {
-    require(declaration, document, line.problems);
-  }
+  finish(line, tool, declaration, document, line.common.config.empty() ? nullptr : all);
   return line;
 }
 

@@ -1,8 +1,10 @@
 #include "config/configured_mesh.hpp"
 
 #include "base/error.hpp"
+#include "config/all_options.hpp"
 #include "config/document.hpp"
 #include "config/interpret.hpp"
+#include "config/layers.hpp"
 #include "config/train_config.hpp"
 
 #include <fmt/format.h>
@@ -40,11 +42,12 @@ std::vector<std::string> options_of_layouts(const ParallelOptions& parallel, con
 
 ConfiguredMesh read_configured_mesh(const std::string& path) {
   Problems problems;
-  const Node document = load_document(path, problems);
+  const Declaration* const all = options_of_all_programs("train");
+  const Node document = canonical_document(load_layers({path}, "", all, problems), problems);
   TrainConfig config;
   Declaration declaration;
   describe(declaration, config);
-  apply(declaration, document, problems);
+  apply(declaration, document, problems, all);
   refuse_first(path, problems);
   const ParallelOptions& parallel = config.parallel;
   if (const auto others = options_of_layouts(parallel, config.post_local_sgd); !others.empty())

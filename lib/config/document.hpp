@@ -1,6 +1,5 @@
-// A configuration file as written: a tree of texts that remember where they stand. Files are read, put over one another
-// and lowered to the canonical vocabulary here; what the texts mean is decided by the declaration
-// (config/interpret.hpp).
+// A configuration file as written: a tree of texts that remember where they stand. Files are put over one another in
+// config/layers.hpp; what the texts mean is decided by the declaration (config/interpret.hpp).
 #pragma once
 
 #include "config/problems.hpp"
@@ -35,10 +34,5 @@ Node parse_yaml(const std::string& text, const std::string& source, Problems& pr
 
 /// Puts `over` on `base`: maps merge by key, lists and scalars replace.
 void merge(Node& base, const Node& over);
-
-/// A file in the canonical vocabulary, upon the presets that it names ("preset: FILE" or a list of files, relative to
-/// the file itself). Only `dialect: lockstep`, or none, is read; others become problems that name them. The keys
-/// dialect and preset are gone afterwards.
-Node load_document(const std::string& path, Problems& problems);
 
 }  // namespace lockstep

@@ -40,6 +40,7 @@ struct OptionFacts {
   bool fixed_on_resume = false;    // alters trajectory or shapes: a resumed run must not change it
   bool positional = false;         // takes the arguments without a name; only outside sections
   bool command_line_only = false;  // no file may set it, no file shows it
+  bool of_dialect = false;  // written as another trainer would: names with _, lists as several words, flags as t or 1
   Completes completes = Completes::nothing;
 };
 
@@ -90,6 +91,9 @@ class Declaration {
     std::forward<Body>(body)();
     prefix_.clear();
   }
+
+  /// Declares an option that is bound to nothing.
+  void add(Option option) { options_.push_back(std::move(option)); }
 
   const std::vector<Option>& options() const { return options_; }
   const std::vector<Section>& sections() const { return sections_; }

@@ -33,6 +33,13 @@ void describe(Declaration& visit, CommonOptions& common, const Tool& tool) {
               {.help = "read a configuration file; later files override earlier ones, the command line overrides all",
                .value_name = "FILE",
                .completes = Completes::files});
+  visit.field("dialect", common.dialect,
+              {.help = "in whose words the options are: lockstep, or those of another trainer, as lockstep-dialects(5) "
+                       "has them; null: as the files say or show",
+               .value_name = "NAME"});
+  visit.field("explain", common.explain,
+              {.help = "print what a key of another trainer becomes here, or why it is refused, and exit",
+               .value_name = "KEY"});
   if (tool.dry_run == Tool::DryRun::yes) {
     visit.field("dry_run", common.dry_run, {.help = "print the plan and exit; nothing is written", .letter = 'n'});
   }

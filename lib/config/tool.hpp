@@ -38,6 +38,8 @@ struct CommonOptions {
   std::optional<PrintExtent> print_config;
   std::optional<SchemaOf> print_schema;
   std::vector<std::string> config;  // files, in order
+  std::optional<std::string> dialect;  // in whose words the configuration is; absent: as the files say, or show
+  std::optional<std::string> explain;  // a key of a dialect
   bool dry_run = false;
   bool json = false;
   LogLevel log_level = LogLevel::info;

@@ -1,0 +1,300 @@
+// The dialect of forgather: the map of its trainers' arguments, and what their constructors take. Source of names and
+// built-in values: its document on the options of trainers; what they do there: its code.
+#include "config/dialect_hf.hpp"
+#include "config/dialect_tables.hpp"
+#include "config/lowering.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+
+namespace lockstep {
+
+namespace {
+
+using enum DialectKey::Value;
+using enum DialectKey::State;
+using hf::jointly;
+
+constexpr const char* follows = "it holds by design";
+constexpr const char* no_fp8 = "this version trains in fp32, fp64, bf16 and fp16 alone";
+
+void param_dtype(const Node& value, Lowering& lowering) { hf::dtype(value, "precision.dtype", lowering); }
+void reduce_dtype(const Node& value, Lowering& lowering) { hf::dtype(value, "precision.reduce_dtype", lowering); }
+
+/// The type that a model is built in: weights that stay in it alone would be updated in it.
+void default_dtype(const Node& value, Lowering& lowering) {
+  if (value.text.ends_with("float32") || value.text.ends_with("float64"))
+    return hf::dtype(value, "precision.dtype", lowering);
+  lowering.refuse(value, "weights that are updated are fp32 or fp64: mixed_precision computes in another type");
+}
+
+void cpu_offload(const Node& value, Lowering& lowering) {
+  if (flag_word(value.text).value_or(false)) hf::offload({"optimizer", "shards"}, value, lowering);
+}
+
+void one_unit(const Node& value, Lowering& lowering) {
+  if (!flag_word(value.text).value_or(true)) hf::one_unit(value, lowering);
+}
+
+void repeat_order(const Node& value, Lowering& lowering) {
+  lowering.set("data.repeat_order", flag_word(value.text).value_or(true) ? "false" : "true", value);
+}
+
+void offload_activations(const Node& value, Lowering& lowering) {
+  if (flag_word(value.text).value_or(false)) hf::offload({"activations"}, value, lowering);
+}
+
+void eval_batches(const Node& value, Lowering& lowering) {
+  lowering.set("eval.batches", value.text.starts_with('-') || value.text == "0" ? "null" : value.text, value);
+}
+
+void pipe_schedule(const Node& value, Lowering& lowering) {
+  hf::pipeline_schedule(value.text.starts_with("Schedule") ? value.text.substr(8) : value.text, value, lowering);
+}
+
+std::optional<double> number_of(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+/// A group of the map, as an element of optimizer.groups.
+Node group_of(const std::string& name, const Node& said, Lowering& lowering) {
+  Node group;
+  group.kind = Node::Kind::map;
+  group.origin = said.origin;
+  const Node* const pattern = said.find("regex");
+  if (pattern == nullptr)
+    lowering.refuse(said, fmt::format("the group {} has no regex", name));
+  else
+    group.entries.push_back({"match", *pattern});
+  for (const auto& [key, value] : said.entries)
+    if (key != "regex" && key != "config")
+      lowering.refuse(value, fmt::format("a group has regex and config, no {}", key));
+  const Node* const config = said.find("config");
+  if (config == nullptr) return group;
+  for (const auto& [key, value] : config->entries) {
+    if (key == "weight_decay") {
+      group.entries.push_back({key, value});
+    } else if (key == "lr") {
+      const std::optional<double> whole = number_of(lowering.text("learning_rate"));
+      const std::optional<double> own = number_of(value.text);
+      Node scale = value;
+      if (whole && own && *whole > 0) scale.text = fmt::format("{}", *own / *whole);
+      group.entries.push_back({"lr_scale", scale});
+    } else {
+      lowering.refuse(value, fmt::format("a group has an lr and a weight_decay of its own, no {}", key));
+    }
+  }
+  return group;
+}
+
+void optimizer_groups(const Node& value, Lowering& lowering) {
+  if (value.kind != Node::Kind::map) return lowering.refuse(value, "it is a map of groups by name");
+  Node groups;
+  groups.kind = Node::Kind::list;
+  groups.origin = value.origin;
+  for (const auto& [name, said] : value.entries)
+    if (said.kind != Node::Kind::null) groups.items.push_back(group_of(name, said, lowering));
+  lowering.set("optimizer.groups", groups);
+}
+
+constexpr std::array keys{
+    DialectKey{"trainer", text, "", taken, "parallel.dp_replicate, parallel.dp_shard, parallel.pp",
+               "single, ddp, accelerate, fsdp2 or pipeline", "", "", jointly},
+    DialectKey{"output_dir", text, "tmp_trainer", taken, "train.run_dir"},
+    DialectKey{"logging_dir", text, "", refused, "", "log.tensorboard draws into RUN/tensorboard", "auto"},
+    DialectKey{"device", text, "", taken, "train.device", "", "", "", hf::device},
+    DialectKey{"seed", number, "-1", taken, "train.seed", "from 0 on", "", "", hf::seed},
+    DialectKey{"use_cpu", flag, "false", taken, "train.device", "true: cpu", "", "", hf::use_cpu},
+    DialectKey{"num_train_epochs", number, "1", taken, "train.epochs", "max_steps comes before it", "", "", jointly},
+    DialectKey{"max_steps", number, "-1", taken, "train.max_steps", "extends and shortens; less than 0: none", "", "",
+               jointly},
+    DialectKey{"epoch_train_steps", number, "100000", moot, "", "the length of prepared data is known"},
+    DialectKey{"per_device_train_batch_size", number, "16", taken, "train.micro_batch",
+               "of a pipeline divided by n_microbatches", "", "", jointly},
+    DialectKey{"per_device_eval_batch_size", number, "16", moot, "",
+               "the loss of an evaluation does not depend on it: it takes train.micro_batch"},
+    DialectKey{"gradient_accumulation_steps", number, "1", taken, "train.accumulation"},
+    DialectKey{"max_grad_norm", number, "", taken, "optimizer.clip_norm", "0: null", "", "", hf::max_grad_norm},
+    DialectKey{"dataloader_num_workers", number, "0", taken, "data.prefetch", "batches are made by one thread", "", "", jointly},
+    DialectKey{"dataloader_pin_memory", flag, "true", moot, "", "memory of a device's copies is pinned where there is one"},
+    DialectKey{"dataloader_persistent_workers", flag, "false", moot, "", "the thread that makes batches stays"},
+    DialectKey{"dataloader_prefetch_factor", number, "", taken, "data.prefetch", "", "", "", jointly},
+    DialectKey{"dataloader_drop_last", flag, "false", taken, "data.drop_last"},
+    DialectKey{"eval_strategy", text, "no", taken, "eval.every", "no or steps", "", "", jointly},
+    DialectKey{"eval_steps", number, "100", taken, "eval.every", "at multiples of it", "", "", jointly},
+    DialectKey{"eval_delay", number, "0", refused, "", "evaluations come at all multiples of eval.every", "0"},
+    DialectKey{"logging_strategy", text, "steps", taken, "log.every", "steps", "", "", jointly},
+    DialectKey{"logging_steps", number, "50", taken, "log.every", "at multiples of it", "", "", jointly},
+    DialectKey{"logging_first_step", flag, "false", refused, "", "records come at multiples of log.every", "false"},
+    DialectKey{"torch_compile", flag, "false", refused, "", hf::no_compile, "false"},
+    DialectKey{"torch_compile_backend", text, "inductor", refused, "", hf::no_compile, "", "torch_compile"},
+    DialectKey{"torch_compile_mode", text, "default", refused, "", hf::no_compile, "", "torch_compile"},
+    DialectKey{"torch_compile_dynamic", flag, "true", refused, "", hf::no_compile, "", "torch_compile"},
+    DialectKey{"torch_compile_full_graph", flag, "false", refused, "", hf::no_compile, "", "torch_compile"},
+    DialectKey{"save_strategy", text, "steps", taken, "checkpoint.every, checkpoint.every_epochs",
+               "no, steps or epoch; no: none at the end either", "", "", jointly},
+    DialectKey{"save_steps", number, "1000", taken, "checkpoint.every", "at multiples of it", "", "", jointly},
+    DialectKey{"save_total_limit", number, "2", taken, "checkpoint.keep_last", "besides the best; 0: 1; less: all", "", "",
+               hf::save_total_limit},
+    DialectKey{"save_safetensors", flag, "true", moot, "", "checkpoints are HDF5 files, and exports safetensors"},
+    DialectKey{"save_on_each_node", flag, "false", taken, "checkpoint.storage", "true: per_node", "", "", hf::node_storage},
+    DialectKey{"overwrite_output_dir", flag, "false", moot, "", "no checkpoint is ever overwritten"},
+    DialectKey{"resume_from_checkpoint", text, "true", taken, "checkpoint.resume", "true: auto; false: never; or a path", "",
+               "", hf::resume_from_checkpoint},
+    DialectKey{"load_best_model_at_end", flag, "false", refused, "", hf::no_best_at_end, "false"},
+    DialectKey{"metric_for_best_model", text, "loss", taken, "checkpoint.best_metric", "", "", "", hf::metric},
+    DialectKey{"greater_is_better", flag, "", taken, "checkpoint.best_direction", "", "", "", hf::greater_is_better},
+    DialectKey{"learning_rate", number, "5e-5", taken, "optimizer.lr"},
+    DialectKey{"weight_decay", number, "0.0", taken, "optimizer.weight_decay, optimizer.decay", "of all tensors, as there",
+               "", "", hf::weight_decay},
+    DialectKey{"adam_beta1", number, "0.9", taken, "optimizer.betas", "the first", "", "", jointly},
+    DialectKey{"adam_beta2", number, "0.999", taken, "optimizer.betas", "the second", "", "", jointly},
+    DialectKey{"adam_epsilon", number, "1e-8", taken, "optimizer.eps"},
+    DialectKey{"lr_scheduler_type", text, "linear", taken, "schedule.name",
+               "linear, cosine, constant, constant_with_warmup or cosine_with_min_lr", "", "", jointly},
+    DialectKey{"lr_scheduler_kwargs", map, "{}", taken, "schedule.min_lr", "of min_lr", "", "", jointly},
+    DialectKey{"warmup_steps", number, "0", taken, "schedule.warmup_steps", "the first step is at lr / warmup_steps, not 0"},
+    DialectKey{"gradient_checkpointing", flag, "false", taken, "train.recompute", "block or none", "", "", hf::recompute},
+    DialectKey{"default_dtype", text, "", taken, "precision.dtype", "float32 or float64", "", "", default_dtype},
+    DialectKey{"max_eval_steps", number, "-1", taken, "eval.batches", "in global batches; less than 1: all", "", "",
+               eval_batches},
+    DialectKey{"preserve_best_model", flag, "false", taken, "checkpoint.keep_best", "false: 0", "", "", jointly},
+    DialectKey{"best_model_metric", text, "loss", taken, "checkpoint.best_metric", "", "", "", hf::metric},
+    DialectKey{"best_model_greater_is_better", flag, "", taken, "checkpoint.best_direction", "", "", "",
+               hf::greater_is_better},
+    DialectKey{"preserve_n_best", number, "1", taken, "checkpoint.keep_best", "with preserve_best_model", "", "", jointly},
+    DialectKey{"eval_on_save", flag, "false", refused, "",
+               "an evaluation belongs to the save of its step: say save_steps as a multiple of eval_steps", "false"},
+    DialectKey{"enable_activation_offloading", flag, "false", taken, "train.offload", "true: activations", "", "",
+               offload_activations},
+    DialectKey{"detect_anomaly", flag, "false", refused, "",
+               "train.on_nonfinite: stop ends at the first step that is not finite", "false"},
+    DialectKey{"sdpa_backend", text, "", moot, "", "attention is one function here, computed in blocks"},
+    DialectKey{"sdpa_set_priority", flag, "false", moot, "", "attention is one function here, computed in blocks"},
+    DialectKey{"float32_matmul_precision", text, "", refused, "", "products of fp32 are exact to fp32", "highest"},
+    DialectKey{"dynamo_recompile_limit", number, "", moot, "", hf::no_compile},
+    DialectKey{"mixed_precision", text, "", taken, "precision.dtype", "no: fp32; bf16; fp16", "", "", param_dtype},
+    DialectKey{"fp8_recipe", text, "", refused, "", no_fp8},
+    DialectKey{"fp8_dim_alignment", number, "16", moot, "", "it is of fp8_recipe, which is refused"},
+    DialectKey{"qat_recipe", text, "", refused, "", "finalize-quantize quantises what was trained"},
+    DialectKey{"gc_threshold", number, "0.5", moot, "", "there is no garbage to collect"},
+    DialectKey{"construct_model_on", text, "default", refused, "", "weights are initialised where they lie",
+               "default|device|meta"},
+    DialectKey{"activation_memory_budget", number, "", refused, "",
+               "train.activation_memory_budget takes a size of memory, no fraction"},
+    DialectKey{"fuse_optim_with_backward", flag, "false", taken, "optimizer.in_backward"},
+    DialectKey{"speed_metrics_start_step", number, "1", refused, "", "speeds are of each record's own steps", "1"},
+    DialectKey{"set_dataset_epoch", flag, "true", taken, "data.repeat_order", "false: the same order in every epoch", "",
+               "", repeat_order},
+    DialectKey{"checkpoint_components", list, "", refused, "", "checkpoint.skip names the components that are not loaded"},
+    DialectKey{"debug_optimizer_groups", flag, "false", refused, "", "--plan shows the groups", "false"},
+    DialectKey{"dispatch_batches", flag, "true", moot, "", "every way to read data gives the same batches"},
+    DialectKey{"dispatch_eval_batches", flag, "", moot, "", "every way to read data gives the same batches"},
+    DialectKey{"ddp.broadcast_buffers", flag, "true", moot, "", follows},
+    DialectKey{"ddp.init_sync", flag, "true", moot, "", follows},
+    DialectKey{"ddp.bucket_cap_mb", number, "", taken, "parallel.bucket_size", "in MiB", "", "", hf::bucket_cap},
+    DialectKey{"ddp.find_unused_parameters", flag, "false", moot, "", follows},
+    DialectKey{"ddp.gradient_as_bucket_view", flag, "true", moot, "", follows},
+    DialectKey{"ddp.static_graph", flag, "false", moot, "", follows},
+    DialectKey{"ddp.skip_all_reduce_unused_params", flag, "false", moot, "", follows},
+    DialectKey{"post_local_sgd.enabled", flag, "false", taken, "post_local_sgd.start_step", "", "", "", jointly},
+    DialectKey{"post_local_sgd.start_step", number, "500", taken, "post_local_sgd.start_step", "", "",
+               "post_local_sgd.enabled", jointly},
+    DialectKey{"post_local_sgd.period", number, "4", taken, "post_local_sgd.period", "", "", "post_local_sgd.enabled"},
+    DialectKey{"post_local_sgd.post_local_gradient_allreduce", flag, "false", refused, "",
+               "post_local_sgd.cell says how many ranks go on summing gradients with each other: lockstep: "
+               "{post_local_sgd: {cell: RANKS OF A NODE}}",
+               "false", "post_local_sgd.enabled"},
+    DialectKey{"fsdp2.reshard_after_forward", text, "true", taken, "parallel.reshard_after_forward", "true, false or a number of ranks"},
+    DialectKey{"fsdp2.param_dtype", text, "", taken, "precision.dtype", "", "", "", param_dtype},
+    DialectKey{"fsdp2.reduce_dtype", text, "", taken, "precision.reduce_dtype", "", "", "", reduce_dtype},
+    DialectKey{"fsdp2.buffer_dtype", text, "", moot, "", "a model has no buffers"},
+    DialectKey{"fsdp2.cpu_offload", flag, "false", taken, "train.offload", "true: optimizer and shards", "", "", cpu_offload},
+    DialectKey{"fsdp2.shard_transformer_layers", flag, "true", taken, "parallel.bucket_size", "false: the model is one unit",
+               "", "", one_unit},
+    DialectKey{"fsdp2.transformer_layers_path", text, "causal_lm.layer_stack.layers", moot, "", "blocks of a model are known"},
+    DialectKey{"n_microbatches", number, "4", taken, "parallel.micro_batches", "of a pipeline", "", "", jointly},
+    DialectKey{"stages_per_rank", number, "1", taken, "parallel.stages_per_rank", "of a pipeline", "", "", jointly},
+    DialectKey{"pp_stage_type", text, "loop", refused, "", "stages lie in a V with pipe_schedule_factory: ScheduleZBVZeroBubble, otherwise in a loop",
+               "loop"},
+    DialectKey{"is_multistage", flag, "false", moot, "", "stages_per_rank says it"},
+    DialectKey{"debug_pipeline", flag, "false", refused, "", "--print-program shows what each rank does", "false"},
+    DialectKey{"debug_split_model", flag, "false", refused, "", "--print-layout shows the stages of tensors", "false"},
+    DialectKey{"debug_model_params", flag, "false", refused, "", "--print-layout shows all tensors", "false"},
+    DialectKey{"debug_model_init", flag, "false", refused, "", "checkpoint-inspect shows values of any step", "false"},
+
+    DialectKey{"args", text, "", refused, "", "its members stand at the top of the file"},
+    DialectKey{"model", text, "", taken, "model.path", "a folder with weights"},
+    DialectKey{"model_init", text, "", taken, "model.config", "weights are initialised by seed"},
+    DialectKey{"data_collator", text, "", refused, "", "data.packing says how documents become samples"},
+    DialectKey{"train_dataset", text, "", taken, "data.path"},
+    DialectKey{"eval_dataset", text, "", refused, "", "data.validation_split is evaluated, or eval.datasets in the section lockstep"},
+    DialectKey{"processing_class", text, "", taken, "data.tokenizer", "of prepare-data"},
+    DialectKey{"callbacks", list, "", refused, "", "train.callbacks has those of Lockstep's own"},
+    DialectKey{"compute_loss_func", text, "", refused, "", "the loss is the cross-entropy of the next token"},
+    DialectKey{"distributed_env", text, "", moot, "", "mpirun or srun say how many ranks there are, and where"},
+    DialectKey{"optimizer_factory", text, "", taken, "optimizer.name", "by name"},
+    DialectKey{"optimizer_cls_and_kwargs", list, "", refused, "", "optimizer_factory names the optimizer, and the options of optimizer what it takes"},
+    DialectKey{"optimizer_groups", map, "", taken, "optimizer.groups", "regex, lr and weight_decay of each", "", "",
+               optimizer_groups},
+    DialectKey{"lr_scheduler_factory", text, "", taken, "schedule.name", "by name"},
+    DialectKey{"enable_activation_checkpoint_fn", text, "", refused, "", "gradient_checkpointing recomputes blocks"},
+    DialectKey{"fused_loss_factory", text, "", moot, "", "the head always computes the loss together with its product"},
+    DialectKey{"accelerator", text, "", moot, "", "mpirun or srun say how many ranks there are, and where"},
+    DialectKey{"model_splitter", text, "", refused, "", "stages cost alike, or parallel.split_points in the section lockstep says where they begin"},
+    DialectKey{"pipe_schedule_factory", text, "", taken, "parallel.schedule", "", "", "", pipe_schedule},
+};
+
+void lower_trainer(Lowering& lowering) {
+  const Node* const trainer = lowering.said("trainer");
+  const std::string name = trainer == nullptr ? "single" : trainer->text;
+  const bool pipeline = name == "pipeline";
+  if (name == "single" || name == "ddp" || name == "accelerate") {
+    if (trainer != nullptr) lowering.set("parallel.dp_shard", "1", *trainer);
+    if (name == "single" && trainer != nullptr) lowering.set("parallel.dp_replicate", "1", *trainer);
+  } else if (name == "fsdp2" || pipeline) {
+    lowering.set("parallel.dp_replicate", "1", *trainer);
+    lowering.set(pipeline ? "parallel.pp" : "parallel.dp_shard", "auto", *trainer);
+    if (pipeline) lowering.set("parallel.dp_shard", "1", *trainer);
+  } else {
+    lowering.refuse(*trainer, "it is one of single, ddp, accelerate, fsdp2 and pipeline");
+  }
+  const std::int64_t parts = pipeline ? lowering.integer("n_microbatches").value_or(4) : 1;
+  if (pipeline) lowering.set("parallel.micro_batches", std::to_string(parts), *trainer);
+  if (const Node* const stages = lowering.said("stages_per_rank"); stages != nullptr && pipeline && stages->text != "1")
+    lowering.set("parallel.stages_per_rank", *stages);
+  const std::optional<std::int64_t> batch = lowering.integer("per_device_train_batch_size");
+  if (!batch) return;
+  const Node& said = *lowering.said("per_device_train_batch_size");
+  if (parts < 1 || *batch % parts != 0)
+    return lowering.refuse(said, fmt::format("it is no multiple of n_microbatches, {}", parts));
+  lowering.set("train.micro_batch", std::to_string(*batch / parts), said);
+}
+
+void finish(Lowering& lowering) {
+  lower_trainer(lowering);
+  hf::lower_length(lowering);
+  hf::lower_optimizer(lowering);
+  hf::lower_schedule(lowering);
+  hf::lower_cadence(lowering);
+  hf::lower_prefetch(lowering);
+  if (const Node* const best = lowering.said("preserve_best_model"))
+    lowering.set("checkpoint.keep_best", lowering.on("preserve_best_model", false) ? lowering.text("preserve_n_best") : "0",
+                 *best);
+  if (lowering.on("post_local_sgd.enabled", false))
+    lowering.set("post_local_sgd.start_step", lowering.text("post_local_sgd.start_step"),
+                 *lowering.said("post_local_sgd.enabled"));
+}
+
+}  // namespace
+
+const Dialect& forgather_dialect() {
+  static constexpr Dialect dialect{.name = "forgather", .preset = "forgather", .keys = keys, .finish = finish};
+  return dialect;
+}
+
+}  // namespace lockstep

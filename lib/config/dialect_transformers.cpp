@@ -1,0 +1,339 @@
+// The dialect of transformers: TrainingArguments with fsdp and fsdp_config, and the file that Accelerate writes for a
+// launch. Source of names: their documents and the classes TrainingArguments and FullyShardedDataParallelPlugin.
+#include "base/text.hpp"
+#include "config/dialect_hf.hpp"
+#include "config/dialect_tables.hpp"
+#include "config/lowering.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <set>
+
+namespace lockstep {
+
+namespace {
+
+using enum DialectKey::Value;
+using enum DialectKey::State;
+using hf::jointly;
+
+constexpr const char* launched = "mpirun or srun say how many ranks there are, and where";
+constexpr const char* nothing_sent = "nothing is sent anywhere";
+constexpr const char* follows = "it holds by design";
+constexpr const char* one_loader = "every weight is read once a job, by the rank that it is for";
+
+constexpr const char* no_hybrid =
+    "how many ranks a node has is not known here: lockstep: {parallel: {dp_shard: RANKS OF A NODE, dp_replicate: auto}} "
+    "says it";
+
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+void mixed_precision(const Node& value, Lowering& lowering) { hf::dtype(value, "precision.dtype", lowering); }
+
+void bf16(const Node& value, Lowering& lowering) {
+  if (flag_word(value.text).value_or(false)) lowering.set("precision.dtype", "bf16", value);
+}
+
+void fp16(const Node& value, Lowering& lowering) {
+  if (flag_word(value.text).value_or(false)) lowering.set("precision.dtype", "fp16", value);
+}
+
+void optim(const Node& value, Lowering& lowering) {
+  static const std::set<std::string> adamw{"adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw"};
+  if (adamw.contains(value.text)) return lowering.set("optimizer.name", "adamw", value);
+  if (value.text == "sgd") return lowering.set("optimizer.name", "sgd", value);
+  lowering.refuse(value, "it is one of adamw_torch, adamw_torch_fused and sgd");
+}
+
+void distributed_type(const Node& value, Lowering& lowering) {
+  static const std::set<std::string> known{"NO", "MULTI_CPU", "MULTI_GPU", "FSDP"};
+  if (!known.contains(value.text)) lowering.refuse(value, "it is one of NO, MULTI_CPU, MULTI_GPU and FSDP");
+}
+
+constexpr std::array keys{
+    DialectKey{"output_dir", text, "trainer_output", taken, "train.run_dir"},
+    DialectKey{"overwrite_output_dir", flag, "false", moot, "", "no checkpoint is ever overwritten"},
+    DialectKey{"do_train", flag, "", refused, "", "train trains", "true"},
+    DialectKey{"do_eval", flag, "", moot, "", "eval_strategy and eval.at_end say it"},
+    DialectKey{"do_predict", flag, "", refused, "", "train trains and evaluates", "false"},
+    DialectKey{"num_train_epochs", number, "3", taken, "train.epochs", "max_steps comes before it", "", "", jointly},
+    DialectKey{"max_steps", number, "-1", taken, "train.max_steps", "less than 0: none", "", "", jointly},
+    DialectKey{"per_device_train_batch_size", number, "8", taken, "train.micro_batch"},
+    DialectKey{"per_device_eval_batch_size", number, "8", moot, "",
+               "the loss of an evaluation does not depend on it: it takes train.micro_batch"},
+    DialectKey{"gradient_accumulation_steps", number, "1", taken, "train.accumulation"},
+    DialectKey{"eval_accumulation_steps", number, "", moot, "", "an evaluation keeps sums alone"},
+    DialectKey{"learning_rate", number, "5e-5", taken, "optimizer.lr"},
+    DialectKey{"weight_decay", number, "0.0", taken, "optimizer.weight_decay", "of matrices: norms and biases do not decay there either"},
+    DialectKey{"adam_beta1", number, "0.9", taken, "optimizer.betas", "the first", "", "", jointly},
+    DialectKey{"adam_beta2", number, "0.999", taken, "optimizer.betas", "the second", "", "", jointly},
+    DialectKey{"adam_epsilon", number, "1e-8", taken, "optimizer.eps"},
+    DialectKey{"max_grad_norm", number, "1.0", taken, "optimizer.clip_norm", "0: null", "", "", hf::max_grad_norm},
+    DialectKey{"optim", text, "adamw_torch", taken, "optimizer.name", "", "", "", optim},
+    DialectKey{"optim_args", text, "", refused, "", "the options of optimizer, in the section lockstep, say what it takes"},
+    DialectKey{"lr_scheduler_type", text, "linear", taken, "schedule.name",
+               "linear, cosine, constant, constant_with_warmup or cosine_with_min_lr", "", "", jointly},
+    DialectKey{"lr_scheduler_kwargs", map, "{}", taken, "schedule.min_lr", "of min_lr", "", "", jointly},
+    DialectKey{"warmup_steps", number, "0", taken, "schedule.warmup_steps", "the first step is at lr / warmup_steps, not 0", "", "", jointly},
+    DialectKey{"warmup_ratio", number, "0.0", taken, "schedule.warmup_ratio", "warmup_steps comes before it", "", "", jointly},
+    DialectKey{"eval_strategy", text, "no", taken, "eval.every", "no or steps", "", "", jointly},
+    DialectKey{"eval_steps", number, "", taken, "eval.every", "at multiples of it", "", "", jointly},
+    DialectKey{"eval_delay", number, "0", refused, "", "evaluations come at all multiples of eval.every", "0"},
+    DialectKey{"eval_on_start", flag, "false", refused, "", "train --eval-only evaluates where a run stands", "false"},
+    DialectKey{"logging_dir", text, "", refused, "", "log.tensorboard draws into RUN/tensorboard"},
+    DialectKey{"logging_strategy", text, "steps", taken, "log.every", "steps", "", "", jointly},
+    DialectKey{"logging_steps", number, "500", taken, "log.every", "at multiples of it", "", "", jointly},
+    DialectKey{"logging_first_step", flag, "false", refused, "", "records come at multiples of log.every", "false"},
+    DialectKey{"logging_nan_inf_filter", flag, "true", moot, "", "records have the losses as they are"},
+    DialectKey{"log_level", text, "passive", refused, "", "--log-level is said on the command line", "passive"},
+    DialectKey{"log_on_each_node", flag, "true", moot, "", "a job has one log"},
+    DialectKey{"disable_tqdm", flag, "", moot, "", "--progress says it"},
+    DialectKey{"report_to", list, "none", refused, "", "RUN/records.jsonl has all records, and log.tensorboard draws them",
+               "none|tensorboard|[none]|[tensorboard]|[]"},
+    DialectKey{"run_name", text, "", moot, "", "a run is called as its folder"},
+    DialectKey{"save_strategy", text, "steps", taken, "checkpoint.every, checkpoint.every_epochs",
+               "no, steps or epoch; no: none at the end either", "", "", jointly},
+    DialectKey{"save_steps", number, "500", taken, "checkpoint.every", "at multiples of it", "", "", jointly},
+    DialectKey{"save_total_limit", number, "", taken, "checkpoint.keep_last", "besides the best; less than 0: all", "", "",
+               hf::save_total_limit},
+    DialectKey{"save_safetensors", flag, "true", moot, "", "checkpoints are HDF5 files, and exports safetensors"},
+    DialectKey{"save_on_each_node", flag, "false", taken, "checkpoint.storage", "true: per_node", "", "", hf::node_storage},
+    DialectKey{"save_only_model", flag, "false", refused, "", "a checkpoint has all that a run needs to go on", "false"},
+    DialectKey{"resume_from_checkpoint", text, "", taken, "checkpoint.resume", "true: auto; false: never; or a path", "", "",
+               hf::resume_from_checkpoint},
+    DialectKey{"ignore_data_skip", flag, "false", refused, "", "a run goes on where its data stood", "false"},
+    DialectKey{"load_best_model_at_end", flag, "false", refused, "", hf::no_best_at_end, "false"},
+    DialectKey{"metric_for_best_model", text, "", taken, "checkpoint.best_metric", "", "", "", hf::metric},
+    DialectKey{"greater_is_better", flag, "", taken, "checkpoint.best_direction", "", "", "", hf::greater_is_better},
+    DialectKey{"use_cpu", flag, "false", taken, "train.device", "true: cpu", "", "", hf::use_cpu},
+    DialectKey{"no_cuda", flag, "false", taken, "train.device", "true: cpu", "", "", hf::use_cpu},
+    DialectKey{"seed", number, "42", taken, "train.seed", "from 0 on", "", "", hf::seed},
+    DialectKey{"data_seed", number, "", taken, "data.seed"},
+    DialectKey{"full_determinism", flag, "false", moot, "", "runs are deterministic"},
+    DialectKey{"bf16", flag, "false", taken, "precision.dtype", "true: bf16", "", "", bf16},
+    DialectKey{"fp16", flag, "false", taken, "precision.dtype", "true: fp16", "", "", fp16},
+    DialectKey{"bf16_full_eval", flag, "false", refused, "", "evaluations compute as training does", "false"},
+    DialectKey{"fp16_full_eval", flag, "false", refused, "", "evaluations compute as training does", "false"},
+    DialectKey{"tf32", flag, "", refused, "", "products of fp32 are exact to fp32", "false"},
+    DialectKey{"mixed_precision", text, "", taken, "precision.dtype", "of Accelerate's file", "", "", mixed_precision},
+    DialectKey{"downcast_bf16", text, "no", refused, "", "it is of processors that are not used here", "no|false"},
+    DialectKey{"gradient_checkpointing", flag, "false", taken, "train.recompute", "block or none", "", "", hf::recompute},
+    DialectKey{"gradient_checkpointing_kwargs", map, "", moot, "", "a block is recomputed in one way"},
+    DialectKey{"torch_compile", flag, "false", refused, "", hf::no_compile, "false"},
+    DialectKey{"torch_compile_backend", text, "", refused, "", hf::no_compile, "", "torch_compile"},
+    DialectKey{"torch_compile_mode", text, "", refused, "", hf::no_compile, "", "torch_compile"},
+    DialectKey{"dataloader_num_workers", number, "0", taken, "data.prefetch", "batches are made by one thread", "", "", jointly},
+    DialectKey{"dataloader_prefetch_factor", number, "", taken, "data.prefetch", "", "", "", jointly},
+    DialectKey{"dataloader_pin_memory", flag, "true", moot, "", "memory of a device's copies is pinned where there is one"},
+    DialectKey{"dataloader_persistent_workers", flag, "false", moot, "", "the thread that makes batches stays"},
+    DialectKey{"dataloader_drop_last", flag, "false", taken, "data.drop_last"},
+    DialectKey{"remove_unused_columns", flag, "true", moot, "", "columns are read by their names, others never"},
+    DialectKey{"group_by_length", flag, "false", refused, "", "data.packing, in the section lockstep, leaves less padding", "false"},
+    DialectKey{"label_smoothing_factor", number, "0.0", refused, "", "the loss is the cross-entropy of the next token", "0|0.0"},
+    DialectKey{"torch_empty_cache_steps", number, "", moot, "", "memory is laid out once, before the first step"},
+    DialectKey{"ddp_backend", text, "", moot, "", launched},
+    DialectKey{"ddp_bucket_cap_mb", number, "", taken, "parallel.bucket_size", "in MiB", "", "", hf::bucket_cap},
+    DialectKey{"ddp_find_unused_parameters", flag, "", moot, "", follows},
+    DialectKey{"ddp_broadcast_buffers", flag, "", moot, "", follows},
+    DialectKey{"ddp_timeout", number, "1800", refused, "", "train.watchdog, in the section lockstep, ends what hangs", "1800"},
+    DialectKey{"local_rank", number, "-1", moot, "", launched},
+    DialectKey{"deepspeed", text, "", refused, "", "fsdp shares out what its stages do"},
+    DialectKey{"push_to_hub", flag, "false", refused, "", nothing_sent, "false"},
+    DialectKey{"hub_model_id", text, "", moot, "", nothing_sent},
+    DialectKey{"model_name_or_path", text, "", taken, "model.path"},
+    DialectKey{"config_name", text, "", taken, "model.config"},
+    DialectKey{"tokenizer_name", text, "", taken, "data.tokenizer", "of prepare-data"},
+    DialectKey{"train_file", text, "", taken, "data.path"},
+    DialectKey{"block_size", number, "", taken, "data.sequence_length"},
+
+    DialectKey{"fsdp", list, "", taken, "parallel.dp_shard, parallel.reshard_after_forward, train.offload",
+               "full_shard, shard_grad_op, no_shard, offload and auto_wrap; true: full_shard auto_wrap", "", "", jointly},
+    DialectKey{"fsdp_config", map, "", taken, "parallel.dp_shard, parallel.reshard_after_forward, parallel.prefetch, train.offload",
+               "its keys with fsdp_ before them or without", "", "", jointly},
+    DialectKey{"compute_environment", text, "LOCAL_MACHINE", moot, "", launched},
+    DialectKey{"distributed_type", text, "", taken, "", "NO, MULTI_CPU, MULTI_GPU or FSDP", "", "", distributed_type},
+    DialectKey{"num_processes", number, "", moot, "", launched},
+    DialectKey{"num_machines", number, "", moot, "", launched},
+    DialectKey{"machine_rank", number, "", moot, "", launched},
+    DialectKey{"main_process_ip", text, "", moot, "", launched},
+    DialectKey{"main_process_port", text, "", moot, "", launched},
+    DialectKey{"main_training_function", text, "", moot, "", launched},
+    DialectKey{"rdzv_backend", text, "", moot, "", launched},
+    DialectKey{"same_network", flag, "", moot, "", launched},
+    DialectKey{"gpu_ids", text, "", moot, "", launched},
+    DialectKey{"enable_cpu_affinity", flag, "", moot, "", launched},
+    DialectKey{"debug", flag, "false", refused, "", "train.watchdog names the rank that others wait for", "false"},
+    DialectKey{"tpu_env", list, "", moot, "", launched},
+    DialectKey{"tpu_use_cluster", flag, "", moot, "", launched},
+    DialectKey{"tpu_use_sudo", flag, "", moot, "", launched},
+};
+
+constexpr std::array parts{
+    DialectKey{"fsdp.full_shard", text, "", taken, "parallel.dp_shard"},
+    DialectKey{"fsdp.shard_grad_op", text, "", taken, "parallel.dp_shard, parallel.reshard_after_forward"},
+    DialectKey{"fsdp.no_shard", text, "", taken, "parallel.dp_shard"},
+    DialectKey{"fsdp.hybrid_shard", text, "", refused, "", no_hybrid},
+    DialectKey{"fsdp.hybrid_shard_zero2", text, "", refused, "", no_hybrid},
+    DialectKey{"fsdp.offload", text, "", taken, "train.offload", "with full_shard or shard_grad_op"},
+    DialectKey{"fsdp.auto_wrap", text, "", taken, "parallel.bucket_size", "without it the model is one unit"},
+    DialectKey{"fsdp_config.fsdp_auto_wrap_policy", text, "", taken, "parallel.bucket_size",
+               "TRANSFORMER_BASED_WRAP; NO_WRAP: the model is one unit"},
+    DialectKey{"fsdp_config.fsdp_backward_prefetch_policy", text, "", moot, "", "parallel.prefetch holds for both passes"},
+    DialectKey{"fsdp_config.fsdp_forward_prefetch", flag, "", taken, "parallel.prefetch", "true: 1; false: 0"},
+    DialectKey{"fsdp_config.fsdp_cpu_ram_efficient_loading", flag, "", moot, "", one_loader},
+    DialectKey{"fsdp_config.fsdp_offload_params", flag, "", taken, "train.offload", "true: optimizer and shards"},
+    DialectKey{"fsdp_config.fsdp_sharding_strategy", text, "", taken, "parallel.dp_shard, parallel.reshard_after_forward",
+               "as a word of fsdp, or its number"},
+    DialectKey{"fsdp_config.fsdp_reshard_after_forward", flag, "", taken, "parallel.reshard_after_forward",
+               "of FSDP2: true is full_shard, false shard_grad_op"},
+    DialectKey{"fsdp_config.fsdp_version", number, "", moot, "", "the keys of both versions are read"},
+    DialectKey{"fsdp_config.fsdp_activation_checkpointing", flag, "", taken, "train.recompute"},
+    DialectKey{"fsdp_config.fsdp_min_num_params", number, "", refused, "", "parallel.bucket_size is the size of units", "0"},
+    DialectKey{"fsdp_config.fsdp_state_dict_type", text, "", refused, "",
+               "each rank saves what it holds: finalize-quantize writes whole tensors", "SHARDED_STATE_DICT"},
+    DialectKey{"fsdp_config.fsdp_sync_module_states", flag, "", moot, "", one_loader},
+    DialectKey{"fsdp_config.fsdp_transformer_layer_cls_to_wrap", text, "", moot, "", "blocks of a model are known"},
+    DialectKey{"fsdp_config.fsdp_use_orig_params", flag, "", moot, "", "parameters keep their names and shapes"},
+};
+
+/// What fsdp and fsdp_config come to together.
+struct Sharding {
+  const Node* place = nullptr;  // that says something of it
+  std::string strategy;
+  std::optional<bool> wrap;
+  bool offload = false;
+};
+
+void take_word(const std::string& word, const Node& place, Sharding& sharding, Lowering& lowering) {
+  static const std::set<std::string> strategies{"full_shard", "shard_grad_op", "no_shard"};
+  if (word == "hybrid_shard" || word == "hybrid_shard_zero2") {
+    lowering.refuse(place, no_hybrid);
+  } else if (strategies.contains(word)) {
+    if (!sharding.strategy.empty() && sharding.strategy != word)
+      lowering.refuse(place, fmt::format("it contradicts {}, which {} says", sharding.strategy, sharding.place->origin));
+    sharding.strategy = word;
+    sharding.place = &place;
+  } else if (word == "offload") {
+    sharding.offload = true;
+    sharding.place = &place;
+  } else if (word == "auto_wrap") {
+    sharding.wrap = true;
+  } else if (!word.empty() && word != "false") {
+    lowering.refuse(place, fmt::format("\"{}\" is none of full_shard, shard_grad_op, no_shard, hybrid_shard, "
+                                       "hybrid_shard_zero2, offload and auto_wrap",
+                                       word));
+  }
+}
+
+void take_fsdp(const Node& value, Sharding& sharding, Lowering& lowering) {
+  const std::vector<Node> items = value.kind == Node::Kind::list ? value.items : std::vector{value};
+  for (const Node& item : items) {
+    for (const std::string& word : split(item.text, ' ')) {
+      if (word == "true") {
+        take_word("full_shard", value, sharding, lowering);
+        sharding.wrap = true;
+      } else {
+        take_word(lower_case(word), value, sharding, lowering);
+      }
+    }
+  }
+  if (!sharding.wrap && !sharding.strategy.empty()) sharding.wrap = false;
+}
+
+void take_strategy(const Node& value, Sharding& sharding, Lowering& lowering) {
+  static constexpr std::array<const char*, 5> by_number{"full_shard", "shard_grad_op", "no_shard", "hybrid_shard",
+                                                        "hybrid_shard_zero2"};
+  std::string word = lower_case(value.text);
+  if (word == "_hybrid_shard_zero2") word = "hybrid_shard_zero2";
+  if (word.size() == 1 && word[0] >= '1' && word[0] <= '5') word = by_number[static_cast<std::size_t>(word[0] - '1')];
+  take_word(word, value, sharding, lowering);
+}
+
+void take_config(const std::string& key, const Node& value, Sharding& sharding, Lowering& lowering) {
+  static const std::set<std::string> moot_keys{"backward_prefetch_policy", "backward_prefetch", "cpu_ram_efficient_loading",
+                                               "sync_module_states", "use_orig_params", "version",
+                                               "transformer_layer_cls_to_wrap", "limit_all_gathers"};
+  const std::optional<bool> truth = flag_word(value.text);
+  if (key == "sharding_strategy") {
+    take_strategy(value, sharding, lowering);
+  } else if (key == "reshard_after_forward") {
+    if (!truth) return take_strategy(value, sharding, lowering);
+    take_word(*truth ? "full_shard" : "shard_grad_op", value, sharding, lowering);
+  } else if (key == "offload_params") {
+    if (truth.value_or(false)) take_word("offload", value, sharding, lowering);
+  } else if (key == "forward_prefetch") {
+    if (truth) lowering.set("parallel.prefetch", *truth ? "1" : "0", value);
+  } else if (key == "activation_checkpointing") {
+    hf::recompute(value, lowering);
+  } else if (key == "auto_wrap_policy") {
+    sharding.wrap = value.text != "NO_WRAP";
+    if (value.text != "TRANSFORMER_BASED_WRAP" && value.text != "NO_WRAP")
+      lowering.refuse(value, "blocks are units: it is TRANSFORMER_BASED_WRAP or NO_WRAP");
+  } else if (key == "min_num_params") {
+    if (value.text != "0") lowering.refuse(value, "parallel.bucket_size, in the section lockstep, is the size of units");
+  } else if (key == "state_dict_type") {
+    if (value.text != "SHARDED_STATE_DICT")
+      lowering.refuse(value, "each rank saves what it holds, as SHARDED_STATE_DICT: finalize-quantize writes whole tensors");
+  } else if (key == "xla" || key == "xla_fsdp_v2" || key == "xla_fsdp_grad_ckpt") {
+    if (truth.value_or(true)) lowering.refuse(value, "it is of processors that are not used here");
+  } else if (!moot_keys.contains(key)) {
+    lowering.refuse(value, fmt::format("fsdp_config has no key \"{}\"", key));
+  }
+}
+
+void lower_sharding(Lowering& lowering) {
+  Sharding sharding;
+  if (const Node* const fsdp = lowering.said("fsdp")) take_fsdp(*fsdp, sharding, lowering);
+  if (const Node* const config = lowering.said("fsdp_config")) {
+    for (const auto& [key, value] : config->entries)
+      if (value.kind != Node::Kind::null)
+        take_config(key.starts_with("fsdp_") ? key.substr(5) : key, value, sharding, lowering);
+  }
+  const Node* const type = lowering.said("distributed_type");
+  if (sharding.strategy.empty() && type != nullptr && type->text == "FSDP") {
+    sharding.strategy = "full_shard";
+    if (sharding.place == nullptr) sharding.place = type;
+  }
+  if (sharding.strategy.empty()) {
+    if (sharding.offload) lowering.refuse(*sharding.place, "it goes with full_shard or shard_grad_op");
+    return;
+  }
+  const Node& place = *sharding.place;
+  if (sharding.strategy == "no_shard") return lowering.set("parallel.dp_shard", "1", place);
+  lowering.set("parallel.dp_shard", "auto", place);
+  lowering.set("parallel.dp_replicate", "1", place);
+  if (sharding.strategy == "shard_grad_op") lowering.set("parallel.reshard_after_forward", "false", place);
+  if (!sharding.wrap.value_or(true)) hf::one_unit(place, lowering);
+  if (sharding.offload) hf::offload({"optimizer", "shards"}, place, lowering);
+}
+
+void finish(Lowering& lowering) {
+  hf::lower_length(lowering);
+  hf::lower_optimizer(lowering);
+  hf::lower_schedule(lowering);
+  hf::lower_cadence(lowering);
+  hf::lower_prefetch(lowering);
+  const Node* const steps = lowering.said("warmup_steps");
+  const Node* const ratio = lowering.said("warmup_ratio");
+  if (steps != nullptr && (steps->text != "0" || ratio == nullptr))
+    lowering.set("schedule.warmup_steps", *steps);
+  else if (ratio != nullptr)
+    lowering.set("schedule.warmup_ratio", *ratio);
+  lower_sharding(lowering);
+}
+
+}  // namespace
+
+const Dialect& transformers_dialect() {
+  static constexpr Dialect dialect{
+      .name = "transformers", .preset = "transformers-fsdp", .keys = keys, .parts = parts, .finish = finish};
+  return dialect;
+}
+
+}  // namespace lockstep

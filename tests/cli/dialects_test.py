@@ -1,0 +1,174 @@
+"""Configurations in the words of other trainers. The lists: tests/data/trainer_options.csv has the options of the systems that Lockstep follows,
+tests/data/dialects.jsonl what keys come to, one case a line: exactly these canonical options, or exactly these problems."""
+
+import csv
+import json
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+from lockstep_testing import BUILD, PATIENCE_S, SOURCE, program, run
+
+CASES = [json.loads(line) for line in (SOURCE / "tests/data/dialects.jsonl").read_text().splitlines()]
+PROGRAMS = ["train", "prepare-data"]
+PRESETS = {"forgather": "forgather", "transformers": "transformers-fsdp", "xorl": "xorl"}
+
+
+def rows():
+    """The tables as the manual has them: dialect -> key -> what is said of it."""
+    page = (BUILD / "man/lockstep-dialects.5").read_text()
+    tables = {}
+    for title, body in re.findall(r"^\.Sh (FORGATHER|TRANSFORMERS|XORL)\n(.*?)(?=^\.Sh )", page, re.S | re.M):
+        tables[title.lower()] = dict(re.findall(r"^\.It Cm (\S+)\n(.*)$", body, re.M))
+    return tables
+
+
+def state_of(text):
+    if text.startswith("Has no effect:"):
+        return "moot"
+    return "refused" if "refused:" in text else "works"
+
+
+def file_of(case):
+    lines, sections = [f"dialect: {case['dialect']}"], {}
+    for key, value in case["say"].items():
+        section, _, name = key.rpartition(".") if key.count(".") == 1 else ("", "", key)
+        (sections.setdefault(section, []) if section else lines).append(f"{name}: {value}")
+    for section, entries in sections.items():
+        lines += [f"{section}:", *(f"  {entry}" for entry in entries)]
+    return "\n".join(lines) + "\n"
+
+
+def words_of(case):
+    words = ["--dialect", case["dialect"]]
+    for key, value in case["say"].items():
+        words += [f"--{key}={value}"]
+    return words
+
+
+def lowered(folder, words):
+    """The canonical options of all programs, or the problems, without the places."""
+    options, problems = set(), set()
+    for name in PROGRAMS:
+        done = subprocess.run([program(name), *words, "--print-config=changed"], capture_output=True, text=True, cwd=folder, timeout=PATIENCE_S)
+        assert done.returncode in (0, 2), done.stderr
+        if done.returncode == 2:
+            for line in done.stderr.partition("error: ")[2].splitlines():
+                line = line.strip()
+                if not line.startswith(("hint:", "--")) and "problems in the configuration" not in line:
+                    problems.add(re.sub(r"(case\.yaml:\d+|command line): ", "", line))
+        section = ""
+        for line in done.stdout.splitlines()[2:]:
+            body = line.split("  #")[0].rstrip()
+            if not body.startswith(" "):
+                section = body[:-1] + "." if body.endswith(":") else ""
+            if body.startswith(" ") or (body and not section and body != "{}"):
+                options.add(section + body.strip())
+    return {"problems": sorted(problems)} if problems else {"becomes": sorted(options)}
+
+
+def test_every_option_of_the_systems_that_are_followed_works_or_is_moot_or_is_refused_by_name():
+    tables, states = rows(), {}
+    with open(SOURCE / "tests/data/trainer_options.csv") as listed:
+        options = list(csv.DictReader(listed))
+    assert len(options) == 274
+    for option in options:
+        table = tables[option["dialect"]]
+        group = any(key.startswith(option["key"] + ".") for key in table)   # what it holds is listed by itself
+        assert group or option["key"] in table, option
+        state = "works" if group else state_of(table[option["key"]])
+        states[state] = states.get(state, 0) + 1
+    print("# of 274 options " + ", ".join(f"{count} are {state}" if state != "works" else f"{count} work" for state, count in sorted(states.items())), flush=True)
+    print(f"# keys beyond these: {sum(map(len, tables.values())) - len({(o['dialect'], o['key']) for o in options})}", flush=True)
+
+
+def test_every_key_has_a_case_and_comes_to_exactly_that_from_a_file_and_from_the_command_line(tmp):
+    said = {(case["dialect"], key) for case in CASES for key in case["say"]}
+    values = {(case["dialect"], str(value)) for case in CASES for value in case["say"].values()}
+    for dialect, table in rows().items():
+        for key in table:
+            whole = key.startswith(("data.datasets.", "fsdp.", "fsdp_config."))   # of a value
+            word = key.rpartition(".")[2]
+            of_value = whole and any(where == dialect and word.removeprefix("fsdp_") in text for where, text in values)
+            assert (dialect, key) in said or of_value, (dialect, key)
+
+    def check(numbered):
+        number, case = numbered
+        folder = tmp / str(number)
+        folder.mkdir()
+        (folder / "case.yaml").write_text(file_of(case))
+        want = {key: case[key] for key in ("becomes", "problems") if key in case}
+        assert lowered(folder, ["--config", "case.yaml"]) == want, (case, "file")
+        assert lowered(folder, words_of(case)) == want, (case, "command line")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(check, enumerate(CASES)))
+    print(f"# {len(CASES)} cases, each from a file and from the command line of {len(PROGRAMS)} programs", flush=True)
+
+
+def test_presets_carry_the_built_in_values_of_the_other_trainer_and_refuse_none(tmp):
+    for dialect, preset in PRESETS.items():
+        (tmp / "c.yaml").write_text(f"preset: {preset}\n")
+        for name in PROGRAMS:
+            run(name, "--config", tmp / "c.yaml", "--print-config", cwd=tmp)
+    (tmp / "c.yaml").write_text("preset: xorl\ntrain: {lr_decay_style: cosine, output_dir: out}\n")
+    shown = run("train", tmp / "c.yaml", "--print-config=changed").stdout
+    assert re.search(r"lr: 5\.0e-05 +# preset xorl: train\.lr\n", shown) and re.search(r"min_lr: 1\.0e-07 +# preset xorl: train\.lr_min\n", shown), shown
+    assert re.search(r"name: cosine +# \S*c\.yaml:2: train\.lr_decay_style\n", shown), shown
+    (tmp / "d.yaml").write_text("preset: forgather\nenable_activation_offloading: y\nsave_strategy: no\n")
+    shown = run("train", tmp / "d.yaml", "--print-config=changed").stdout
+    assert 'offload: ["activations"]' in shown and "every: null" in shown and "betas: [0.9, 0.999]" in shown, shown
+
+
+def test_files_are_put_over_one_another_before_they_are_lowered_and_the_command_line_over_all(tmp):
+    (tmp / "a.yaml").write_text("dialect: xorl\ntrain: {lr: 1e-5, max_steps: 3, num_train_epochs: 2}\n")
+    (tmp / "b.yaml").write_text("preset: a.yaml\ntrain: {max_steps: null}\ndata: {sample_packing_sequence_len: 128}\n")
+    shown = run("train", tmp / "b.yaml", "--train.lr=2e-5", "--print-config=changed").stdout
+    assert re.search(r"lr: 2\.0e-05 +# command line: train\.lr\n", shown) and "epochs: 2.0" in shown and "max_steps" not in shown, shown
+    assert re.search(r"sequence_length: 128 +# \S*b\.yaml:3: data\.sample_packing_sequence_len\n", shown), shown
+
+
+def test_the_command_line_is_read_as_the_other_trainer_reads_it(tmp):
+    shown = run("train", "--dialect", "xorl", "--train.no_decay_modules", "norm", "bias", "--train.enable_activation_offload", "--train.enable_mixed_precision",
+                "n", "--data.dataloader_drop_last=1", "--lockstep.checkpoint.keep_every", 5, "--lockstep.optimizer.groups.0.match", "head", "--print-config=changed").stdout
+    for line in ['decay_exclude: ["norm", "bias"]', 'offload: ["activations"]', "dtype: fp32", "drop_last: true", "keep_every: 5", 'match: "head"']:
+        assert line in shown, (line, shown)
+    shown = run("train", "--dialect=transformers", "--learning_rate", "1e-4", "--per_device_train_batch_size=2", "--bf16", "--fsdp", "full_shard auto_wrap",
+                "--print-config=changed").stdout
+    for line in ["lr: 0.0001", "micro_batch: 2", "dtype: bf16", "dp_shard: auto"]:
+        assert line in shown, (line, shown)
+    told = run("train", "--dialect", "xorl", "--optimizer.lr", "1e-3", "--train.lrr", 2, "--print-config", expect=2).stderr
+    assert "unknown option --optimizer.lr: did you mean --train.lr?" in told and "unknown option --train.lrr: did you mean --train.lr?" in told, told
+
+
+def test_a_dialect_is_inferred_where_it_can_be_and_one_configuration_has_one(tmp):
+    def told(text, *more, expect=0):
+        (tmp / "c.yaml").write_text(text)
+        done = run("train", tmp / "c.yaml", *more, "--print-config=changed", expect=expect)
+        return done.stderr if expect else done.stdout
+
+    assert "lr: 0.001" in told("train: {lr: 1e-3, output_dir: a}\n")
+    assert "bucket_size: \"25MiB\"" in told("learning_rate: 1e-3\nddp: {bucket_cap_mb: 25}\n")
+    assert "dtype: bf16" in told("learning_rate: 1e-3\nbf16: true\n")
+    assert 'say "dialect: forgather" or "dialect: transformers"' in told("learning_rate: 1e-3\n", expect=2)
+    assert 'there is no dialect "klingon": it is one of lockstep, forgather, transformers, xorl' in told("dialect: klingon\n", expect=2)
+    (tmp / "other.yaml").write_text("optimizer: {lr: 1e-3}\n")
+    message = told("dialect: xorl\ntrain: {lr: 1e-3}\n", "--config", tmp / "other.yaml", expect=2)
+    assert "c.yaml in xorl" in message and "other.yaml is in the dialect lockstep" in message and "one configuration has one dialect" in message, message
+    (tmp / "c.json").write_text('{"dialect": "forgather", "learning_rate": 2e-4}')
+    assert "lr: 0.0002" in run("train", tmp / "c.json", "--print-config=changed").stdout
+
+
+def test_every_problem_is_told_at_once_with_the_place_and_the_key_as_they_were_written(tmp):
+    (tmp / "c.yaml").write_text("dialect: xorl\nmodel:\n  ep_dispatch: deepep\ntrain:\n  lr: fast\n  use_wandb: true\n  no_such: 1\nlora: {enable_lora: true}\n")
+    told = run("train", tmp / "c.yaml", expect=2, cwd=tmp).stderr
+    for line in ["c.yaml:3: model.ep_dispatch: deepep is refused: ", 'c.yaml:5: train.lr: optimizer.lr: "fast" is not a number', "c.yaml:6: train.use_wandb: true is refused: ",
+                 'c.yaml:7: unknown key "train.no_such" in the dialect xorl', "c.yaml:8: lora.enable_lora: true is refused: "]:
+        assert line in told, (line, told)
+
+
+def test_keys_are_explained():
+    assert run("train", "--explain", "lr_min").stdout == "train.lr_min (dialect xorl) becomes schedule.min_lr; counts where the learning rate falls\n"
+    assert "hybrid_shard (dialect transformers) is refused: " in run("prepare-data", "--explain", "hybrid_shard").stdout
+    assert run("train", "--explain", "optimizer.lr").stdout.startswith("--optimizer.lr")
+    assert 'no key of another trainer is called "nothing"' in run("train", "--explain", "nothing", expect=2).stderr
