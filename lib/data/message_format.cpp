@@ -4,6 +4,7 @@
 #include "base/hash.hpp"
 #include "base/json.hpp"
 #include "chat/chat_template_file.hpp"
+#include "corpus/tokenizers.hpp"
 
 #include <fmt/format.h>
 
@@ -44,6 +45,11 @@ std::shared_ptr<const MessageFormat> message_format(const PrepareDataOptions& op
                     .origin = file.origin,
                     .hash = to_hex(hash),
                     .spelled = options.special_tokens_in_messages()});
+}
+
+std::string message_format_hash(const PrepareDataOptions& options, const Tokenizer* tokenizer) {
+  const auto format = message_format(options, tokenizer != nullptr ? *tokenizer : *bytes_tokenizer());
+  return format ? format->hash : "";
 }
 
 Json named_special_tokens(const Tokenizer& tokenizer) {

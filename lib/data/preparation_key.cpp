@@ -54,11 +54,12 @@ std::vector<std::pair<std::string, Json>> changed(PrepareDataOptions options) {
 
 }  // namespace
 
-Hash128 preparation_key(const PrepareDataOptions& options, const Tokenizer* tokenizer,
+Hash128 preparation_key(const PrepareDataOptions& options, const Tokenizer* tokenizer, const std::string& messages,
                         const std::vector<InputFile>& files, const std::vector<std::uint64_t>& sums) {
   Json document{{"version", preparation_version}, {"tokenizer", tokenizer ? to_hex(tokenizer->hash()) : "chars"}};
   for (const auto& [name, value] : changed(options))
     if (name != "tokenizer") document["options"][name] = value;  // it is known by its hash, wherever it lies
+  if (!messages.empty()) document["messages"] = messages;
   for (std::size_t i = 0; i < files.size(); ++i)
     document["files"].push_back({name_of(files[i].format), name_of(files[i].compression), files[i].bytes, sums[i]});
   return hash128(to_text(document));

@@ -220,7 +220,9 @@ class Preparation {
     const InputSums found = complete_sums(session_, inputs_.files, known);
     bytes_read_ += found.bytes_read;
     together(world_, "load the tokenizer", [&] {
-      key_ = preparation_key(config_.data, tokenizer_of(config_.data).get(), inputs_.files, found.sums);
+      const auto tokenizer = tokenizer_of(config_.data);
+      key_ = preparation_key(config_.data, tokenizer.get(), message_format_hash(config_.data, tokenizer.get()),
+                             inputs_.files, found.sums);
     });
     config_.output = cache / to_hex(*key_);
     const bool is_there = is_up_to_date();
@@ -468,7 +470,9 @@ class Preparation {
     manifest_.options = to_text(options);
     manifest_.inputs = to_text(description_of_inputs(corpus, sums));
     const bool of_text = config_.data.tokenizer_or_bytes().kind == TokenizerChoice::Kind::chars;
-    manifest_.key = preparation_key(config_.data, of_text ? nullptr : tokenizer_.get(), inputs_.files, sums);
+    const Tokenizer* const given = of_text ? nullptr : tokenizer_.get();
+    const std::string format = message_format_hash(config_.data, given);
+    manifest_.key = preparation_key(config_.data, given, format, inputs_.files, sums);
     if (key_ && manifest_.key != key_)
       throw Error(ExitCode::input, "the input was changed while it was prepared", "start again");
     if (!config_.data.validation && splits.by.by == ValidationSplit::By::tail && is_root())
@@ -491,7 +495,8 @@ class Preparation {
   Path start_work(std::unique_ptr<WorkFolder>& work) {
     return rank0_tells(world_, "start", [&] {
       if (std::ranges::any_of(stamps_, [](const auto& stamp) { return !stamp; })) return spill_.string();
-      std::string text = to_hex(preparation_key(config_.data, tokenizer_.get(), inputs_.files,
+      std::string text = to_hex(preparation_key(config_.data, tokenizer_.get(),
+                                                message_format_hash(config_.data, tokenizer_.get()), inputs_.files,
                                                 std::vector<std::uint64_t>(inputs_.files.size())));
       for (const auto& stamp : stamps_)
         text += fmt::format("\n{} {} {}", stamp->bytes, stamp->modified_ns, stamp->inode);

@@ -7,6 +7,7 @@
 #include "corpus/tokenizers.hpp"
 #include "data/dataset.hpp"
 #include "data/input_contents.hpp"
+#include "data/message_format.hpp"
 #include "data/preparation_key.hpp"
 #include "store/token_shards.hpp"
 
@@ -57,7 +58,8 @@ std::optional<std::vector<std::uint64_t>> sums_wanted(const Path& folder, const 
   const auto sums = manifest ? sums_in(*manifest) : std::nullopt;
   if (!sums || !manifest->key || sums->size() != files.size()) return std::nullopt;
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options);
-  if (preparation_key(options, tokenizer.get(), files, *sums) != *manifest->key) return std::nullopt;
+  const std::string messages = message_format_hash(options, tokenizer.get());
+  if (preparation_key(options, tokenizer.get(), messages, files, *sums) != *manifest->key) return std::nullopt;
   return is_whole(folder, *manifest) ? sums : std::nullopt;
 }
 
@@ -66,7 +68,7 @@ std::optional<std::vector<std::uint64_t>> sums_wanted(const Path& folder, const 
 std::unique_ptr<Tokenizer> tokenizer_of(const PrepareDataOptions& options) {
   const TokenizerChoice choice = options.tokenizer_or_bytes();
   if (choice.kind == TokenizerChoice::Kind::chars) return nullptr;
-  return make_tokenizer(choice.text(), options.end_of_text.value_or(""), options.special_tokens);
+  return make_tokenizer(choice.text(), options.end_of_text.value_or(""), options.special_tokens_in_text());
 }
 
 bool holds_prepared(const Path& folder, const Hash128& key) {

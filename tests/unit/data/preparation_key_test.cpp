@@ -21,7 +21,7 @@ const std::vector<InputFile> files{{"a.txt", TextFormat::text, Compression::none
 
 std::string key(const PrepareDataOptions& options, const std::vector<InputFile>& of = files,
                 const std::vector<std::uint64_t>& sums = {1, 2}) {
-  return to_hex(preparation_key(options, bytes_tokenizer().get(), of, sums));
+  return to_hex(preparation_key(options, bytes_tokenizer().get(), "", of, sums));
 }
 
 /// A value of the option that is not the built-in one.
@@ -83,8 +83,9 @@ BOOST_AUTO_TEST_CASE(tokenizer_formats_order_and_content_change_the_key_and_name
   other = files;
   other[1].compression = Compression::xz;
   BOOST_TEST(is_new(key({}, other)));
-  BOOST_TEST(is_new(to_hex(preparation_key({}, bytes_tokenizer("<end>").get(), files, {1, 2}))));
-  BOOST_TEST(is_new(to_hex(preparation_key({}, nullptr, files, {1, 2}))));
+  BOOST_TEST(is_new(to_hex(preparation_key({}, bytes_tokenizer("<end>").get(), "", files, {1, 2}))));
+  BOOST_TEST(is_new(to_hex(preparation_key({}, nullptr, "", files, {1, 2}))));
+  BOOST_TEST(is_new(to_hex(preparation_key({}, bytes_tokenizer().get(), "a template", files, {1, 2}))));
 }
 
 BOOST_AUTO_TEST_CASE(changed_options_are_words_that_a_shell_takes_as_they_are) {
