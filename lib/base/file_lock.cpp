@@ -121,9 +121,7 @@ struct Attempt {
   const std::string& what;
   const std::string& hint;
 
-  [[noreturn]] void refuse(const std::string& text) const {
-    throw Error(ExitCode::usage, fmt::format("{} by {}", what, holder_in(text)), hint);
-  }
+  [[noreturn]] void refuse(const std::string& text) const { throw LockHeld(what, holder_in(text), hint); }
 };
 
 // Nothing if the file system has no flock.

@@ -2,12 +2,24 @@
 // flock(2) where the file system has it, else by a lease: a file whose holder keeps its time fresh.
 #pragma once
 
+#include "base/error.hpp"
 #include "base/files.hpp"
 
 #include <memory>
 #include <string>
 
 namespace lockstep {
+
+/// LockHeld is the Error(usage) that another process holds a lock: who waits may try again.
+class LockHeld : public Error {
+ public:
+  LockHeld(const std::string& what, const std::string& holder, const std::string& hint)
+      : Error(ExitCode::usage, fmt::format("{} by {}", what, holder), hint), holder_(holder) {}
+  const std::string& holder() const { return holder_; }  // "process 4711 on node17 since …"
+
+ private:
+  std::string holder_;
+};
 
 class FileLock {
  public:
@@ -17,9 +29,9 @@ class FileLock {
     double patience_s = 40;
   };
 
-  /// Takes the lock `path`, a file that exists while it is held. Throws Error(usage) "WHAT by process … on … since …",
-  /// with the hint, if another process holds it, or if the file is no lock; Error(storage) with the reason of the
-  /// system. Waits for a lease of another machine, for the patience at most. Local.
+  /// Takes the lock `path`, a file that exists while it is held. Throws LockHeld "WHAT by process … on … since …",
+  /// with the hint, if another process holds it; Error(usage) if the file is no lock; Error(storage) with the reason of
+  /// the system. Waits for a lease of another machine, for the patience at most. Local.
   FileLock(const Path& path, const std::string& what, const std::string& hint, const LeaseTimes& times);
   FileLock(const Path& path, const std::string& what, const std::string& hint)
       : FileLock(path, what, hint, LeaseTimes()) {}

@@ -30,8 +30,8 @@ void check_target(const Path& target, const OutputKind& kind, Existing existing)
 class OutputFolder {
  public:
   /// Locks the target, removes what killed processes left beside it, puts back an earlier folder that they had moved
-  /// away, and makes the hidden folder. Throws Error(usage) if the target is taken or another process is making it,
-  /// Error(storage). Local.
+  /// away, and makes the hidden folder. Throws Error(usage) if the target is taken, LockHeld if another process is
+  /// making it, Error(storage). Local.
   OutputFolder(const Path& target, OutputKind kind, Existing existing);
   /// Removes the hidden folder and what is left in it.
   ~OutputFolder();

@@ -45,9 +45,10 @@ void check_names(const std::string& option, const std::vector<Choice>& datasets,
 void check_datasets(const TrainConfig& config, Problems& problems) {
   const DataOptions& data = config.data;
   const std::string option = "data.datasets";
-  if (data.path.empty() && data.datasets.empty())
+  const bool has_path = std::ranges::any_of(data.path, [](const std::string& word) { return !word.empty(); });
+  if (!has_path && data.datasets.empty())
     problems.add({"data.path", option}, "data.path or data.datasets is needed: what to train on");
-  if (!data.path.empty() && !data.datasets.empty())
+  if (has_path && !data.datasets.empty())
     problems.add({"data.path", option}, "data.path and data.datasets both say what is trained on: leave one out");
   for (std::size_t i = 0; i < data.datasets.size(); ++i)
     check_choice(fmt::format("{}.{}", option, i), data.datasets[i], config, problems);
@@ -109,6 +110,9 @@ void check_samples(const TrainConfig& config, Problems& problems) {
 }  // namespace
 
 void check_data(const TrainConfig& config, Problems& problems) {
+  check(config.data.preparation, problems);
+  if (std::ranges::find(config.data.path, "-") != config.data.path.end())
+    problems.add({"data.path"}, "data.path takes files and folders: standard input (-) is what prepare-data reads");
   check_datasets(config, problems);
   check_evaluation(config, problems);
   check_samples(config, problems);
@@ -117,7 +121,8 @@ void check_data(const TrainConfig& config, Problems& problems) {
 std::vector<TrainingDataset> training_datasets(const TrainConfig& config) {
   if (!config.data.datasets.empty()) return config.data.datasets;
   TrainingDataset only;
-  only.path = config.data.path;
+  only.path = join(config.data.path, " ");
+  only.prepared = config.data.prepared;
   return {only};
 }
 

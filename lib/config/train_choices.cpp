@@ -2,6 +2,9 @@
 
 namespace lockstep {
 
+ChoiceList<PrepareData> choices_of(PrepareData) {
+  return {{PrepareData::automatic, "auto"}, {PrepareData::skip, "skip"}};
+}
 ChoiceList<Precision> choices_of(Precision) {
   return {{Precision::fp32, "fp32"}, {Precision::fp64, "fp64"}, {Precision::bf16, "bf16"}, {Precision::fp16, "fp16"}};
 }

@@ -6,6 +6,7 @@
 
 namespace lockstep {
 
+ChoiceList<PrepareData> choices_of(PrepareData);
 ChoiceList<Precision> choices_of(Precision);
 ChoiceList<OptimizerName> choices_of(OptimizerName);
 ChoiceList<Decay> choices_of(Decay);

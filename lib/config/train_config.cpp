@@ -33,10 +33,25 @@ void describe(Declaration& visit, ModelOptions& model) {
   rate("residual_dropout", model.residual_dropout, "the same of what attention and the MLP add, alone");
 }
 
+/// How text is prepared.
+void describe_preparation(Declaration& visit, DataOptions& data) {
+  visit.field("prepare", data.prepare,
+              {.help = "what becomes of text that data.path, data.datasets or eval.datasets name: auto, it is prepared "
+                       "by all ranks unless that was done before; skip, only that is taken, else the run ends with 3"});
+  visit.field("cache", data.cache,
+              {.help = "folder for what is prepared of text, which all ranks see; null: .lockstep-cache beside "
+                       "train.run_dir",
+               .value_name = "DIR",
+               .completes = Completes::folders});
+  describe(visit, data.preparation);
+}
+
 void describe(Declaration& visit, DataOptions& data) {
-  visit.field(
-      "path", data.path,
-      {.help = "folder of token shards that prepare-data wrote", .value_name = "DIR", .completes = Completes::folders});
+  visit.field("path", data.path,
+              {.help = "folder of token shards that prepare-data wrote; or what it takes: files of text or records, "
+                       "quoted globs, folders, which are then prepared first",
+               .value_name = "PATH",
+               .completes = Completes::files});
   visit.field("datasets", data.datasets,
               {.help = "several datasets instead of data.path, made with one tokenizer: without weights each sample of "
                        "all of them comes once an epoch, with weights each dataset goes through epochs of its own"});
@@ -108,6 +123,7 @@ void describe(Declaration& visit, DataOptions& data) {
   visit.field("verify", data.verify,
               {.help = "when shards are compared with the hashes in DATASET.json: use, each in the background once a "
                        "step reads from it, and before the next checkpoint; start, all before the first step; off"});
+  describe_preparation(visit, data);
 }
 
 void describe(Declaration& visit, ParallelOptions& parallel) {
@@ -634,10 +650,12 @@ namespace {
 void describe_choice(Declaration& visit, DatasetChoice& dataset, const std::string& usual_split) {
   visit.field(
       "path", dataset.path,
-      {.help = "folder of token shards that prepare-data wrote; dummy: none, tokens are made for tests of speed",
-       .value_name = "DIR",
+      {.help =
+           "folder of token shards that prepare-data wrote; or text, as data.path takes it; dummy: none, tokens are "
+           "made for tests of speed",
+       .value_name = "PATH",
        .required = true,
-       .completes = Completes::folders});
+       .completes = Completes::files});
   visit.field("name", dataset.name, {.help = "in plans and records; null: what the path ends with"});
   visit.field("split", dataset.split, {.help = "null: " + usual_split, .value_name = "NAME"});
   visit.field("samples", dataset.samples,

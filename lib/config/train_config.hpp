@@ -6,6 +6,7 @@
 #include "base/precision.hpp"
 #include "config/optimizer_options.hpp"
 #include "config/packing_options.hpp"
+#include "config/prepare_config.hpp"
 #include "config/sample_options.hpp"
 #include "config/values.hpp"
 
@@ -28,6 +29,7 @@ enum class RecomputeKeep { attention, matmul, experts };
 enum class OnNonfinite { skip, stop };
 enum class ShuffleWhere { mixture, datasets, both };
 enum class DummyTokens { random, constant };
+enum class PrepareData { automatic, skip };
 enum class VerifyData { use, start, off };
 enum class OnBusy { skip, wait };
 enum class CheckpointStorage { shared, per_node };
@@ -48,14 +50,16 @@ struct ModelOptions {
 /// Where the samples of a dataset come from.
 struct DatasetChoice {
   static constexpr const char* dummy = "dummy";  // as a path: no files, but tokens that are made
-  std::string path;                              // a folder that prepare-data wrote; or dummy
+  std::string path;                              // a folder that prepare-data wrote; or text; or dummy
   std::optional<std::string> name;               // absent: what the path ends with
   std::optional<std::string> split;              // absent: data.train_split, or data.validation_split
   std::optional<std::int64_t> samples;           // the first so many; of dummy: how many there are
   std::optional<PartChoice> shard;               // of these
   std::optional<std::int64_t> length;            // of samples of dummy, tokens; absent: data.sequence_length
   std::optional<DummyTokens> tokens;             // of dummy; absent: random
+  std::optional<std::string> prepared;           // no option: the folder that text was prepared in; empty: not yet
   bool is_dummy() const { return path == dummy; }
+  const std::string& folder() const { return prepared ? *prepared : path; }
 };
 
 struct TrainingDataset : DatasetChoice {
@@ -67,7 +71,11 @@ struct EvaluationDataset : DatasetChoice {
 };
 
 struct DataOptions {
-  std::string path;  // a folder that prepare-data wrote; empty: there are datasets
+  std::vector<std::string> path;                 // a folder that prepare-data wrote, or text; empty: there are datasets
+  std::optional<std::string> prepared;           // no option: as in DatasetChoice, of path
+  PrepareData prepare = PrepareData::automatic;  // whether text is prepared
+  std::optional<std::string> cache;              // the folder for it; absent: beside the run folder
+  PrepareDataOptions preparation;                // how
   std::vector<TrainingDataset> datasets;
   std::optional<PartChoice> shard;  // of each dataset's samples
   std::string train_split = "train";

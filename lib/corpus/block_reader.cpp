@@ -1,5 +1,6 @@
 #include "corpus/block_reader.hpp"
 
+#include "base/content_sum.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "corpus/utf8.hpp"
@@ -30,7 +31,11 @@ std::string_view from_a_code_point(std::string_view text) {
 
 BlockReader::BlockReader(const std::vector<InputFile>& files, std::vector<InputPart> parts, LastCut last_cut,
                          std::size_t longest)
-    : files_(files), parts_(std::move(parts)), last_cut_(std::move(last_cut)), longest_(longest) {}
+    : files_(files),
+      parts_(std::move(parts)),
+      last_cut_(std::move(last_cut)),
+      longest_(longest),
+      contents_(files.size()) {}
 BlockReader::~BlockReader() = default;
 
 bool BlockReader::next(TextBlock& block) {
@@ -45,6 +50,11 @@ bool BlockReader::next(TextBlock& block) {
   std::string rest = held_.substr(size);  // the shorter part is copied: a block may be one huge line
   held_.resize(size);
   block.text = std::exchange(held_, std::move(rest));
+  if (file_->is_plain()) {
+    block.content = std::exchange(passed_over_, {});
+    block.content.add({size, content_sum(block.text, block.offset)});
+    contents_[part_.file].add(block.content);
+  }
   return true;
 }
 
@@ -55,6 +65,8 @@ std::uint64_t BlockReader::input_consumed() const {
 void BlockReader::close() {
   consumed_before_ = consumed();
   input_consumed_before_ = input_consumed();
+  if (bytes_) contents_[part_.file].add(bytes_->content());
+  contents_[part_.file].add(std::exchange(passed_over_, {}));
   bytes_.reset();
 }
 
@@ -75,7 +87,10 @@ bool BlockReader::open_next_part() {
   if (part_.first_block == 0) {
     open_at(0);
     hold(look_ahead);
-    if (std::string_view(held_).starts_with(byte_order_mark)) drop_before(byte_order_mark.size());
+    if (std::string_view(held_).starts_with(byte_order_mark)) {
+      passed_over_ = {byte_order_mark.size(), content_sum(byte_order_mark, 0)};
+      drop_before(byte_order_mark.size());
+    }
     if (held_.empty()) empty_files_.push_back(file_->name());
     begins_document_ = file_->format == TextFormat::text;
   } else if (file_->format == TextFormat::text) {

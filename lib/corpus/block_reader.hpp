@@ -25,6 +25,7 @@ struct TextBlock {
   const InputFile* file = nullptr;
   std::uint64_t offset = 0;  // of the text in the decompressed file
   std::string text;
+  ReadContent content = {};      // of a plain file: its bytes, and what was passed over before it
   bool begins_document = false;  // of .txt; others go on with the document of the block before
 };
 
@@ -55,6 +56,9 @@ class BlockReader {
   std::uint64_t consumed() const { return consumed_before_ + (bytes_ ? bytes_->consumed() : 0); }
   /// Of them, those of the input itself: not of copies (InputFile::called).
   std::uint64_t input_consumed() const;
+  /// What was read, by file, once next() has returned false: of all readers together it is the bytes of plain files,
+  /// and of others those that their decoders took.
+  const std::vector<ReadContent>& contents() const { return contents_; }
 
  private:
   bool open_next_part();
@@ -82,6 +86,8 @@ class BlockReader {
   std::uint64_t consumed_before_ = 0;
   std::uint64_t input_consumed_before_ = 0;
   std::vector<std::string> empty_files_;
+  std::vector<ReadContent> contents_;
+  ReadContent passed_over_;    // in front of the next block
   std::string held_;           // read, not yet given out
   std::uint64_t held_at_ = 0;  // its place in the file: there the next block begins
   bool at_end_ = false;        // nothing of the file is behind what is held

@@ -1,5 +1,6 @@
 #include "corpus/byte_reader.hpp"
 
+#include "base/content_sum.hpp"
 #include "base/error.hpp"
 #include "corpus/object_store.hpp"
 #include "corpus/record_lines.hpp"
@@ -41,26 +42,39 @@ class PlainReader : public ByteReader {
   std::uint64_t consumed_ = 0;
 };
 
-// A file of this machine, or an object of a store.
-std::unique_ptr<ByteReader> open_stored(const Path& path, std::uint64_t offset = 0) {
-  if (names_objects(path.string())) return open_object(path.string(), offset);
-  return std::make_unique<PlainReader>(path, offset);
-}
+// A file that is read from its start, and summed on the way.
+class SummedReader : public ByteReader {
+ public:
+  explicit SummedReader(const Path& path) : stored_(open_stored(path, 0)) {}
+  std::size_t read(std::span<char> out) override {
+    const std::uint64_t offset = stored_->consumed();
+    const std::size_t got = stored_->read(out);
+    content_.add({got, content_sum(std::as_bytes(out.first(got)), offset)});
+    return got;
+  }
+  std::uint64_t consumed() const override { return stored_->consumed(); }
+  ReadContent content() const override { return content_; }
+
+ private:
+  std::unique_ptr<ByteReader> stored_;
+  ReadContent content_;
+};
 
 // The compressed bytes that a decoder has not taken yet.
 class CompressedInput {
  public:
-  explicit CompressedInput(const Path& path) : path_(path), stored_(open_stored(path)), buffer_(std::size_t{1} << 17) {}
+  explicit CompressedInput(const Path& path) : path_(path), summed_(path), buffer_(std::size_t{1} << 17) {}
   /// False at the end of the file.
   bool refill() {
     if (begin_ < end_) return true;
     begin_ = 0;
-    end_ = stored_->read(buffer_);
+    end_ = summed_.read(buffer_);
     return end_ > 0;
   }
   std::span<char> left() { return {buffer_.data() + begin_, end_ - begin_}; }
   void take(std::size_t bytes) { begin_ += bytes; }
-  std::uint64_t consumed() const { return stored_->consumed(); }
+  std::uint64_t consumed() const { return summed_.consumed(); }
+  ReadContent content() const { return summed_.content(); }
   [[noreturn]] void fail_damaged(const std::string& reason) const {
     fail(ExitCode::input, "{}: cannot decompress: {}", path_.string(), reason);
   }
@@ -70,7 +84,7 @@ class CompressedInput {
 
  private:
   Path path_;
-  std::unique_ptr<ByteReader> stored_;
+  SummedReader summed_;
   std::vector<char> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
@@ -109,6 +123,7 @@ class GzipReader : public ByteReader {
     return wanted - stream_.avail_out;
   }
   std::uint64_t consumed() const override { return input_.consumed(); }
+  ReadContent content() const override { return input_.content(); }
 
  private:
   CompressedInput input_;
@@ -140,6 +155,7 @@ class ZstdReader : public ByteReader {
     return decoded.pos;
   }
   std::uint64_t consumed() const override { return input_.consumed(); }
+  ReadContent content() const override { return input_.content(); }
 
  private:
   CompressedInput input_;
@@ -182,6 +198,7 @@ class Bzip2Reader : public ByteReader {
     return wanted - stream_.avail_out;
   }
   std::uint64_t consumed() const override { return input_.consumed(); }
+  ReadContent content() const override { return input_.content(); }
 
  private:
   void begin() {
@@ -221,6 +238,7 @@ class XzReader : public ByteReader {
     return out.size() - stream_.avail_out;
   }
   std::uint64_t consumed() const override { return input_.consumed(); }
+  ReadContent content() const override { return input_.content(); }
 
  private:
   static const char* reason_of(lzma_ret state) {
@@ -236,9 +254,9 @@ class XzReader : public ByteReader {
   bool ended_ = false;
 };
 
-std::unique_ptr<ByteReader> open_decompressed(const InputFile& file, std::uint64_t offset = 0) {
+std::unique_ptr<ByteReader> open_decompressed(const InputFile& file) {
   switch (file.compression) {
-    case Compression::none: return open_stored(file.path, offset);
+    case Compression::none: return std::make_unique<SummedReader>(file.path);
     case Compression::gzip: return std::make_unique<GzipReader>(file.path);
     case Compression::zstd: return std::make_unique<ZstdReader>(file.path);
     case Compression::bzip2: return std::make_unique<Bzip2Reader>(file.path);
@@ -249,11 +267,22 @@ std::unique_ptr<ByteReader> open_decompressed(const InputFile& file, std::uint64
 
 }  // namespace
 
+void ReadContent::add(const ReadContent& more) {
+  bytes += more.bytes;
+  sum = add_content_sums(sum, more.sum);
+}
+
+std::unique_ptr<ByteReader> open_stored(const Path& path, std::uint64_t offset) {
+  if (names_objects(path.string())) return open_object(path.string(), offset);
+  return std::make_unique<PlainReader>(path, offset);
+}
+
 std::unique_ptr<ByteReader> open_bytes(const InputFile& file, std::uint64_t offset) {
-  invariant(offset == 0 || file.is_plain(), "a file that is not plain is read from its start");
+  if (file.is_plain()) return open_stored(file.path, offset);
+  invariant(offset == 0, "a file that is not plain is read from its start");
   switch (file.format) {
     case TextFormat::text:
-    case TextFormat::json_lines: return open_decompressed(file, offset);
+    case TextFormat::json_lines: return open_decompressed(file);
     case TextFormat::json: return json_as_json_lines(open_decompressed(file), file.name());
     case TextFormat::csv: return csv_as_json_lines(open_decompressed(file), file.name(), ',');
     case TextFormat::tsv: return csv_as_json_lines(open_decompressed(file), file.name(), '\t');

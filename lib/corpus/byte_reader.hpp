@@ -11,6 +11,13 @@
 
 namespace lockstep {
 
+/// Bytes of a file on disk that were read, and their content_sum (base/content_sum.hpp).
+struct ReadContent {
+  std::uint64_t bytes = 0;
+  std::uint64_t sum = 0;
+  void add(const ReadContent& more);
+};
+
 class ByteReader {
  public:
   virtual ~ByteReader() = default;
@@ -19,7 +26,12 @@ class ByteReader {
   virtual std::size_t read(std::span<char> out) = 0;
   /// Bytes of the file on disk that were read so far.
   virtual std::uint64_t consumed() const = 0;
+  /// What they are, of a file that is not plain; nothing of tables, whose library reads them.
+  virtual ReadContent content() const { return {}; }
 };
+
+/// The bytes as they are stored, of a file of this machine or of an object of a store, from `offset` on.
+std::unique_ptr<ByteReader> open_stored(const Path& path, std::uint64_t offset);
 
 /// From byte `offset` on, which only a plain file has anywhere but at 0.
 std::unique_ptr<ByteReader> open_bytes(const InputFile& file, std::uint64_t offset = 0);

@@ -35,6 +35,7 @@ class CsvLines : public ByteReader {
     return count;
   }
   std::uint64_t consumed() const override { return bytes_->consumed(); }
+  ReadContent content() const override { return bytes_->content(); }
 
  private:
   enum class State { row_begin, field_begin, plain, quoted, quote_closed };

@@ -29,6 +29,7 @@ class JsonValues : public ByteReader {
     return count;
   }
   std::uint64_t consumed() const override { return bytes_->consumed(); }
+  ReadContent content() const override { return bytes_->content(); }
 
  private:
   enum class Place { begin, before_value, in_value, in_text, behind_value, behind_all };

@@ -501,7 +501,7 @@ AssembledSplits assemble(Session& session, const TokenizedCorpus& corpus, const 
     return OwnDocuments(corpus, *spill, by, lowest, settings.masks);
   };
   together(world, "count documents",
-           [&] { spill = std::make_unique<SpillReader>(settings.spill_folder, world.rank(), settings.token_bytes); });
+           [&] { spill = std::make_unique<SpillReader>(corpus.spill, settings.token_bytes); });
   if (wanted.by == ValidationSplit::By::count)
     lowest =
         lowest_draws(session, wanted.count, [&](const Alive& alive, const std::function<void(std::uint64_t)>& use) {

@@ -14,8 +14,7 @@
 namespace lockstep {
 
 struct AssembleSettings {
-  Path folder;  // of the dataset; its splits' folders are made here
-  Path spill_folder;
+  Path folder;                                // of the dataset; its splits' folders are made here
   std::optional<ValidationSplit> validation;  // absent: hash:0.01, or tail:0.01 where that leaves a split empty
   std::optional<std::int32_t> end_of_text;    // joins documents, unless
   TokenMasks masks = TokenMasks::absent;      // they have masks: then they stand back to back

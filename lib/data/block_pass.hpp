@@ -6,11 +6,13 @@
 #include "corpus/bad_text.hpp"
 #include "corpus/block_reader.hpp"
 #include "data/gather_values.hpp"
+#include "data/input_contents.hpp"
 #include "data/long_work.hpp"
 #include "data/ordered_work.hpp"
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,10 +26,12 @@ struct BlockPass {
   LastCut last_cut;
   int threads = 1;                                    // of this rank
   std::function<void(std::uint64_t bytes)> progress;  // bytes of the files that this rank has read
+  std::optional<std::vector<InputPart>> parts = {};   // of them, what this rank reads here; absent: all of its part
 };
 
 /// What a pass found out about the input, the same on all ranks.
 struct ReadInput {
+  std::vector<ReadContent> contents;     // by file
   std::vector<std::string> empty_files;  // that hold no text
   std::uint64_t bytes = 0;               // that were read of the input, by all ranks; not of copies
 };
@@ -43,7 +47,8 @@ ReadInput for_own_blocks(const BlockPass& pass, const typename OrderedWork<TextB
   long_work_together(pass.session, pass.what, [&](const std::function<void()>& alive) {
     const std::size_t most_pending = 2 * static_cast<std::size_t>(pass.threads) + 2;
     try {
-      BlockReader reader(pass.files, parts_of_rank(pass.files, world.rank(), world.size()), pass.last_cut);
+      BlockReader reader(pass.files, pass.parts ? *pass.parts : parts_of_rank(pass.files, world.rank(), world.size()),
+                         pass.last_cut);
       OrderedWork<TextBlock, Result> work(pass.threads, make_work);
       for (TextBlock block; reader.next(block); block = {}) {
         alive();
@@ -55,7 +60,7 @@ ReadInput for_own_blocks(const BlockPass& pass, const typename OrderedWork<TextB
         alive();
         consume(work.take());
       }
-      own = {reader.empty_files(), reader.input_consumed()};
+      own = {reader.contents(), reader.empty_files(), reader.input_consumed()};
     } catch (const BadText& bad) {
       LineCounter lines(alive);
       throw error_of(bad, lines);
@@ -64,6 +69,7 @@ ReadInput for_own_blocks(const BlockPass& pass, const typename OrderedWork<TextB
   ReadInput all;
   all.bytes = static_cast<std::uint64_t>(world.all_reduce(static_cast<std::int64_t>(own.bytes), Reduce::sum));
   all.empty_files = gather_texts(world, own.empty_files);
+  all.contents = gather_contents(world, own.contents);
   return all;
 }
 

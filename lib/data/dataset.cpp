@@ -50,7 +50,7 @@ std::unique_ptr<Tokenizer> Dataset::tokenizer() const {
 
 OutputKind dataset_output() {
   const auto files = [](const Path& folder) {
-    std::set<Path> written{manifest_name};
+    std::set<Path> written{manifest_name, input_memory_name};
     for (const std::string_view name : tokenizer_file_names) written.insert(Path("tokenizer") / name);
     for (const Path& file : list_folder(folder))
       if (is_packing_file(file.filename())) written.insert(file.filename());
@@ -67,21 +67,33 @@ namespace {
 
 bool is_dataset(const Path& folder) { return is_there(folder / manifest_name); }
 
+/// What a name may be a part of, and what may be a part of it.
+struct NamedFolder {
+  Path clean;  // without the slash at its end
+  Path above;
+  std::vector<Path> datasets_below;
+};
+
+NamedFolder look_around(const Path& folder) {
+  NamedFolder named;
+  named.clean = folder.has_filename() ? folder : folder.parent_path();
+  named.above = named.clean.has_parent_path() ? named.clean.parent_path() : Path(".");
+  if (!is_folder(folder)) return named;
+  for (const Path& entry : list_folder(folder)) {
+    if (!entry.filename().string().starts_with('.') && is_folder(entry) && is_dataset(entry))
+      named.datasets_below.push_back(entry);
+  }
+  return named;
+}
+
 [[noreturn]] void refuse(const Path& folder) {
   const auto refuse_for = [](const Path& named, const std::string& what, const Path& meant) {
     throw Error(ExitCode::input, fmt::format("{} is {}", named.string(), what),
                 fmt::format("name the dataset itself: {}", meant.string()));
   };
-  const Path clean = folder.has_filename() ? folder : folder.parent_path();  // without the slash at its end
-  const Path above = clean.has_parent_path() ? clean.parent_path() : Path(".");
+  const auto [clean, above, below] = look_around(folder);
   if (clean.filename() == manifest_name && is_dataset(above)) refuse_for(clean, "a file of a dataset", above);
   if (is_dataset(above)) refuse_for(clean, "a part of a dataset", above);
-  std::vector<Path> below;
-  if (is_folder(folder)) {
-    for (const Path& entry : list_folder(folder)) {
-      if (!entry.filename().string().starts_with('.') && is_folder(entry) && is_dataset(entry)) below.push_back(entry);
-    }
-  }
   if (!below.empty()) {
     refuse_for(
         clean,
@@ -94,6 +106,11 @@ bool is_dataset(const Path& folder) { return is_there(folder / manifest_name); }
 }
 
 }  // namespace
+
+bool leads_to_dataset(const Path& path) {
+  const NamedFolder named = look_around(path);
+  return is_dataset(path) || is_dataset(named.above) || !named.datasets_below.empty() || moved_away_from(path);
+}
 
 Dataset open_dataset(const Path& folder) {
   if (const auto earlier = moved_away_from(folder)) {

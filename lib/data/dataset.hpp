@@ -12,6 +12,9 @@
 
 namespace lockstep {
 
+/// In the folder of a dataset of text: what its input files had when they were read (data/input_contents.hpp).
+constexpr const char* input_memory_name = "INPUTS.json";
+
 struct Dataset {
   Path folder;
   DatasetManifest manifest;
@@ -24,6 +27,10 @@ struct Dataset {
 
 /// What prepare-data makes, and what may be replaced by it.
 OutputKind dataset_output();
+
+/// Whether a name is that of a dataset, of a part of one, or of a folder with one in it: open_dataset then opens it or
+/// says what to name. Local.
+bool leads_to_dataset(const Path& path);
 
 /// Local. Where `folder` holds no dataset: Error(input) whose hint is what to name instead, or the command that makes
 /// one.

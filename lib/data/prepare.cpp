@@ -7,6 +7,7 @@
 #include "base/output_folder.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
+#include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "config/record_config.hpp"
 #include "corpus/pre_tokenizer.hpp"
@@ -15,16 +16,22 @@
 #include "data/dataset.hpp"
 #include "data/estimate.hpp"
 #include "data/hub_inputs.hpp"
+#include "data/input_contents.hpp"
 #include "data/inspect_dataset.hpp"
 #include "data/long_work.hpp"
+#include "data/output_turn.hpp"
+#include "data/preparation_key.hpp"
+#include "data/preparation_summary.hpp"
 #include "data/prepare_tokens.hpp"
+#include "data/prepared_lookup.hpp"
+#include "data/spill_units.hpp"
 #include "data/tokenize.hpp"
 #include "data/train_tokenizer.hpp"
 #include "data/unpack.hpp"
 #include "data/verify_dataset.hpp"
+#include "data/work_folder.hpp"
 #include "remote/hub_cache.hpp"
 #include "report/progress.hpp"
-#include "report/table.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -44,6 +51,9 @@
 namespace lockstep {
 
 namespace {
+
+/// Told says where the summary goes.
+enum class Told { result, log };
 
 constexpr const char* standard_input = "-";
 
@@ -140,16 +150,18 @@ int default_threads(Communicator& world) {
 
 class Preparation {
  public:
-  Preparation(const PrepareConfig& config, Session& session, Output& output)
+  Preparation(const PrepareConfig& config, Session& session, Output& output, Told told)
       : config_(config),
         session_(session),
         world_(session.world()),
         output_(output),
+        told_(told),
         inputs_(agreed_inputs(world_, config.text())) {
     threads_ =
         config.threads ? checked_cast<int>(*config.threads, "threads", ExitCode::usage) : default_threads(world_);
     require_records();
     if (is_root()) {
+      for (const InputFile& file : inputs_.files) stamps_.push_back(stamp_of(file));
       for (const std::string& note : inputs_.notes) output_.log().info("{}", note);
     }
   }
@@ -187,33 +199,74 @@ class Preparation {
                               estimate ? text_of(*estimate, free_bytes()) : ""));
   }
 
+  /// As prepare_in_cache says.
+  std::optional<Path> run_in(const Path& cache, WithoutPrepared without) {
+    const Path memory = cache / fmt::format(".inputs-{}.json", to_hex(hash128(names_of_input())));
+    const std::string told = rank0_tells(world_, "look into the cache", [&] {
+      Json known = Json::array();
+      const ContentMemory remembered = ContentMemory::read(memory);
+      for (const InputFile& file : inputs_.files) {
+        const auto sum = remembered.find(file);
+        known.push_back(sum ? Json(*sum) : Json());
+      }
+      return to_text(known);
+    });
+    std::vector<std::optional<std::uint64_t>> known;
+    for (const Json& sum : parse_json(told, "sums of the input"))
+      known.push_back(sum.is_null() ? std::nullopt : std::optional(sum.get<std::uint64_t>()));
+    if (without == WithoutPrepared::tell &&
+        !std::ranges::all_of(known, [](const auto& sum) { return sum.has_value(); }))
+      return std::nullopt;
+    const InputSums found = complete_sums(session_, inputs_.files, known);
+    bytes_read_ += found.bytes_read;
+    together(world_, "load the tokenizer", [&] {
+      key_ = preparation_key(config_.data, tokenizer_of(config_.data).get(), inputs_.files, found.sums);
+    });
+    config_.output = cache / to_hex(*key_);
+    const bool is_there = is_up_to_date();
+    if (!is_there && without == WithoutPrepared::tell) return std::nullopt;
+    if (!is_there && without == WithoutPrepared::refuse) refuse_unprepared();
+    if (!is_there) {
+      together(world_, "remember the input", [&] {
+        if (!is_root()) return;
+        make_folder(cache);
+        memory_of(inputs_.files, stamps_, found.sums).write(memory);
+      });
+      run();
+    } else if (is_root()) {
+      output_.log().info("{} was prepared before: {}", join(config_.text(), " "), config_.output);
+    }
+    return Path(config_.output);
+  }
+
   void run() {
     const double start_s = monotonic_seconds();
     std::unique_ptr<OutputFolder> output;  // on rank 0; goes with everything in it unless published
-    const Json paths =
-        parse_json(rank0_tells(world_, "start",
-                               [&] {
-                                 output = make_output();
-                                 return to_text({output->content().string(), output->scratch().string()});
-                               }),
-                   "folders of the output");
-    staging_ = paths[0].get<std::string>();
-    spill_ = paths[1].get<std::string>();
+    const auto paths = take_turn(
+        session_, output_.log(), output, [this] { return make_output(); }, [this] { return is_up_to_date(); });
+    if (!paths) return tell_up_to_date(monotonic_seconds() - start_s);
+    staging_ = paths->content;
+    spill_ = paths->scratch;
     if (inputs_.files.empty()) read_standard_input();
     UnpackedInput unpacked = unpack_large_files(session_, inputs_.files, spill_);
     files_ = std::move(unpacked.files);
     bytes_read_ += unpacked.bytes_read;
     if (config_.train_tokenizer) return make_trained_tokenizer(std::move(output), start_s);
     make_tokenizer();
-    const Path assembled = config_.data.write ? spill_ / "dataset" : staging_;
-    write_tokens(assembled);
-    if (config_.data.write)
-      write_dataset_as(session_, *config_.data.write, assembled, manifest_, manifest_.shard_tokens, staging_);
-    together(world_, "complete the dataset", [&] {
-      if (is_root()) publish_dataset(*output, manifest_, *tokenizer_);
+    std::unique_ptr<WorkFolder> work;  // on rank 0; goes before the lock of the output does
+    units_ = start_work(work);
+    try {
+      make_dataset(unpacked.contents, *output);
+    } catch (const AgreedError& error) {
+      if (work && error.code() == ExitCode::verdict && holds_full_units(work->path())) work->keep();
+      throw;
+    }
+    together(world_, "remove what is left", [&] {
+      if (work) work->remove_others();
+      work.reset();
     });
     output.reset();  // with the dataset that this one replaced
-    if (is_root()) summarise(monotonic_seconds() - start_s);
+    if (is_root()) tell(summary(monotonic_seconds() - start_s));
   }
 
  private:
@@ -231,11 +284,45 @@ class Preparation {
   }
 
   std::unique_ptr<OutputFolder> make_output() const {
-    auto output =
-        std::make_unique<OutputFolder>(config_.output, config_.train_tokenizer ? tokenizer_output() : dataset_output(),
-                                       config_.overwrite ? Existing::replace : Existing::refuse);
-    make_folder(output->scratch());
-    return output;
+    return std::make_unique<OutputFolder>(config_.output,
+                                          config_.train_tokenizer ? tokenizer_output() : dataset_output(),
+                                          config_.overwrite || key_ ? Existing::replace : Existing::refuse);
+  }
+
+  std::string names_of_input() const {
+    std::string names;
+    for (const InputFile& file : inputs_.files) names += absolute_path(file.path).string() + "\n";
+    return names;
+  }
+
+  [[noreturn]] void refuse_unprepared() const {
+    std::string words = "prepare-data";
+    for (const std::string& word : config_.text()) words += " " + quoted_word(word);
+    if (const std::string options = changed_options(config_.data); !options.empty()) words += " " + options;
+    throw Error(ExitCode::input, fmt::format("{} is not prepared, and data.prepare is skip", join(config_.text(), " ")),
+                fmt::format("make it with: {} --output {}", words, quoted_word(config_.output)));
+  }
+
+  // Standard input can be read only once, and --overwrite asks for the dataset anew.
+  bool is_up_to_date() {
+    if (key_)
+      return rank0_tells(world_, "look into the cache",
+                         [&] { return holds_prepared(config_.output, *key_) ? "yes" : "no"; }) == "yes";
+    if (inputs_.files.empty() || config_.train_tokenizer || config_.overwrite) return false;
+    const PreparedLookup found = look_for_prepared(session_, config_.output, config_.data, inputs_.files);
+    bytes_read_ += found.bytes_read;
+    return found.is_same;
+  }
+
+  void tell_up_to_date(double seconds) {
+    together(world_, "read the dataset", [&] {
+      if (!is_root()) return;
+      manifest_ = read_dataset_manifest(config_.output);
+      PreparationSummary told = summary(seconds);
+      told.up_to_date = true;
+      told.records.reset();
+      tell(told);
+    });
   }
 
   /// Of the file system that the output goes to.
@@ -272,6 +359,7 @@ class Preparation {
     }
     bytes = static_cast<std::uint64_t>(world_.all_reduce(static_cast<std::int64_t>(bytes), Reduce::max));
     inputs_.files.push_back({path, text_format_of(*config_.format), Compression::none, bytes, 0, "standard input"});
+    stamps_.emplace_back();  // nothing to remember: it is read once
     bytes_read_ += bytes;
   }
 
@@ -338,7 +426,8 @@ class Preparation {
                                  config_.data.special_tokens);
   }
 
-  void write_tokens(const Path& folder) {
+  // `unpacked`: what was read of files that were copied first.
+  void write_tokens(const Path& folder, const std::vector<ReadContent>& unpacked) {
     manifest_.tokenizer = tokenizer_->name();
     manifest_.tokenizer_hash = tokenizer_->hash();
     manifest_.vocabulary = tokenizer_->vocabulary();
@@ -352,13 +441,14 @@ class Preparation {
     const TokenizedCorpus corpus =
         tokenize(tokenizing, *tokenizer_,
                  {config_.data.records, config_.data.text_field, config_.data.seed, config_.data.malformed, spill_,
-                  manifest_.token_bytes(), config_.data.deduplicate});
+                  units_, manifest_.token_bytes(), config_.data.deduplicate});
     progress->finish(static_cast<double>(total_bytes()));
     bytes_read_ += corpus.input.bytes;
     records_ = corpus.records;
+    const std::vector<std::uint64_t> sums = sums_of_input(corpus.input.contents, unpacked);
     if (is_root()) tell_left_out(corpus);
     AssembledSplits splits = assemble(session_, corpus,
-                                      {folder, spill_, config_.data.validation, manifest_.end_of_text, manifest_.masks,
+                                      {folder, config_.data.validation, manifest_.end_of_text, manifest_.masks,
                                        manifest_.shard_tokens, manifest_.token_bytes(), config_.data.shards});
     manifest_.shard_tokens = splits.shard_tokens;
     duplicates_ = corpus.duplicate_documents;
@@ -370,7 +460,11 @@ class Preparation {
     options["malformed"] = config_.data.malformed == OnMalformed::skip ? "skip" : "stop";
     options["seed"] = config_.data.seed;
     manifest_.options = to_text(options);
-    manifest_.inputs = to_text(description_of_inputs(corpus));
+    manifest_.inputs = to_text(description_of_inputs(corpus, sums));
+    const bool of_text = config_.data.tokenizer_or_bytes().kind == TokenizerChoice::Kind::chars;
+    manifest_.key = preparation_key(config_.data, of_text ? nullptr : tokenizer_.get(), inputs_.files, sums);
+    if (key_ && manifest_.key != key_)
+      throw Error(ExitCode::input, "the input was changed while it was prepared", "start again");
     if (!config_.data.validation && splits.by.by == ValidationSplit::By::tail && is_root())
       output_.log().info("validation is {}: hash:0.01 would leave a split empty", splits.by.text());
   }
@@ -386,10 +480,52 @@ class Preparation {
                 join(corpus.malformed_places, "\n  "));
   }
 
-  Json description_of_inputs(const TokenizedCorpus& corpus) const {
+  // Where units of text are tokenized, which a job that is killed leaves to the next one with the same work: files that
+  // have not been written since, tokenizer and options. Standard input is there once.
+  Path start_work(std::unique_ptr<WorkFolder>& work) {
+    return rank0_tells(world_, "start", [&] {
+      if (std::ranges::any_of(stamps_, [](const auto& stamp) { return !stamp; })) return spill_.string();
+      std::string text = to_hex(preparation_key(config_.data, tokenizer_.get(), inputs_.files,
+                                                std::vector<std::uint64_t>(inputs_.files.size())));
+      for (const auto& stamp : stamps_)
+        text += fmt::format("\n{} {} {}", stamp->bytes, stamp->modified_ns, stamp->inode);
+      work = std::make_unique<WorkFolder>(config_.output, to_hex(hash128(text)).substr(0, 16));
+      return work->path().string();
+    });
+  }
+
+  void make_dataset(const std::vector<ReadContent>& unpacked, OutputFolder& output) {
+    const Path assembled = config_.data.write ? spill_ / "dataset" : staging_;
+    write_tokens(assembled, unpacked);
+    if (config_.data.write)
+      write_dataset_as(session_, *config_.data.write, assembled, manifest_, manifest_.shard_tokens, staging_);
+    together(world_, "complete the dataset", [&] {
+      if (!is_root()) return;
+      memory_.write(staging_ / input_memory_name);
+      publish_dataset(output, manifest_, *tokenizer_);
+    });
+  }
+
+  // Of the whole input; what ranks have not read as they tokenized is read for it.
+  std::vector<std::uint64_t> sums_of_input(const std::vector<ReadContent>& read,
+                                           const std::vector<ReadContent>& unpacked) {
+    std::vector<std::optional<std::uint64_t>> known;
+    for (std::size_t i = 0; i < inputs_.files.size(); ++i) {
+      const ReadContent& content = files_[i].is_copy() && !inputs_.files[i].is_copy() ? unpacked[i] : read[i];
+      known.push_back(content.bytes == inputs_.files[i].bytes ? std::optional(content.sum) : std::nullopt);
+    }
+    const InputSums found = complete_sums(session_, inputs_.files, known);
+    bytes_read_ += found.bytes_read;
+    if (is_root()) memory_ = memory_of(inputs_.files, stamps_, found.sums);
+    return found.sums;
+  }
+
+  Json description_of_inputs(const TokenizedCorpus& corpus, const std::vector<std::uint64_t>& sums) const {
     Json files = Json::array();
-    for (const InputFile& file : inputs_.files) {
-      files.push_back({{"file", hub_name_of(file.path).value_or(file.name())}, {"bytes", file.bytes}});
+    for (std::size_t i = 0; i < inputs_.files.size(); ++i) {
+      const InputFile& file = inputs_.files[i];
+      files.push_back(
+          {{"file", hub_name_of(file.path).value_or(file.name())}, {"bytes", file.bytes}, {"content_sum", sums[i]}});
       if (file.modified_ns != 0) files.back()["modified_ns"] = file.modified_ns;
     }
     Json inputs{{"files", files},
@@ -400,69 +536,48 @@ class Preparation {
     return inputs;
   }
 
-  void summarise(double seconds) {
-    const std::uint64_t text_bytes = manifest_.train.text_bytes + manifest_.validation.text_bytes;
-    const double rate = static_cast<double>(text_bytes) / 1e6 / std::max(seconds, 1e-9);
-    if (output_.common().json) {
-      Json summary{{"output", config_.output},
-                   {"tokenizer", manifest_.tokenizer},
-                   {"vocabulary", manifest_.vocabulary},
-                   {"train", json_of(manifest_.train)},
-                   {"validation", json_of(manifest_.validation)},
-                   {"duplicate_documents", duplicates_},
-                   {"input_bytes", total_bytes()},
-                   {"input_bytes_read", bytes_read_},
-                   {"seconds", seconds},
-                   {"megabytes_per_second", rate}};
-      if (makes_records()) summary["records"] = lockstep::json_of(records_);
-      output_.print_json(summary);
-      return;
-    }
-    Table table({{"split"},
-                 {"documents", Table::Align::right},
-                 {"tokens", Table::Align::right},
-                 {"text", Table::Align::right},
-                 {"bytes/token", Table::Align::right},
-                 {"shards", Table::Align::right}});
-    for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
-      const SplitEntry& entry = manifest_.of(split);
-      if (entry.tokens == 0) continue;
-      table.add({std::string(name_of(split)), std::to_string(entry.documents), std::to_string(entry.tokens),
-                 human_bytes(entry.text_bytes), fmt::format("{:.2f}", bytes_per_token(entry)),
-                 std::to_string(entry.shards.size())});
-    }
-    output_.print(fmt::format("{}: {} of text with the tokenizer {} ({} tokens) in {}, {:.1f} MB/s\n{}", config_.output,
-                              human_bytes(text_bytes), manifest_.tokenizer, manifest_.vocabulary,
-                              human_seconds(seconds), rate, table.text(2)));
-    if (makes_records()) output_.print(text_of(records_) + "\n");
+  PreparationSummary summary(double seconds) const {
+    return {config_.output, manifest_,   false,  duplicates_, makes_records() ? std::optional(records_) : std::nullopt,
+            total_bytes(),  bytes_read_, seconds};
   }
 
-  static double bytes_per_token(const SplitEntry& entry) {
-    return static_cast<double>(entry.text_bytes) / static_cast<double>(std::max<std::int64_t>(entry.tokens, 1));
-  }
-  static Json json_of(const SplitEntry& entry) {
-    return {{"documents", entry.documents},
-            {"tokens", entry.tokens},
-            {"text_bytes", entry.text_bytes},
-            {"shards", entry.shards.size()},
-            {"bytes_per_token", bytes_per_token(entry)}};
+  void tell(const PreparationSummary& summary) {
+    switch (told_) {
+      case Told::log: return output_.log().info("{}", text_of(summary));
+      case Told::result:
+        if (output_.common().json)
+          output_.print_json(lockstep::json_of(summary));
+        else
+          output_.print(text_of(summary));
+    }
   }
 
-  const PrepareConfig& config_;
+  PrepareConfig config_;
   Session& session_;
   Communicator& world_;
   Output& output_;
+  Told told_;
+  std::optional<Hash128> key_;  // of what belongs into a cache
   InputFiles inputs_;
-  std::vector<InputFile> files_;  // what is read of them: themselves, or copies
-  std::int64_t duplicates_ = 0;   // documents that were left out
-  std::uint64_t bytes_read_ = 0;  // of the input, by all ranks
+  std::vector<std::optional<FileStamp>> stamps_;  // of the input, on rank 0
+  ContentMemory memory_;                          // likewise, once it has been read
+  std::vector<InputFile> files_;                  // what is read of them: themselves, or copies
+  std::int64_t duplicates_ = 0;                   // documents that were left out
+  std::uint64_t bytes_read_ = 0;                  // of the input, by all ranks
   int threads_ = 1;
   Path staging_;  // becomes the dataset
   Path spill_;
+  Path units_;
   std::unique_ptr<Tokenizer> tokenizer_;
   DatasetManifest manifest_;
   RecordCounts records_;
 };
+
+void refuse_options_of_token_files(const PrepareConfig& config) {
+  if (config.data.validation_files)
+    throw Error(ExitCode::usage, "data.validation_files is of token files, and the input is text",
+                "documents of text are held back by data.validation");
+}
 
 }  // namespace
 
@@ -482,18 +597,34 @@ int prepare_data(const PrepareConfig& named, Session& session, Output& output) {
       return static_cast<int>(ExitCode::done);
     }
   }
-  together(session.world(), "read text", [&] {
-    if (config.data.validation_files)
-      throw Error(ExitCode::usage, "data.validation_files is of token files, and INPUT is text",
-                  "documents of text are held back by data.validation");
-  });
-  Preparation preparation(config, session, output);
+  together(session.world(), "read text", [&] { refuse_options_of_token_files(config); });
+  Preparation preparation(config, session, output, Told::result);
   if (output.common().dry_run) {
     preparation.plan_only();
   } else {
     preparation.run();
   }
   return static_cast<int>(ExitCode::done);
+}
+
+std::optional<Path> prepare_in_cache(const PrepareConfig& named, const Path& cache, WithoutPrepared without,
+                                     Session& session, Output& output) {
+  const LocalInputs local = bring_hub_inputs(named, session, output);
+  if (!local.complete) return std::nullopt;
+  PrepareConfig text = named;
+  text.inputs = local.words;
+  const auto tokens = find_token_input(text, session);
+  together(session.world(), "prepare text", [&] {
+    const std::string words = join(text.text(), " ");
+    if (tokens)
+      throw Error(
+          ExitCode::input,
+          fmt::format("{} holds token files of the format {}, which are no text", words,
+                      name_of(tokens->files.files[0].format)),
+          fmt::format("make a dataset of them: prepare-data {} --data.tokenizer TOKENIZER --output DIR", words));
+    refuse_options_of_token_files(text);
+  });
+  return Preparation(text, session, output, Told::log).run_in(cache, without);
 }
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include "corpus/tokenizers.hpp"
 #include "data/dataset.hpp"
 #include "data/in_place.hpp"
+#include "data/output_turn.hpp"
 #include "data/write_token_files.hpp"
 #include "report/table.hpp"
 #include "store/listed_path.hpp"
@@ -156,17 +157,11 @@ class TokenPreparation {
     });
     if (is_root()) tell();
     if (output_.common().dry_run) return plan_only();
-    const Json paths = parse_json(
-        rank0_tells(world_, "start",
-                    [&] {
-                      folder_ = std::make_unique<OutputFolder>(
-                          config_.output, dataset_output(), config_.overwrite ? Existing::replace : Existing::refuse);
-                      make_folder(folder_->content());
-                      make_folder(folder_->scratch());
-                      return to_text({folder_->content().string(), folder_->scratch().string()});
-                    }),
-        "folders of the output");
-    const Path staging = paths[0].get<std::string>(), scratch = paths[1].get<std::string>();
+    const auto make = [this] {
+      return std::make_unique<OutputFolder>(config_.output, dataset_output(),
+                                            config_.overwrite ? Existing::replace : Existing::refuse);
+    };
+    const auto [staging, scratch] = take_turn(session_, output_.log(), folder_, make, [] { return false; }).value();
     std::optional<WriteFormat> write = config_.data.write;
     Path source = input_.dataset.value_or(staging);
     if (!input_.dataset) {
@@ -195,6 +190,7 @@ class TokenPreparation {
     if (input_.dataset) {
       const Dataset dataset = open_dataset(*input_.dataset);
       manifest_ = dataset.manifest;
+      manifest_.key.reset();
       tokenizer_ = dataset.tokenizer();
       documents_ = manifest_.train.documents + manifest_.validation.documents;
       return;

@@ -13,9 +13,10 @@ namespace lockstep {
 namespace {
 constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
 
-Path tokens_file(const Path& folder, int rank) { return folder / fmt::format("tokens-{}", rank); }
-Path mask_file(const Path& folder, int rank) { return folder / fmt::format("mask-{}", rank); }
-Path fragments_file(const Path& folder, int rank) { return folder / fmt::format("fragments-{}", rank); }
+Path tokens_file(const Path& folder, const std::string& name) { return folder / ("tokens-" + name); }
+Path mask_file(const Path& folder, const std::string& name) { return folder / ("mask-" + name); }
+Path fragments_file(const Path& folder, const std::string& name) { return folder / ("fragments-" + name); }
+Path normals_file(const Path& folder, const std::string& name) { return folder / ("normals-" + name); }
 FileDescriptor create(const Path& path) { return open_file(path, O_WRONLY | O_CREAT | O_EXCL); }
 }  // namespace
 
@@ -41,6 +42,7 @@ void SpillWriter::Stream::put(std::span<const std::byte> bytes) {
 
 void SpillWriter::Stream::write(std::span<const std::byte> bytes) {
   write_at(file, bytes, written, path);
+  hash.add(bytes);
   written += bytes.size();
 }
 
@@ -49,14 +51,20 @@ void SpillWriter::Stream::flush() {
   buffer.clear();
 }
 
-SpillWriter::SpillWriter(const Path& folder, int rank, int token_bytes)
+std::vector<Path> spill_files(const Path& folder, const std::string& name) {
+  return {tokens_file(folder, name), mask_file(folder, name), fragments_file(folder, name), normals_file(folder, name)};
+}
+
+SpillWriter::SpillWriter(const Path& folder, const std::string& name, int token_bytes)
     : token_bytes_(token_bytes),
-      tokens_{tokens_file(folder, rank), create(tokens_file(folder, rank)), 0, {}},
-      mask_{mask_file(folder, rank), create(mask_file(folder, rank)), 0, {}},
-      fragments_{fragments_file(folder, rank), create(fragments_file(folder, rank)), 0, {}} {}
+      tokens_{tokens_file(folder, name), create(tokens_file(folder, name)), 0, {}},
+      mask_{mask_file(folder, name), create(mask_file(folder, name)), 0, {}},
+      fragments_{fragments_file(folder, name), create(fragments_file(folder, name)), 0, {}},
+      normals_{normals_file(folder, name), create(normals_file(folder, name)), 0, {}} {}
 
 void SpillWriter::append(TokenizedBlock& block, std::span<const std::byte> packed_tokens,
-                         std::span<const std::uint8_t> mask, std::span<const Fragment> fragments) {
+                         std::span<const std::uint8_t> mask, std::span<const Fragment> fragments,
+                         std::span<const NormalHash> normals) {
   block.tokens = packed_tokens.size() / static_cast<std::size_t>(token_bytes_);
   block.first_token = std::exchange(token_count_, token_count_ + block.tokens);
   block.first_fragment = std::exchange(fragment_count_, fragment_count_ + fragments.size());
@@ -64,24 +72,38 @@ void SpillWriter::append(TokenizedBlock& block, std::span<const std::byte> packe
   fragments_.put(std::as_bytes(fragments));
   tokens_.put(packed_tokens);
   mask_.put(std::as_bytes(mask));
+  normals_.put(std::as_bytes(normals));
 }
 
-void SpillWriter::finish() {
-  for (Stream* const stream : {&tokens_, &mask_, &fragments_}) {
+std::vector<Hash128> SpillWriter::finish() {
+  std::vector<Hash128> hashes;
+  for (Stream* const stream : {&tokens_, &mask_, &fragments_, &normals_}) {
     stream->flush();
+    sync_file(stream->file, stream->path);
     stream->file.close(stream->path);
+    hashes.push_back(stream->hash.digest());
   }
+  return hashes;
 }
 
-SpillReader::SpillReader(const Path& folder, int rank, int token_bytes)
-    : token_bytes_(token_bytes),
-      tokens_(tokens_file(folder, rank)),
-      mask_(mask_file(folder, rank)),
-      fragments_(fragments_file(folder, rank)) {}
+SpillReader::SpillReader(const std::vector<SpillPart>& parts, int token_bytes) : token_bytes_(token_bytes) {
+  for (const SpillPart& part : parts)
+    parts_.push_back({part.first_token, part.first_fragment, MappedFile(tokens_file(part.folder, part.name)),
+                      MappedFile(mask_file(part.folder, part.name)),
+                      MappedFile(fragments_file(part.folder, part.name))});
+}
+
+const SpillReader::Part& SpillReader::part_at(std::uint64_t token) const {
+  const auto behind = std::ranges::upper_bound(parts_, token, {}, &Part::first_token);
+  invariant(behind != parts_.begin(), "a spill begins at token 0");
+  return *(behind - 1);
+}
 
 void SpillReader::copy_tokens(std::uint64_t first, std::span<std::uint32_t> out) const {
-  const auto bytes = tokens_.bytes().subspan(first * static_cast<std::uint64_t>(token_bytes_),
-                                             out.size() * static_cast<std::size_t>(token_bytes_));
+  if (out.empty()) return;
+  const Part& part = part_at(first);
+  const auto bytes = part.tokens.bytes().subspan((first - part.first_token) * static_cast<std::uint64_t>(token_bytes_),
+                                                 out.size() * static_cast<std::size_t>(token_bytes_));
   if (token_bytes_ == 4) {
     std::memcpy(out.data(), bytes.data(), bytes.size());
     return;
@@ -94,15 +116,32 @@ void SpillReader::copy_tokens(std::uint64_t first, std::span<std::uint32_t> out)
 }
 
 void SpillReader::copy_mask(std::uint64_t first, std::span<std::uint8_t> out) const {
-  const auto bytes = mask_.bytes().subspan(first, out.size());
+  if (out.empty()) return;
+  const Part& part = part_at(first);
+  const auto bytes = part.mask.bytes().subspan(first - part.first_token, out.size());
   std::ranges::copy(std::span(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()), out.begin());
 }
 
 Fragment SpillReader::fragment(std::uint64_t index) const {
+  const auto behind = std::ranges::upper_bound(parts_, index, {}, &Part::first_fragment);
+  invariant(behind != parts_.begin(), "a spill begins at fragment 0");
+  const Part& part = *(behind - 1);
   Fragment fragment;
-  const auto bytes = fragments_.bytes().subspan(index * sizeof fragment, sizeof fragment);
+  const auto bytes = part.fragments.bytes().subspan((index - part.first_fragment) * sizeof fragment, sizeof fragment);
   std::memcpy(&fragment, bytes.data(), sizeof fragment);
   return fragment;
+}
+
+SpilledFragments read_fragments(const Path& folder, const std::string& name) {
+  const auto read = [](const Path& path, auto& values) {
+    const MappedFile file(path);
+    values.resize(file.bytes().size() / sizeof values[0]);
+    if (!values.empty()) std::memcpy(values.data(), file.bytes().data(), values.size() * sizeof values[0]);
+  };
+  SpilledFragments result;
+  read(fragments_file(folder, name), result.fragments);
+  read(normals_file(folder, name), result.normals);
+  return result;
 }
 
 }  // namespace lockstep

@@ -1,8 +1,10 @@
-// Tokens between the two halves of preparation: each rank writes those of its blocks to a file of its own, in the order
-// of its blocks, and reads them again as it writes its parts of the shards. Lives in the staging folder of the dataset.
+// Tokens between the two halves of preparation: each rank writes those of its blocks to spills, in the order of its
+// blocks, and reads them again as it writes its parts of the shards. Which blocks are in a spill: data/spill_units.hpp.
 #pragma once
 
 #include "base/files.hpp"
+#include "base/hash.hpp"
+#include "corpus/normal_hash.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -35,15 +37,19 @@ struct TokenizedBlock {
 /// Appends tokens as a spill holds them: in `token_bytes` each, 2 or 4.
 void pack_tokens(std::span<const std::int32_t> tokens, int token_bytes, std::vector<std::byte>& packed);
 
+/// The files of a spill: tokens, mask, fragments, normal hashes. Pure.
+std::vector<Path> spill_files(const Path& folder, const std::string& name);
+
 class SpillWriter {
  public:
-  /// New files for `rank` in `folder`. Throws Error(storage).
-  SpillWriter(const Path& folder, int rank, int token_bytes);
-  /// Fills in the block's place in the spill. `mask`: of each token, in all blocks or in none. Throws Error(storage).
+  /// New files in `folder`. Throws Error(storage).
+  SpillWriter(const Path& folder, const std::string& name, int token_bytes);
+  /// Fills in the block's place in the spill. `mask`: of each token, in all blocks or in none; `normals`: of each
+  /// fragment, likewise. Throws Error(storage).
   void append(TokenizedBlock& block, std::span<const std::byte> packed_tokens, std::span<const std::uint8_t> mask,
-              std::span<const Fragment> fragments);
-  /// Hands the rest to the system. Throws Error(storage).
-  void finish();
+              std::span<const Fragment> fragments, std::span<const NormalHash> normals);
+  /// Makes all of it durable; the hashes of spill_files. Throws Error(storage).
+  std::vector<Hash128> finish();
 
  private:
   struct Stream {
@@ -51,6 +57,7 @@ class SpillWriter {
     FileDescriptor file;
     std::uint64_t written = 0;
     std::vector<std::byte> buffer;
+    StreamHash hash = {};
     void put(std::span<const std::byte> bytes);
     void write(std::span<const std::byte> bytes);
     void flush();
@@ -59,24 +66,46 @@ class SpillWriter {
   Stream tokens_;
   Stream mask_;
   Stream fragments_;
+  Stream normals_;
   std::uint64_t token_count_ = 0;
   std::uint64_t fragment_count_ = 0;
 };
 
-/// The finished spill of a rank.
+/// A finished spill as a part of what a rank has: where it begins in that.
+struct SpillPart {
+  Path folder;
+  std::string name;
+  std::uint64_t first_token = 0;
+  std::uint64_t first_fragment = 0;
+};
+
+/// All that a rank has, in the order of its spills.
 class SpillReader {
  public:
-  SpillReader(const Path& folder, int rank, int token_bytes);
-  void copy_tokens(std::uint64_t first, std::span<std::uint32_t> out) const;
-  /// Of tokens, where they were written with one.
+  SpillReader(const std::vector<SpillPart>& parts, int token_bytes);
+  void copy_tokens(std::uint64_t first, std::span<std::uint32_t> out) const;  // of one block
+  /// Of tokens of one block, where they were written with one.
   void copy_mask(std::uint64_t first, std::span<std::uint8_t> out) const;
   Fragment fragment(std::uint64_t index) const;
 
  private:
+  struct Part {
+    std::uint64_t first_token = 0;
+    std::uint64_t first_fragment = 0;
+    MappedFile tokens;
+    MappedFile mask;
+    MappedFile fragments;
+  };
+  const Part& part_at(std::uint64_t token) const;
   int token_bytes_;
-  MappedFile tokens_;
-  MappedFile mask_;
-  MappedFile fragments_;
+  std::vector<Part> parts_;
 };
+
+/// What a spill says of its fragments, without tokens.
+struct SpilledFragments {
+  std::vector<Fragment> fragments;
+  std::vector<NormalHash> normals;  // empty where documents are not compared
+};
+SpilledFragments read_fragments(const Path& folder, const std::string& name);
 
 }  // namespace lockstep

@@ -10,10 +10,12 @@
 #include "data/gather_values.hpp"
 #include "data/long_work.hpp"
 #include "data/record_reader.hpp"
+#include "data/spill_units.hpp"
 
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -96,6 +98,8 @@ class Scanner {
 };
 
 struct EncodedBlock {
+  std::uint64_t number = 0;  // of the block in the corpus
+  UnitContent content;
   TokenizedBlock block;
   std::vector<std::byte> tokens;   // packed
   std::vector<std::uint8_t> mask;  // of samples made of records
@@ -279,8 +283,8 @@ std::uint64_t document_ordinal(std::size_t block, std::size_t fragment) {
 /// The .txt documents of which this rank has blocks, in order; the first and the last may have blocks elsewhere.
 class TextDocuments {
  public:
-  void add(std::size_t block, const TokenizedBlock& tokenized, const std::vector<Fragment>& fragments,
-           const std::vector<NormalHash>& normals) {
+  void add(std::size_t block, const TokenizedBlock& tokenized, std::span<const Fragment> fragments,
+           std::span<const NormalHash> normals) {
     edges_.open = !tokenized.whole_documents;
     edges_.begins_any = edges_.begins_any || tokenized.whole_documents || tokenized.begins_document;
     if (tokenized.whole_documents) return;
@@ -441,51 +445,160 @@ CorpusCharacters scan_characters(const BlockPass& pass, const std::string& text_
   return result;
 }
 
-TokenizedCorpus tokenize(const BlockPass& pass, const Tokenizer& tokenizer, const TokenizeSettings& settings) {
-  Communicator& world = pass.session.world();
-  std::unique_ptr<SpillWriter> spill;
-  together(world, pass.what, [&] {
-    (void)BlockEncoder(tokenizer, settings);  // what cannot be done is told here, not by threads
-    spill = std::make_unique<SpillWriter>(settings.spill_folder, world.rank(), settings.token_bytes);
-  });
-  TokenizedCorpus corpus;
+namespace {
+
+/// Puts together what a rank has tokenized, unit by unit.
+class RankCorpus {
+ public:
+  RankCorpus(const BlockPass& pass, const TokenizeSettings& settings, std::vector<SpillUnit> units)
+      : settings_(settings),
+        store_(settings.units_folder, pass.files, settings.token_bytes),
+        rank_(static_cast<std::uint64_t>(pass.session.world().rank())),
+        units_(std::move(units)) {}
+
+  /// A block of a unit that is made here.
+  void take(EncodedBlock&& encoded) {
+    while (units_[current_].range.end <= encoded.number) end_unit();
+    SpillUnit& unit = units_[current_];
+    if (!spill_) {
+      unit.name = store_.new_name(unit.range);
+      spill_ = std::make_unique<SpillWriter>(settings_.units_folder, unit.name, settings_.token_bytes);
+      begin_spill(unit);
+    }
+    spill_->append(encoded.block, encoded.tokens, encoded.mask, encoded.fragments, encoded.normals);
+    unit.blocks.push_back(encoded.block);
+    unit.empty_documents += encoded.empty_documents;
+    unit.malformed_lines += encoded.malformed.lines;
+    unit.records.add(encoded.records);
+    unit.places.insert(unit.places.end(), encoded.malformed.places.begin(), encoded.malformed.places.end());
+    if (encoded.content.content.bytes > 0) unit.contents.push_back(encoded.content);
+    add_block(encoded.block, encoded.fragments, encoded.normals);
+  }
+  /// No block follows.
+  void finish() {
+    while (current_ < units_.size()) end_unit();
+  }
+
+  TokenizedCorpus corpus;  // without what all ranks know together
   TextDocuments documents;
-  std::int64_t empty_documents = 0;
   Malformed malformed;
   std::vector<HashedDocument> hashed;    // of records, where documents are compared
   std::vector<std::uint64_t> fragments;  // theirs
   std::uint64_t all_fragments = 0;
+  std::vector<UnitContent> contents;  // of units that were there
+
+ private:
+  void begin_spill(const SpillUnit& unit) {
+    first_token_ = all_tokens_;
+    first_fragment_ = all_fragments;
+    corpus.spill.push_back({settings_.units_folder, unit.name, first_token_, first_fragment_});
+  }
+
+  void end_unit() {
+    SpillUnit& unit = units_[current_++];
+    if (spill_) {
+      store_.publish(unit, spill_->finish());
+      spill_.reset();
+    } else if (!unit.name.empty()) {
+      begin_spill(unit);
+      const SpilledFragments spilled = read_fragments(settings_.units_folder, unit.name);
+      for (const TokenizedBlock& block : unit.blocks) {
+        const auto of_block = [&](const auto& values) {
+          return values.empty() ? std::span(values) : std::span(values).subspan(block.first_fragment, block.fragments);
+        };
+        add_block(block, of_block(spilled.fragments), of_block(spilled.normals));
+      }
+      contents.insert(contents.end(), unit.contents.begin(), unit.contents.end());
+    }
+    corpus.empty_documents += unit.empty_documents;
+    corpus.records.add(unit.records);
+    malformed.lines += unit.malformed_lines;
+    for (const BadText& place : unit.places) malformed.add(place);
+    unit = {};
+  }
+
+  /// `block`: with its place within the spill of its unit.
+  void add_block(TokenizedBlock block, std::span<const Fragment> of_block, std::span<const NormalHash> normals) {
+    block.first_token += first_token_;
+    block.first_fragment += first_fragment_;
+    documents.add(corpus.blocks.size(), block, of_block, normals);
+    for (std::size_t i = 0; block.whole_documents && i < normals.size(); ++i) {
+      hashed.push_back({normals[i].digest(), rank_, document_ordinal(corpus.blocks.size(), i)});
+      fragments.push_back(block.first_fragment + i);
+    }
+    all_tokens_ = block.first_token + block.tokens;
+    all_fragments = block.first_fragment + block.fragments;
+    corpus.blocks.push_back(block);
+  }
+
+  const TokenizeSettings& settings_;
+  UnitStore store_;
+  std::uint64_t rank_;
+  std::vector<SpillUnit> units_;
+  std::size_t current_ = 0;
+  std::unique_ptr<SpillWriter> spill_;  // of the current unit, once it has a block
+  std::uint64_t first_token_ = 0;       // of its spill
+  std::uint64_t first_fragment_ = 0;
+  std::uint64_t all_tokens_ = 0;
+};
+
+/// What is to be read: all but units that are there. Tells how much is. Pure.
+std::vector<InputPart> parts_to_read(const BlockNumbers& numbers, const std::vector<SpillUnit>& units) {
+  std::vector<InputPart> parts;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    BlockRange range = units[i].range;
+    if (!units[i].name.empty()) continue;
+    for (; i + 1 < units.size() && units[i + 1].name.empty(); ++i) range.end = units[i + 1].range.end;
+    const std::vector<InputPart> more = numbers.parts_in(range);
+    parts.insert(parts.end(), more.begin(), more.end());
+  }
+  return parts;
+}
+
+}  // namespace
+
+TokenizedCorpus tokenize(const BlockPass& given, const Tokenizer& tokenizer, const TokenizeSettings& settings) {
+  Communicator& world = given.session.world();
+  together(world, given.what, [&] {
+    (void)BlockEncoder(tokenizer, settings);  // what cannot be done is told here, not by threads
+  });
+  const BlockNumbers numbers(given.files);
+  std::vector<SpillUnit> units;
+  long_work_together(given.session, "look for what is tokenized", [&](const std::function<void()>& alive) {
+    units = UnitStore(settings.units_folder, given.files, settings.token_bytes)
+                .plan(numbers.range_of(parts_of_rank(given.files, world.rank(), world.size())), alive);
+  });
+  BlockPass pass = given;
+  pass.parts = parts_to_read(numbers, units);
+  RankCorpus own(pass, settings, std::move(units));
   const auto make_work = [&] {
-    return [encoder = std::make_shared<BlockEncoder>(tokenizer, settings)](TextBlock& block) {
-      return encoder->encode(block);
+    return [&, encoder = std::make_shared<BlockEncoder>(tokenizer, settings)](TextBlock& block) {
+      const auto file = static_cast<std::size_t>(block.file - pass.files.data());
+      const std::uint64_t number = numbers.number_of(file, block.offset);
+      const UnitContent content{file, block.content};
+      EncodedBlock encoded = encoder->encode(block);
+      encoded.number = number;
+      encoded.content = content;
+      return encoded;
     };
   };
-  corpus.input = for_own_blocks<EncodedBlock>(pass, make_work, [&](EncodedBlock&& encoded) {
-    spill->append(encoded.block, encoded.tokens, encoded.mask, encoded.fragments);
-    documents.add(corpus.blocks.size(), encoded.block, encoded.fragments, encoded.normals);
-    for (std::size_t i = 0; encoded.block.whole_documents && i < encoded.normals.size(); ++i) {
-      hashed.push_back({encoded.normals[i].digest(), static_cast<std::uint64_t>(world.rank()),
-                        document_ordinal(corpus.blocks.size(), i)});
-      fragments.push_back(encoded.block.first_fragment + i);
-    }
-    all_fragments += encoded.fragments.size();
-    corpus.blocks.push_back(encoded.block);
-    empty_documents += encoded.empty_documents;
-    malformed.lines += encoded.malformed.lines;
-    corpus.records.add(encoded.records);
-    for (const BadText& place : encoded.malformed.places) malformed.add(place);
-  });
-  together(world, pass.what, [&] { spill->finish(); });
-  const TextDocuments::LeftOut left_out = documents.complete(world, settings.seed, corpus.blocks);
+  const ReadInput input =
+      for_own_blocks<EncodedBlock>(pass, make_work, [&](EncodedBlock&& encoded) { own.take(std::move(encoded)); });
+  long_work_together(pass.session, pass.what, [&](const std::function<void()>&) { own.finish(); });
+  TokenizedCorpus corpus = std::move(own.corpus);
+  corpus.input = input;
+  for (const UnitContent& content : gather_lists(world, own.contents))
+    corpus.input.contents[content.file].add(content.content);
+  const TextDocuments::LeftOut left_out = own.documents.complete(world, settings.seed, corpus.blocks);
   if (settings.deduplicate != Deduplicate::none)
-    leave_out_duplicates(pass.session, settings.spill_folder, std::move(hashed), fragments, all_fragments,
-                         documents.known(), corpus);
-  corpus.empty_documents = world.all_reduce(empty_documents, Reduce::sum) + left_out.empty;
-  corpus.malformed_documents = world.all_reduce(malformed.lines, Reduce::sum) + left_out.malformed;
+    leave_out_duplicates(pass.session, settings.scratch, std::move(own.hashed), own.fragments, own.all_fragments,
+                         own.documents.known(), corpus);
+  corpus.empty_documents = world.all_reduce(corpus.empty_documents, Reduce::sum) + left_out.empty;
+  corpus.malformed_documents = world.all_reduce(own.malformed.lines, Reduce::sum) + left_out.malformed;
   for (const std::vector<RecordCounts> ranks = gather_values(world, std::exchange(corpus.records, {}));
        const RecordCounts& counts : ranks)
     corpus.records.add(counts);
-  if (corpus.malformed_documents > 0) corpus.malformed_places = tell_places(pass.session, malformed.places);
+  if (corpus.malformed_documents > 0) corpus.malformed_places = tell_places(pass.session, own.malformed.places);
   return corpus;
 }
 

@@ -23,6 +23,7 @@ struct CorpusCharacters {
 CorpusCharacters scan_characters(const BlockPass& pass, const std::string& text_field, OnMalformed malformed);
 
 struct TokenizedCorpus {
+  std::vector<SpillPart> spill;        // of this rank
   std::vector<TokenizedBlock> blocks;  // of this rank, in order; those of the next rank follow in the corpus
   std::int64_t empty_documents = 0;    // left out, as what follows
   std::int64_t malformed_documents = 0;
@@ -38,13 +39,15 @@ struct TokenizeSettings {
   std::string text_field;  // of JSON lines
   std::int64_t seed = 0;   // of Fragment::draw
   OnMalformed malformed = OnMalformed::stop;
-  Path spill_folder;
+  Path scratch;       // for what does not last
+  Path units_folder;  // for units, which a later job may go on with (data/spill_units.hpp)
   int token_bytes = 2;
   Deduplicate deduplicate = Deduplicate::none;
 };
 
-/// Collective over the session's world. Spills have masks where records do not hold text. Throws Error(input) for text
-/// that cannot be read unless it is to be skipped, Error(storage) for spills that cannot be written.
+/// Collective over the session's world. Units that are there already are not read again. Spills have masks where
+/// records do not hold text. Throws Error(input) for text that cannot be read unless it is to be skipped,
+/// Error(storage) for spills that cannot be written.
 TokenizedCorpus tokenize(const BlockPass& pass, const Tokenizer& tokenizer, const TokenizeSettings& settings);
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "corpus/byte_reader.hpp"
 #include "corpus/input_parts.hpp"
+#include "data/input_contents.hpp"
 #include "data/long_work.hpp"
 
 #include <fcntl.h>
@@ -10,13 +11,15 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 
 namespace lockstep {
 
 namespace {
 
-/// Returns the bytes of the file that were read; its `bytes` become those of the copy.
-std::uint64_t unpack(const InputFile& file, InputFile& copy, const std::function<void()>& alive) {
+/// Returns the bytes of the file that were read, and what they are; the copy's `bytes` are set.
+std::pair<std::uint64_t, ReadContent> unpack(const InputFile& file, InputFile& copy,
+                                             const std::function<void()>& alive) {
   const std::unique_ptr<ByteReader> bytes = open_bytes(file);
   FileDescriptor out = open_file(copy.path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC);
   std::vector<char> buffer(std::size_t{1} << 20);
@@ -27,20 +30,21 @@ std::uint64_t unpack(const InputFile& file, InputFile& copy, const std::function
     copy.bytes += got;
   }
   out.close(copy.path);
-  return bytes->consumed();
+  return {bytes->consumed(), bytes->content()};
 }
 
 }  // namespace
 
 UnpackedInput unpack_large_files(Session& session, const std::vector<InputFile>& files, const Path& folder) {
   Communicator& world = session.world();
-  UnpackedInput result{files, 0};
+  UnpackedInput result{files, 0, std::vector<ReadContent>(files.size())};
   std::vector<std::size_t> large;
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (outweighs_a_part(files, i, world.size())) large.push_back(i);
   }
   if (large.empty()) return result;
   std::int64_t bytes_read = 0;
+  std::vector<ReadContent> contents(files.size());
   long_work_together(session, "unpack the input", [&](const std::function<void()>& alive) {
     for (const std::size_t i : large) {
       const bool is_text = files[i].format == TextFormat::text;
@@ -51,14 +55,17 @@ UnpackedInput unpack_large_files(Session& session, const std::vector<InputFile>&
                          0,
                          files[i].name(),
                          files[i].format};
-      if (reader_of(files, i, world.size()) == world.rank())
-        bytes_read += static_cast<std::int64_t>(unpack(files[i], result.files[i], alive));
+      if (reader_of(files, i, world.size()) != world.rank()) continue;
+      const auto [bytes, content] = unpack(files[i], result.files[i], alive);
+      bytes_read += static_cast<std::int64_t>(bytes);
+      contents[i] = content;
     }
   });
   for (const std::size_t i : large) {
     result.files[i].bytes =
         static_cast<std::uint64_t>(world.all_reduce(static_cast<std::int64_t>(result.files[i].bytes), Reduce::sum));
   }
+  result.contents = gather_contents(world, contents);
   result.bytes_read = static_cast<std::uint64_t>(world.all_reduce(bytes_read, Reduce::sum));
   return result;
 }

@@ -4,6 +4,7 @@
 
 #include "base/files.hpp"
 #include "comm/session.hpp"
+#include "corpus/byte_reader.hpp"
 #include "corpus/input_files.hpp"
 
 #include <cstdint>
@@ -12,8 +13,9 @@
 namespace lockstep {
 
 struct UnpackedInput {
-  std::vector<InputFile> files;  // what to read in place of the input
-  std::uint64_t bytes_read = 0;  // of the input, by all ranks
+  std::vector<InputFile> files;            // what to read in place of the input
+  std::uint64_t bytes_read = 0;            // of the input, by all ranks
+  std::vector<ReadContent> contents = {};  // of it, by file: of those that are copied
 };
 
 /// Copies go to `folder`, which all ranks see. Collective over the session's world. Throws as ByteReader does.

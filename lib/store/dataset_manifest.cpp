@@ -96,6 +96,7 @@ Json without_hash(const DatasetManifest& manifest) {
             {"shard_tokens", manifest.shard_tokens},
             {"splits", {{"train", to_json(manifest.train)}, {"validation", to_json(manifest.validation)}}}};
   if (masked) json["masks"] = true;
+  if (manifest.key) json["key"] = to_hex(*manifest.key);
   return json;
 }
 
@@ -139,6 +140,7 @@ DatasetManifest manifest_from(const Json& document) {
     manifest.end_of_text = integer_from<std::int32_t>(tokenizer.at("end_of_text"));
   if (tokenizer.value("special_tokens", "special") == "text") manifest.special_tokens = SpecialTokens::text;
   if (document.value("masks", false)) manifest.masks = TokenMasks::present;
+  if (document.contains("key")) manifest.key = hash_from_hex(document.at("key").get<std::string>());
   manifest.options = to_text(document.at("options"));
   manifest.inputs = to_text(document.value("inputs", Json()));
   manifest.shard_tokens = integer_from<std::int64_t>(document.at("shard_tokens"));

@@ -77,8 +77,9 @@ struct DatasetManifest {
   SpecialTokens special_tokens = SpecialTokens::special;  // how those that documents spell out were read
   std::int64_t shard_tokens = 0;                          // of every shard of a split but the last; outside, at most
   TokenMasks masks = TokenMasks::absent;
-  std::string options;          // JSON text of what made it, for people and for look-up
-  std::string inputs = "null";  // JSON text of what it was made from, likewise
+  std::string options;              // JSON text of what made it, for people and for look-up
+  std::string inputs = "null";      // JSON text of what it was made from, likewise
+  std::optional<Hash128> key = {};  // of all that decided its bytes (data/preparation_key.hpp); absent: not of text
   SplitEntry train;
   SplitEntry validation;
 

@@ -9,6 +9,7 @@
 #include "train/component_table.hpp"
 #include "train/memory_check.hpp"
 #include "train/run_mesh.hpp"
+#include "train/run_preparation.hpp"
 #include "train/run_setup.hpp"
 
 namespace lockstep {
@@ -104,11 +105,14 @@ bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
   return asks;
 }
 
-int answer_from_plan(const TrainConfig& config, Session& session, Output& output) {
-  const int ranks = ranks_planned(config, session.world().size());
-  const Machines machines = set_up_machines(config, session.world());
+int answer_from_plan(const TrainConfig& given, Session& session, Output& output) {
+  const int ranks = ranks_planned(given, session.world().size());
+  const Machines machines = set_up_machines(given, session.world());
+  const TrainConfig config = with_prepared_data(given, WithoutPrepared::tell, session, output);
+  const std::vector<std::string> unprepared = unprepared_text(config);
+  const bool without_data = config.world_size || !unprepared.empty();
   TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()),
-                                   config.world_size ? WithoutDataset::planned : WithoutDataset::refused);
+                                   without_data ? WithoutDataset::planned : WithoutDataset::refused);
   const std::vector<std::string> notes = notes_on(config, plan);
   const bool for_these_machines = !config.world_size && !config.ranks_per_node;
   std::optional<std::string> shortage;
@@ -121,6 +125,9 @@ int answer_from_plan(const TrainConfig& config, Session& session, Output& output
   for (const std::string& warning : placement_warnings(plan.mesh, placement.nodes)) output.log().warning("{}", warning);
   for (const std::string& warning : warnings_on(config, plan)) output.log().warning("{}", warning);
   if (shortage) output.log().warning("{}: such a start ends with code 5", *shortage);
+  for (const std::string& text : unprepared)
+    output.log().info("{} is not prepared yet: a start does that, into {}; the plan is made without it", text,
+                      cache_of(config).string());
   for (const std::string& note : notes) output.log().info("{}", note);
   if (config.print_program) print_programs(config, plan, output);
   if (config.print_layout) print_layout(config, plan, output);

@@ -47,7 +47,7 @@ RunDataset opened(const DatasetChoice& choice, const std::string& option, const 
   RunDataset dataset;
   dataset.choice = choice;
   if (choice.is_dummy()) return dataset;
-  dataset.dataset = open_dataset(choice.path);
+  dataset.dataset = open_dataset(choice.folder());
   dataset.split = choice.split ? split_named(*choice.split, option + ".split") : split_named(usual_split, usual_option);
   return dataset;
 }
@@ -64,6 +64,7 @@ std::vector<RunDataset> validation_splits(const TrainConfig& config) {
     if (trained.is_dummy() || !seen.insert(trained.path).second) continue;
     DatasetChoice choice;
     choice.path = trained.path;
+    choice.prepared = trained.prepared;
     choice.name = trained.name;
     RunDataset dataset = opened(choice, "", config.data.validation_split, "data.validation_split");
     if (can_be_evaluated(dataset)) datasets.push_back(std::move(dataset));
@@ -72,7 +73,7 @@ std::vector<RunDataset> validation_splits(const TrainConfig& config) {
     const std::string_view option = config.eval_only ? "--eval-only" : "eval.every";
     throw Error(ExitCode::usage,
                 config.data.datasets.empty()
-                    ? fmt::format("{} is set, but {} has no validation split", option, config.data.path)
+                    ? fmt::format("{} is set, but {} has no validation split", option, join(config.data.path, " "))
                     : fmt::format("{} is set, but none of data.datasets has a validation split", option),
                 fmt::format("prepare the data with data.validation, name other data in eval.datasets, or leave {} out",
                             option));
@@ -151,10 +152,15 @@ std::vector<RunDataset> open_datasets(const TrainConfig& config, SampleUse use) 
 }
 
 bool datasets_are_there(const TrainConfig& config) {
-  return std::ranges::all_of(training_datasets(config), [](const TrainingDataset& dataset) {
-    std::error_code unknown;  // then opening it tells more
-    return dataset.is_dummy() || std::filesystem::exists(dataset.path, unknown) || unknown;
-  });
+  const auto is_prepared = [](const DatasetChoice& dataset) { return dataset.prepared != ""; };
+  return std::ranges::all_of(training_datasets(config),
+                             [&](const TrainingDataset& dataset) {
+                               std::error_code unknown;  // then opening it tells more
+                               return dataset.is_dummy() ||
+                                      (is_prepared(dataset) && std::filesystem::exists(dataset.folder(), unknown)) ||
+                                      unknown;
+                             }) &&
+         std::ranges::all_of(config.eval.datasets, is_prepared);
 }
 
 void check_tokenizers(const std::vector<const RunDataset*>& datasets, std::int64_t vocabulary) {

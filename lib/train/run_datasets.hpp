@@ -40,7 +40,8 @@ struct RunDataset {
 /// Error(usage) where eval.every or --eval-only asks for what is not there.
 std::vector<RunDataset> open_datasets(const TrainConfig& config, SampleUse use);
 
-/// Whether all that data.path or data.datasets name is there, whatever it is. Local.
+/// Whether all that data.path or data.datasets name is there, whatever it is, and no text waits for its preparation.
+/// Local.
 bool datasets_are_there(const TrainConfig& config);
 
 /// Throws Error(usage) naming two datasets unless one tokenizer made all of them, and Error(usage) for one that has

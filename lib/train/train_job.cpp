@@ -5,6 +5,7 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
+#include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "report/build_info.hpp"
 #include "tensor/runtime.hpp"
@@ -13,6 +14,7 @@
 #include "train/plan_answers.hpp"
 #include "train/resume_or_start.hpp"
 #include "train/run_mesh.hpp"
+#include "train/run_preparation.hpp"
 #include "train/run_setup.hpp"
 
 #include <set>
@@ -151,17 +153,32 @@ void log_end(Log& log, const SummaryRecord& record) {
     log.warning("asked to stop a second time: what came after the last checkpoint is not saved");
 }
 
+/// What the run trains on, prepared; nothing where the job was asked to stop meanwhile. Collective.
+std::optional<TrainConfig> prepare_or_stop(const TrainConfig& config, Session& session, Output& output) {
+  try {
+    return with_prepared_data(config, WithoutPrepared::prepare, session, output);
+  } catch (const AgreedError& error) {
+    if (error.code() != ExitCode::verdict) throw;
+    if (session.world().rank() == 0)
+      output.log().info("asked to stop while data is prepared: the same command prepares it and trains");
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
-int train(const TrainConfig& config, Session& session, Output& output) {
-  if (asks_for_plan(config, output.common())) return answer_from_plan(config, session, output);
-  if (config.eval_only) return evaluate_only(config, session, output);
+int train(const TrainConfig& given, Session& session, Output& output) {
+  if (asks_for_plan(given, output.common())) return answer_from_plan(given, session, output);
+  if (given.eval_only) return evaluate_only(given, session, output);
 
   Communicator& world = session.world();
   const double start_s = monotonic_seconds();
-  session.configure(session_settings(config, config.train.run_dir));
+  session.configure(session_settings(given, given.train.run_dir));
   session.accept_stop_signals();
-  const Machines machines = set_up_machines(config, world);
+  const Machines machines = set_up_machines(given, world);
+  const std::optional<TrainConfig> prepared = prepare_or_stop(given, session, output);
+  if (!prepared) return static_cast<int>(ExitCode::stopped);
+  const TrainConfig& config = *prepared;
   prepare_packings(config, world, output.log());
   const TrainPlan plan = agree_on_plan(config, world);
   const World ranks = world_of(plan, machines);

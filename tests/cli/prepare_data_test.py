@@ -2,7 +2,6 @@
 
 import errno
 import gzip
-import hashlib
 import json
 import os
 import random
@@ -12,7 +11,7 @@ import subprocess
 import sys
 import unittest
 
-from lockstep_testing import BUILD, PATIENCE_S, SOURCE, damage_shard, needs, program, run, run_command, sample_text, shared_data, token_stream
+from lockstep_testing import BUILD, PATIENCE_S, SOURCE, damage_shard, digest, needs, program, run, run_command, sample_text, shared_data, token_stream
 from running_jobs import ranks_of, started_and_stopped, wait_for_pause, wait_until, with_short_and_long_deadline
 
 JOINT = 256   # of the bytes tokenizer
@@ -58,16 +57,6 @@ def joined(texts):
     for number, text in enumerate(texts):
         tokens += ([JOINT] if number else []) + list(text.encode())
     return tokens
-
-
-def digest(folder):
-    """Of every file's name and bytes."""
-    state = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        state.update(str(path.relative_to(folder)).encode())
-        if path.is_file():
-            state.update(path.read_bytes())
-    return state.hexdigest()
 
 
 def only(folder, *names):
@@ -360,14 +349,14 @@ def test_a_disk_that_fills_up_is_a_storage_error_and_leaves_nothing(tmp):
         launcher = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks)] if ranks > 1 else []
         done = subprocess.run([*launcher, *command], capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.returncode == 4, (done.returncode, done.stderr)
-        assert all(part in done.stderr for part in ["cannot write", "/.out.stage-", "/scratch/tokens-", "File too large"]), done.stderr
+        assert all(part in done.stderr for part in ["cannot write", "/.out.work-", "/tokens-", "File too large"]), done.stderr
         only(tmp, "a.txt")
 
 
 def test_storage_that_fails_on_one_rank_ends_all_with_one_message_and_leaves_nothing(tmp):
     write_compressed(tmp / "a.txt.gz", b"some text to tokenize\n" * 100000)
     command = [str(SOURCE / "tests/harness/mpirun.sh"), "3", program("prepare-data"), str(tmp / "a.txt.gz"), "--output", str(tmp / "out"), "--data.validation", "none"]
-    for path, rank in [("/scratch/tokens-2", 2), ("/scratch/input-0.txt", 1), ("/train/tokens-00000.h5", 2)]:
+    for path, rank in [("/.out.work-", 2), ("/scratch/input-0.txt", 1), ("/train/tokens-00000.h5", 2)]:
         failing_there = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": f"pwrite {errno.EIO} 1 1 {rank} {path}"}
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, **failing_there})
         assert done.returncode == 4, (path, done.returncode, done.stderr)
@@ -378,7 +367,7 @@ def test_storage_that_fails_on_one_rank_ends_all_with_one_message_and_leaves_not
 def test_a_rank_that_is_killed_anywhere_leaves_no_dataset_and_the_next_run_makes_it(tmp):
     write_compressed(tmp / "a.txt.gz", b"some text to tokenize\n" * 100000)
     words = [str(tmp / "a.txt.gz"), "--output", str(tmp / "out"), "--data.validation", "tail:0.3", "--data.shard_tokens", "400000"]
-    for path, rank in [("/scratch/input-0.txt", 1), ("/scratch/tokens-2", 2), ("/train/tokens-00000.h5", 0), ("DATASET", 0)]:
+    for path, rank in [("/scratch/input-0.txt", 1), ("/.out.work-", 2), ("/train/tokens-00000.h5", 0), ("DATASET", 0)]:
         killing = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": f"pwrite -9 1 0 {rank} {path}"}
         done = subprocess.run([str(SOURCE / "tests/harness/mpirun.sh"), "3", program("prepare-data"), *words], capture_output=True, text=True,
                               timeout=PATIENCE_S, env={**os.environ, **killing})
@@ -390,7 +379,7 @@ def test_a_rank_that_is_killed_anywhere_leaves_no_dataset_and_the_next_run_makes
 
 def stopping_amid_its_work():
     """The environment in which the process, of ranks the first, stops itself before it writes tokens (tests/harness/storage_faults.cpp)."""
-    return {**os.environ, "LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": "pwrite -1 1 0 0 /scratch/tokens-"}
+    return {**os.environ, "LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": "pwrite -1 1 0 0 .work-"}
 
 
 def test_a_killed_run_leaves_nothing_that_looks_complete_and_the_next_one_cleans_up(tmp):
@@ -398,14 +387,62 @@ def test_a_killed_run_leaves_nothing_that_looks_complete_and_the_next_one_cleans
     command = [program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--data.validation", "none"]
     killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=stopping_amid_its_work())
     started_and_stopped(killed)
-    busy = prepare(tmp / "a.txt", "--output", tmp / "out", expect=None)
     killed.kill()
     killed.wait()
-    assert busy.returncode == 2 and f"it is being made by process {killed.pid} on " in busy.stderr, busy.stderr
     assert not (tmp / "out").exists()
     (tmp / "a.txt").write_text("less")
     prepare(tmp / "a.txt", "--output", tmp / "out", "--data.validation", "none")
     only(tmp, "a.txt", "out")
+
+
+def waiting_for(first, words, **settings):
+    """A second start of prepare-data, once it has said that it waits for the process `first`."""
+    second = subprocess.Popen([program("prepare-data"), *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
+    for line in second.stderr:
+        if f"waits: cannot create the dataset {words[-1]}: it is being made by process {first.pid} on " in line:
+            return second
+    raise AssertionError(f"it ended with {second.wait()}")
+
+
+def test_a_second_start_waits_for_the_first_and_makes_the_dataset_if_that_is_killed(tmp):
+    (tmp / "a.txt").write_text("some text to tokenize\n")
+    words = [tmp / "a.txt", "--data.validation", "none", "--output", tmp / "out"]
+    first = subprocess.Popen([program("prepare-data"), *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             env=stopping_amid_its_work())
+    started_and_stopped(first)
+    second = waiting_for(first, words)
+    first.kill()
+    first.wait()
+    out, errors = second.communicate(timeout=PATIENCE_S)
+    assert second.returncode == 0 and "up to date" not in out, errors
+    only(tmp, "a.txt", "out")
+
+
+def test_a_second_start_takes_what_the_first_has_made_and_is_refused_if_it_wants_another_dataset(tmp):
+    (tmp / "a.txt").write_text("some text to tokenize\n")
+    for number, (options, code, told) in enumerate([([], 0, ", up to date: "), (["--data.special_tokens", "text"], 2, "there is one already")]):
+        words = ["--data.validation", "none", tmp / "a.txt", "--output", tmp / f"out-{number}"]
+        first = subprocess.Popen([program("prepare-data"), *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                 env=stopping_amid_its_work())
+        started_and_stopped(first)
+        second = waiting_for(first, [*options, *words])
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(PATIENCE_S) == 0
+        out, errors = second.communicate(timeout=PATIENCE_S)
+        assert second.returncode == code and told in out + errors, (second.returncode, out, errors)
+
+
+def test_a_request_to_stop_ends_a_start_that_waits(tmp):
+    (tmp / "a.txt").write_text("some text to tokenize\n")
+    words = [tmp / "a.txt", "--data.validation", "none", "--output", tmp / "out"]
+    first = subprocess.Popen([program("prepare-data"), *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             env=stopping_amid_its_work())
+    started_and_stopped(first)
+    second = waiting_for(first, words)
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(PATIENCE_S) == 1
+    first.kill()
+    first.wait()
 
 
 def failing(call, code, path):
@@ -420,11 +457,11 @@ def test_without_flock_a_lease_keeps_a_second_start_out(tmp):
         first = subprocess.Popen([program("prepare-data"), "-", "--format", "txt", *words], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                                  stderr=subprocess.PIPE, text=True, env={**os.environ, **failing("flock", code, ".out.lock")})
         wait_until(lambda: list(tmp.glob(".out.stage-*/**/standard-input*")), first, "it waits for input, and refreshes its lease")
-        told = prepare(tmp / "a.txt", *words, expect=2, env=failing("flock", code, ".out.lock")).stderr
-        assert f"by process {first.pid} on " in told, told
+        second = waiting_for(first, [tmp / "a.txt", "--data.validation", "none", "--output", tmp / "out"],
+                             env={**os.environ, **failing("flock", code, ".out.lock")})
         first.kill()
         first.wait()
-        prepare(tmp / "a.txt", *words, env=failing("flock", code, ".out.lock"))
+        assert second.wait(PATIENCE_S) == 0
         only(tmp, "a.txt", "out")
         shutil.rmtree(tmp / "out")
 
@@ -495,7 +532,8 @@ def test_standard_input_gives_the_dataset_that_a_file_gives(tmp):
             assert done.returncode == 0, done.stderr
             for split in ["train", "validation", "tokenizer"]:
                 assert digest(out / split) == digest(tmp / f"{out.name}-file" / split), (name, tokenizer, ranks)
-            assert manifest(out)["inputs"]["files"] == [{"file": "standard input", "bytes": (tmp / name).stat().st_size}]
+            (file,) = manifest(out)["inputs"]["files"]
+        assert (file["file"], file["bytes"]) == ("standard input", (tmp / name).stat().st_size)
     for text, options, code, message in [(b"", ["--format", "txt"], 3, "standard input is empty"),
                                          (b"{oops\n", ["--format", "jsonl"], 3, "standard input:1: not valid JSON"),
                                          (b"x", [], 2, "--format txt, jsonl, json, csv or tsv is needed"),

@@ -140,9 +140,14 @@ BASES = {   # where the effect is against another base
     "optimizer.nesterov": {"optimizer.name": "sgd", "optimizer.momentum": 0.9},
 }
 # Options whose effect is a test of its own, below or elsewhere.
-OWN_TESTS = {"data.shuffle_where", "checkpoint.best_dataset", "model.path", "model.dropout", "model.embedding_dropout", "model.attention_dropout", "model.residual_dropout", "data.isolate_documents", "data.max_documents_per_row", "data.packing", "data.packing_group", "data.long_documents", "data.pad_to_multiple_of", "data.prefetch", "eval.packing", "data.verify", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero", "parallel.accumulate", "parallel.reshard_after_forward", "parallel.units", "parallel.reshard_after_backward", "parallel.prefetch", "parallel.pp", "parallel.tp", "parallel.sequence_parallel", "parallel.ep", "parallel.ep_outside", "parallel.ep_capacity", "parallel.ring", "parallel.ulysses", "parallel.cp_fsdp_mode", "parallel.schedule", "parallel.stages_per_rank", "parallel.split_points", "parallel.micro_batches", "parallel.order", "post_local_sgd.start_step", "post_local_sgd.period", "post_local_sgd.cell", "train.accumulation", "train.run_dir", "train.device",
+OWN_TESTS = {"data.prepare", "data.cache", "data.shuffle_where", "checkpoint.best_dataset", "model.path", "model.dropout", "model.embedding_dropout", "model.attention_dropout", "model.residual_dropout", "data.isolate_documents", "data.max_documents_per_row", "data.packing", "data.packing_group", "data.long_documents", "data.pad_to_multiple_of", "data.prefetch", "eval.packing", "data.verify", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero", "parallel.accumulate", "parallel.reshard_after_forward", "parallel.units", "parallel.reshard_after_backward", "parallel.prefetch", "parallel.pp", "parallel.tp", "parallel.sequence_parallel", "parallel.ep", "parallel.ep_outside", "parallel.ep_capacity", "parallel.ring", "parallel.ulysses", "parallel.cp_fsdp_mode", "parallel.schedule", "parallel.stages_per_rank", "parallel.split_points", "parallel.micro_batches", "parallel.order", "post_local_sgd.start_step", "post_local_sgd.period", "post_local_sgd.cell", "train.accumulation", "train.run_dir", "train.device",
              "train.max_time", "train.memory_check", "train.host_memory", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "optimizer.in_backward", "checkpoint.resume", "checkpoint.interval", "checkpoint.mtbf", "checkpoint.ranks_per_file", "checkpoint.storage", "checkpoint.local_dir", "checkpoint.max_failures", "checkpoint.patience", "checkpoint.background", "checkpoint.on_difference", "checkpoint.validation", "checkpoint.validation_saves", "checkpoint.on_busy", "checkpoint.snapshot_memory", "checkpoint.read_back", "checkpoint.metadata", "checkpoint.only", "checkpoint.skip",
              "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "precision.reduce_dtype", "precision.min_scale", "dialect", "preset"}
+
+
+def options_of_preparation():
+    """How text is prepared, which prepare-data takes too (tests/e2e/train_from_text_test.py, tests/unit/data/preparation_key_test.cpp)."""
+    return {f"data.{key}" for key in json.loads(run("prepare-data", "--print-schema=config").stdout)["properties"]["data"]["properties"]}
 
 
 def test_every_option_is_listed_here():
@@ -150,7 +155,8 @@ def test_every_option_is_listed_here():
     options = set()
     for name, section in schema["properties"].items():
         options |= {f"{name}.{key}" for key in section["properties"]} if "properties" in section else {name}
-    assert options == set(EFFECTS) | OWN_TESTS, (options - set(EFFECTS) - OWN_TESTS, set(EFFECTS) | OWN_TESTS - options)
+    listed = set(EFFECTS) | OWN_TESTS | options_of_preparation()
+    assert options == listed, (options - listed, listed - options)
 
 
 def test_changing_an_option_changes_what_a_run_does(tmp):

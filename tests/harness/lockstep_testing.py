@@ -1,6 +1,7 @@
 """What the Python tests share: where the programs are, how to run them on ranks, how to read what they wrote with other people's
 libraries. Nothing here computes what a program computes."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -76,6 +77,16 @@ def token_stream(dataset, split="train"):
         with h5py.File(path) as file:
             parts.append(file["tokens"][:])
     return numpy.concatenate(parts).astype("int64")
+
+
+def digest(folder):
+    """Of every file's name and bytes."""
+    state = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        state.update(str(path.relative_to(folder)).encode())
+        if path.is_file():
+            state.update(path.read_bytes())
+    return state.hexdigest()
 
 
 def damage_shard(dataset, shard):

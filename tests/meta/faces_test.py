@@ -122,5 +122,5 @@ def test_the_printed_configuration_is_understood_alike_by_another_yaml_reader(tm
     document = yaml.safe_load(run(built("train"), tmp / "a.yaml", "--print-config").stdout)
     assert document["sample"]["prompts"] == ["no", "a: b # c", "5e-5", "ü\n"]
     assert document["optimizer"]["eps"] == 5e-9 and document["optimizer"]["lr"] == 1.0
-    assert document["data"]["path"] == "null" and document["data"]["train_split"] == "12"
+    assert document["data"]["path"] == ["null"] and document["data"]["train_split"] == "12"
     assert document["train"]["recompute"] == "none" and document["train"]["micro_batch"] is None

@@ -147,12 +147,14 @@ LOCKSTEP_MPI_TEST(long_work_ends_on_all_ranks_when_one_has_failed, test::at_leas
   }
 }
 
-LOCKSTEP_MPI_TEST(a_dataset_that_is_there_is_refused_on_all_ranks, test::at_least(1)) {
+LOCKSTEP_MPI_TEST(a_dataset_that_is_there_is_taken_and_another_one_refused_on_all_ranks, test::at_least(1)) {
   const TextFolder folder;
   const Path input = folder.write_lines(0);
   prepare_on(world().split(0, "world"), input, folder.path / "out");
   const auto before = files_of(folder.path / "out");
-  BOOST_CHECK_EXCEPTION(prepare_on(world().split(0, "world"), input, folder.path / "out"), Error,
+  prepare_on(world().split(0, "world"), input, folder.path / "out");
+  BOOST_TEST((files_of(folder.path / "out") == before));
+  BOOST_CHECK_EXCEPTION(prepare_on(world().split(0, "world"), input, folder.path / "out", "tail:0.5"), Error,
                         [](const Error& error) { return error.code() == ExitCode::usage; });
   BOOST_TEST((files_of(folder.path / "out") == before));
 }
