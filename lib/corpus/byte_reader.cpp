@@ -42,16 +42,10 @@ class PlainReader : public ByteReader {
   std::uint64_t consumed_ = 0;
 };
 
-// A file of this machine, or an object of a store.
-std::unique_ptr<ByteReader> open_stored(const Path& path, std::uint64_t offset = 0) {
-  if (names_objects(path.string())) return open_object(path.string(), offset);
-  return std::make_unique<PlainReader>(path, offset);
-}
-
 // A file that is read from its start, and summed on the way.
 class SummedReader : public ByteReader {
  public:
-  explicit SummedReader(const Path& path) : stored_(open_stored(path)) {}
+  explicit SummedReader(const Path& path) : stored_(open_stored(path, 0)) {}
   std::size_t read(std::span<char> out) override {
     const std::uint64_t offset = stored_->consumed();
     const std::size_t got = stored_->read(out);
@@ -276,6 +270,11 @@ std::unique_ptr<ByteReader> open_decompressed(const InputFile& file) {
 void ReadContent::add(const ReadContent& more) {
   bytes += more.bytes;
   sum = add_content_sums(sum, more.sum);
+}
+
+std::unique_ptr<ByteReader> open_stored(const Path& path, std::uint64_t offset) {
+  if (names_objects(path.string())) return open_object(path.string(), offset);
+  return std::make_unique<PlainReader>(path, offset);
 }
 
 std::unique_ptr<ByteReader> open_bytes(const InputFile& file, std::uint64_t offset) {

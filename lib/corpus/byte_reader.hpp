@@ -30,6 +30,9 @@ class ByteReader {
   virtual ReadContent content() const { return {}; }
 };
 
+/// The bytes as they are stored, of a file of this machine or of an object of a store, from `offset` on.
+std::unique_ptr<ByteReader> open_stored(const Path& path, std::uint64_t offset);
+
 /// From byte `offset` on, which only a plain file has anywhere but at 0.
 std::unique_ptr<ByteReader> open_bytes(const InputFile& file, std::uint64_t offset = 0);
 

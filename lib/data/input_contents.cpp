@@ -2,8 +2,10 @@
 
 #include "base/content_sum.hpp"
 #include "base/error.hpp"
+#include "base/hash.hpp"
 #include "base/json.hpp"
 #include "base/json_integer.hpp"
+#include "corpus/object_store.hpp"
 #include "data/gather_values.hpp"
 #include "data/long_work.hpp"
 
@@ -11,6 +13,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <span>
 
 namespace lockstep {
 
@@ -28,14 +32,15 @@ struct RankContent {
 /// Adds up bytes [begin, end) of a file.
 std::uint64_t sum_of(const Path& path, std::uint64_t begin, std::uint64_t end, const std::function<void()>& alive) {
   constexpr std::uint64_t most_bytes = std::uint64_t{4} << 20;
-  const FileDescriptor file = open_regular(path);
-  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min(most_bytes, end - begin)));
+  const std::unique_ptr<ByteReader> bytes = open_stored(path, begin);
+  std::vector<char> buffer(static_cast<std::size_t>(std::min(most_bytes, end - begin)));
   std::uint64_t sum = 0;
   for (std::uint64_t at = begin; at < end;) {
     alive();
-    const auto part = std::span(buffer).first(static_cast<std::size_t>(std::min(most_bytes, end - at)));
-    read_at(file, part, at, path);
-    sum = add_content_sums(sum, content_sum(part, at));
+    const auto wanted = std::span(buffer).first(static_cast<std::size_t>(std::min(most_bytes, end - at)));
+    const auto part = wanted.first(bytes->read(wanted));
+    if (part.empty()) fail(ExitCode::input, "{} has become shorter: it ends at byte {}", path.string(), at);
+    sum = add_content_sums(sum, content_sum(std::as_bytes(part), at));
     at += part.size();
   }
   return sum;
@@ -48,6 +53,12 @@ std::optional<FileStamp> stamp_of(const Path& path) {
   if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
   const std::int64_t modified_ns = std::int64_t{status.st_mtim.tv_sec} * second_ns + status.st_mtim.tv_nsec;
   return FileStamp{static_cast<std::uint64_t>(status.st_size), modified_ns, status.st_ino};
+}
+
+std::optional<FileStamp> stamp_of(const InputFile& file) {
+  const std::string name = file.path.string();
+  if (names_objects(name)) return FileStamp{file.bytes, file.modified_ns, hash128(name).low};
+  return stamp_of(file.path);
 }
 
 ContentMemory ContentMemory::read(const Path& path) {
@@ -80,7 +91,7 @@ void ContentMemory::write(const Path& path) const {
   publish_file(path, to_text(json, 2) + "\n");
 }
 
-std::optional<std::uint64_t> ContentMemory::find(const Path& file) const {
+std::optional<std::uint64_t> ContentMemory::find(const InputFile& file) const {
   const auto stamp = stamp_of(file);
   if (!stamp || stamp->modified_ns + coarsest_tick_ns > written_ns_) return std::nullopt;
   const auto found = sums_.find(*stamp);
@@ -91,7 +102,7 @@ ContentMemory memory_of(const std::vector<InputFile>& files, const std::vector<s
                         const std::vector<std::uint64_t>& sums) {
   ContentMemory memory;
   for (std::size_t i = 0; i < files.size(); ++i)
-    if (stamps[i] && stamp_of(files[i].path) == stamps[i]) memory.add(*stamps[i], sums[i]);
+    if (stamps[i] && stamp_of(files[i]) == stamps[i]) memory.add(*stamps[i], sums[i]);
   return memory;
 }
 

@@ -26,6 +26,9 @@ struct FileStamp {
 
 /// Nothing where no such file is there. Local.
 std::optional<FileStamp> stamp_of(const Path& path);
+/// The same of an input, which may be an object of a store: that has the time that the store has told, and its name
+/// for an inode.
+std::optional<FileStamp> stamp_of(const InputFile& file);
 
 /// ContentMemory keeps sums by stamp, in a small file of JSON. It trusts stamps that were some seconds old when it was
 /// written: a younger file may have been written again within one tick of the file system's clock.
@@ -36,7 +39,7 @@ class ContentMemory {
   /// Local. Throws Error(storage).
   void write(const Path& path) const;
   void add(const FileStamp& stamp, std::uint64_t sum) { sums_[stamp] = sum; }
-  std::optional<std::uint64_t> find(const Path& file) const;
+  std::optional<std::uint64_t> find(const InputFile& file) const;
 
  private:
   std::map<FileStamp, std::uint64_t> sums_;

@@ -161,7 +161,7 @@ class Preparation {
         config.threads ? checked_cast<int>(*config.threads, "threads", ExitCode::usage) : default_threads(world_);
     require_records();
     if (is_root()) {
-      for (const InputFile& file : inputs_.files) stamps_.push_back(stamp_of(file.path));
+      for (const InputFile& file : inputs_.files) stamps_.push_back(stamp_of(file));
       for (const std::string& note : inputs_.notes) output_.log().info("{}", note);
     }
   }
@@ -206,7 +206,7 @@ class Preparation {
       Json known = Json::array();
       const ContentMemory remembered = ContentMemory::read(memory);
       for (const InputFile& file : inputs_.files) {
-        const auto sum = remembered.find(file.path);
+        const auto sum = remembered.find(file);
         known.push_back(sum ? Json(*sum) : Json());
       }
       return to_text(known);
@@ -535,9 +535,8 @@ class Preparation {
     Json files = Json::array();
     for (std::size_t i = 0; i < inputs_.files.size(); ++i) {
       const InputFile& file = inputs_.files[i];
-      files.push_back({{"file", hub_name_of(file.path).value_or(file.name())},
-                       {"bytes", file.bytes},
-                       {"content_sum", sums[i]}});
+      files.push_back(
+          {{"file", hub_name_of(file.path).value_or(file.name())}, {"bytes", file.bytes}, {"content_sum", sums[i]}});
       if (file.modified_ns != 0) files.back()["modified_ns"] = file.modified_ns;
     }
     Json inputs{{"files", files},
@@ -619,17 +618,21 @@ int prepare_data(const PrepareConfig& named, Session& session, Output& output) {
   return static_cast<int>(ExitCode::done);
 }
 
-std::optional<Path> prepare_in_cache(const PrepareConfig& text, const Path& cache, WithoutPrepared without,
+std::optional<Path> prepare_in_cache(const PrepareConfig& named, const Path& cache, WithoutPrepared without,
                                      Session& session, Output& output) {
+  const LocalInputs local = bring_hub_inputs(named, session, output);
+  if (!local.complete) return std::nullopt;
+  PrepareConfig text = named;
+  text.inputs = local.words;
   const auto tokens = find_token_input(text, session);
   together(session.world(), "prepare text", [&] {
-    const std::string named = join(text.text(), " ");
+    const std::string words = join(text.text(), " ");
     if (tokens)
       throw Error(
           ExitCode::input,
-          fmt::format("{} holds token files of the format {}, which are no text", named,
+          fmt::format("{} holds token files of the format {}, which are no text", words,
                       name_of(tokens->files.files[0].format)),
-          fmt::format("make a dataset of them: prepare-data {} --data.tokenizer TOKENIZER --output DIR", named));
+          fmt::format("make a dataset of them: prepare-data {} --data.tokenizer TOKENIZER --output DIR", words));
     refuse_options_of_token_files(text);
   });
   return Preparation(text, session, output, Told::log).run_in(cache, without);

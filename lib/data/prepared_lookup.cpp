@@ -85,7 +85,7 @@ PreparedLookup look_for_prepared(Session& session, const Path& folder, const Pre
     const ContentMemory memory = ContentMemory::read(folder / input_memory_name);
     Json sums = Json::array();  // of each file: the wanted one, and the one that it is known to have
     for (std::size_t i = 0; i < files.size(); ++i) {
-      const auto known = memory.find(files[i].path);
+      const auto known = memory.find(files[i]);
       sums.push_back({(*wanted)[i], known ? Json(*known) : Json()});
     }
     return to_text(sums);
@@ -95,7 +95,7 @@ PreparedLookup look_for_prepared(Session& session, const Path& folder, const Pre
   std::vector<std::optional<FileStamp>> stamps;
   std::vector<std::optional<std::uint64_t>> known;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    if (world.rank() == 0) stamps.push_back(stamp_of(files[i].path));
+    if (world.rank() == 0) stamps.push_back(stamp_of(files[i]));
     known.push_back(sums[i][1].is_null() ? std::nullopt : std::optional(sums[i][1].get<std::uint64_t>()));
   }
   const InputSums found = complete_sums(session, files, known);

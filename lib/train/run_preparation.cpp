@@ -4,6 +4,7 @@
 #include "base/hash.hpp"
 #include "comm/together.hpp"
 #include "config/data_check.hpp"
+#include "corpus/object_store.hpp"
 #include "data/dataset.hpp"
 #include "data/prepared_lookup.hpp"
 #include "train/run_datasets.hpp"
@@ -27,7 +28,9 @@ bool names_text(const std::vector<std::string>& words) {
                 "name several datasets in data.datasets");
   }
   switch (kind_of(words[0])) {
-    case FileKind::nothing: return words[0].find_first_of("*?[") != std::string::npos;
+    case FileKind::nothing:
+      return words[0].find_first_of("*?[") != std::string::npos || words[0].starts_with("hf:") ||
+             names_objects(words[0]);
     case FileKind::file:
     case FileKind::folder: return !leads_to_dataset(words[0]);
     case FileKind::link:

@@ -8,7 +8,10 @@ import shlex
 import shutil
 import signal
 import subprocess
+import unittest
 
+import hub_server
+import store_server
 from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, SOURCE, digest, program, records, run, sample_text, shared_data, write_config
 from running_jobs import started_and_stopped
 
@@ -201,3 +204,22 @@ def test_a_rank_that_is_killed_at_any_moment_leaves_whole_datasets_alone_and_the
         assert digest(out) == digest(tmp / "sound"), (moment, rank)
         assert not [path.name for path in tmp.iterdir() if path.name.startswith(".out")], (moment, rank)
         shutil.rmtree(out)
+
+
+def test_text_of_the_hub_and_of_object_stores_is_prepared_once_as_well(tmp):
+    if not (BUILD / "lib/remote/lockstep-http.so").exists() or not (BUILD / "lib/corpus/lockstep-tables.so").exists():
+        raise unittest.SkipTest("this build reads no text from elsewhere")
+    write_inputs(tmp)
+    text = (tmp / "in/lines.jsonl").read_bytes()
+    train(tmp, tmp / "local", {"data.path": tmp / "in/lines.jsonl"}, ranks=2)
+    hub = hub_server.Hub({"some/set": {"train.jsonl": text}})
+    with hub_server.served(hub) as server, store_server.stored({"bucket": {"in/lines.jsonl": text}}) as store:
+        env = {**store_server.environment(store), **hub_server.environment(tmp, server.endpoint)}
+        for name, word in [("hub", "hf://datasets/some/set"), ("store", "s3://bucket/in")]:
+            changes = {"data.path": word, "data.cache": tmp / f"cache-{name}"}
+            train(tmp, tmp / name, changes, ranks=2, env=env)
+            assert losses(tmp / name) == losses(tmp / "local") != [], name
+            sent = store.hub.bytes_sent()
+            again = train(tmp, tmp / name, {**changes, "train.max_steps": 6}, ranks=2, env=env)
+            assert "was prepared before" in again.stderr and store.hub.bytes_sent() == sent, again.stderr
+    assert hub.fetched() == ["train.jsonl"]
