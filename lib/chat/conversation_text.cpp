@@ -34,7 +34,6 @@ class TurnFinder {
   }
 
   RenderedChat& whole() { return whole_; }
-  std::size_t count() const { return messages_.size(); }
 
   /// What the assistant writes as message `i`.
   std::vector<TextSpan> turn(std::size_t i) const {
