@@ -10,7 +10,7 @@ import signal
 import subprocess
 
 from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, SOURCE, digest, program, records, run, sample_text, shared_data, write_config
-from running_jobs import started_and_stopped
+from running_jobs import started_and_stopped, with_short_and_long_deadline
 
 
 def write_inputs(tmp):
@@ -175,6 +175,20 @@ def test_a_job_that_is_asked_to_stop_while_it_prepares_asks_to_be_started_again(
     assert job.returncode == 75 and "asked to stop while data is prepared" in errors, errors
     assert entries(tmp / ".lockstep-cache") == []
     train(tmp, tmp / "run")
+
+
+def test_a_rank_that_fails_stalls_or_dies_while_it_prepares_ends_all_and_leaves_nothing(tmp):
+    write_inputs(tmp)
+
+    def failing(kind, code, told, deadline="600s"):
+        changes = {"train.inject": f"rank=1,phase=data,kind={kind}", "train.watchdog": deadline}
+        done = train(tmp, tmp / "run", changes, ranks=2, expect=code)
+        assert done.returncode != 0 and told in done.stderr, done.stderr
+        assert entries(tmp / ".lockstep-cache") == [] and not (tmp / "run/records.jsonl").exists()
+    failing("throw", 70, "rank 1 (")
+    failing("kill", None, "rank 1 (")
+    with_short_and_long_deadline(lambda deadline_s, _: failing("stall", 7, "watchdog: rank 1 (", f"{deadline_s}s"), 8)
+    train(tmp, tmp / "run", ranks=2)
 
 
 def test_a_rank_that_is_killed_at_any_moment_leaves_whole_datasets_alone_and_the_next_start_makes_the_same(tmp):
