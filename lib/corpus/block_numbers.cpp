@@ -17,7 +17,7 @@ std::uint64_t BlockNumbers::number_of(std::size_t file, std::uint64_t offset) co
   return starts_[file] + (files_[file].is_plain() ? offset / input_block_bytes : 0);
 }
 
-BlockRange BlockNumbers::range_of(const std::vector<InputPart>& parts) const {
+InputRange BlockNumbers::range_of(const std::vector<InputPart>& parts) const {
   if (parts.empty()) return {};
   const InputPart& last = parts.back();
   return {starts_[parts.front().file] + parts.front().first_block,
@@ -28,7 +28,7 @@ std::size_t BlockNumbers::file_at(std::uint64_t number) const {
   return static_cast<std::size_t>(std::ranges::upper_bound(starts_, number) - starts_.begin()) - 1;
 }
 
-std::vector<InputPart> BlockNumbers::parts_in(const BlockRange& range) const {
+std::vector<InputPart> BlockNumbers::parts_in(const InputRange& range) const {
   std::vector<InputPart> parts;
   if (range.begin >= range.end) return parts;
   for (std::size_t file = file_at(range.begin); file < files_.size() && starts_[file] < range.end; ++file) {

@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-struct BlockRange {
+struct InputRange {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
-  bool operator==(const BlockRange&) const = default;
+  bool operator==(const InputRange&) const = default;
 };
 
 class BlockNumbers {
@@ -22,9 +22,9 @@ class BlockNumbers {
   /// The number of the block that begins at byte `offset` of a file; of a file that is not plain its first.
   std::uint64_t number_of(std::size_t file, std::uint64_t offset) const;
   /// Of parts that follow each other.
-  BlockRange range_of(const std::vector<InputPart>& parts) const;
+  InputRange range_of(const std::vector<InputPart>& parts) const;
   /// Those of files that lie in the range; a file that is not plain if its first block does.
-  std::vector<InputPart> parts_in(const BlockRange& range) const;
+  std::vector<InputPart> parts_in(const InputRange& range) const;
   /// The first place at `number` or behind it that lies in no file which is in one piece.
   std::uint64_t border_at(std::uint64_t number) const;
 

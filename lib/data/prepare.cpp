@@ -25,6 +25,7 @@
 #include "data/prepare_tokens.hpp"
 #include "data/prepared_lookup.hpp"
 #include "data/spill_units.hpp"
+#include "data/standard_input.hpp"
 #include "data/tokenize.hpp"
 #include "data/train_tokenizer.hpp"
 #include "data/unpack.hpp"
@@ -33,19 +34,15 @@
 #include "remote/hub_cache.hpp"
 #include "report/progress.hpp"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <span>
 #include <thread>
 
 namespace lockstep {
@@ -79,22 +76,6 @@ InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& wo
   return inputs;
 }
 
-TextFormat text_format_of(InputFormat format) {
-  switch (format) {
-    case InputFormat::txt: return TextFormat::text;
-    case InputFormat::jsonl: return TextFormat::json_lines;
-    case InputFormat::json: return TextFormat::json;
-    case InputFormat::csv: return TextFormat::csv;
-    case InputFormat::tsv: return TextFormat::tsv;
-    case InputFormat::megatron:
-    case InputFormat::llmc:
-    case InputFormat::nanogpt:
-    case InputFormat::datatrove:
-    case InputFormat::mds: break;
-  }
-  fail(ExitCode::bug, "unknown format of standard input");
-}
-
 std::string_view name_of(Deduplicate deduplicate) {
   switch (deduplicate) {
     case Deduplicate::none: return "none";
@@ -112,26 +93,6 @@ PieceRule rule_of(TrainedPattern pattern) {
     case TrainedPattern::o200k: return PieceRule::o200k;
   }
   fail(ExitCode::bug, "unknown pattern of a trained tokenizer");
-}
-
-// Copies what `from` has for now: for some seconds, or some megabytes. True at the end.
-bool copy_some(int from, const FileDescriptor& to, std::uint64_t& bytes, const Path& path) {
-  constexpr double most_s = 2;
-  constexpr std::uint64_t most_bytes = std::uint64_t{64} << 20;
-  const double start_s = monotonic_seconds();
-  const std::uint64_t start = bytes;
-  std::vector<std::byte> buffer(std::size_t{1} << 20);
-  while (monotonic_seconds() - start_s < most_s && bytes - start < most_bytes) {
-    pollfd ready{from, POLLIN, 0};
-    if (::poll(&ready, 1, 500) <= 0) continue;
-    const ssize_t got = ::read(from, buffer.data(), buffer.size());
-    if (got == 0) return true;
-    if (got < 0 && errno != EINTR && errno != EAGAIN) fail_errno("read", "standard input");
-    if (got < 0) continue;
-    write_at(to, std::span(buffer).first(static_cast<std::size_t>(got)), bytes, path);
-    bytes += static_cast<std::uint64_t>(got);
-  }
-  return false;
 }
 
 // Cores that this rank may use: those it is bound to, or its part of the machine's. Collective.
@@ -217,6 +178,8 @@ class Preparation {
     if (without == WithoutPrepared::tell &&
         !std::ranges::all_of(known, [](const auto& sum) { return sum.has_value(); }))
       return std::nullopt;
+    if (is_root() && std::ranges::any_of(known, [](const auto& sum) { return !sum; }))
+      output_.log().info("reads {} to see whether it was prepared before", join(config_.text(), " "));
     const InputSums found = complete_sums(session_, inputs_.files, known);
     bytes_read_ += found.bytes_read;
     together(world_, "load the tokenizer", [&] {
@@ -249,7 +212,11 @@ class Preparation {
     if (!paths) return tell_up_to_date(monotonic_seconds() - start_s);
     staging_ = paths->content;
     spill_ = paths->scratch;
-    if (inputs_.files.empty()) read_standard_input();
+    if (inputs_.files.empty()) {
+      inputs_.files.push_back(copy_standard_input(session_, text_format_of(*config_.format), spill_));
+      stamps_.emplace_back();  // nothing to remember: it is read once
+      bytes_read_ += inputs_.files[0].bytes;
+    }
     UnpackedInput unpacked = unpack_large_files(session_, inputs_.files, spill_);
     files_ = std::move(unpacked.files);
     bytes_read_ += unpacked.bytes_read;
@@ -339,30 +306,6 @@ class Preparation {
   std::uint64_t total_bytes() const {
     return std::accumulate(inputs_.files.begin(), inputs_.files.end(), std::uint64_t{0},
                            [](std::uint64_t sum, const InputFile& file) { return sum + file.bytes; });
-  }
-
-  // To a file that all ranks can read in parts. The ranks meet every few seconds: waiting for a slow
-  // writer is no failure.
-  void read_standard_input() {
-    const Path path = spill_ / "standard-input";
-    FileDescriptor file;
-    std::uint64_t bytes = 0;
-    for (bool more = true; more;) {
-      bool ended = true;
-      session_.enter(Phase::data);
-      together(world_, "read standard input", [&] {
-        end_if_stopped(session_);
-        if (!is_root()) return;
-        if (file.get() < 0) file = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC);
-        ended = copy_some(STDIN_FILENO, file, bytes, path);
-        if (ended && bytes == 0) fail(ExitCode::input, "standard input is empty");
-      });
-      more = world_.all_reduce(std::int64_t{ended ? 0 : 1}, Reduce::sum) > 0;
-    }
-    bytes = static_cast<std::uint64_t>(world_.all_reduce(static_cast<std::int64_t>(bytes), Reduce::max));
-    inputs_.files.push_back({path, text_format_of(*config_.format), Compression::none, bytes, 0, "standard input"});
-    stamps_.emplace_back();  // nothing to remember: it is read once
-    bytes_read_ += bytes;
   }
 
   // Progress is that of rank 0, as if all ranks were as far.

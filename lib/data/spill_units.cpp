@@ -63,11 +63,11 @@ Json json_of(const SpillUnit& unit, const std::vector<InputFile>& files, const s
 }
 
 /// Of a file that describes a finished unit: its name begins with the range.
-std::optional<BlockRange> range_in(const Path& path) {
+std::optional<InputRange> range_in(const Path& path) {
   unsigned long long begin = 0, end = 0;
   if (path.extension() != description_suffix || std::sscanf(path.filename().c_str(), "%llu-%llu-", &begin, &end) != 2)
     return std::nullopt;
-  return begin < end ? std::optional(BlockRange{begin, end}) : std::nullopt;
+  return begin < end ? std::optional(InputRange{begin, end}) : std::nullopt;
 }
 
 /// Whether the file is there and has the hash.
@@ -103,7 +103,7 @@ std::uint64_t SpillUnit::fragments() const {
 UnitStore::UnitStore(const Path& folder, const std::vector<InputFile>& files, int token_bytes)
     : folder_(folder), files_(files), numbers_(files), form_(form_of(files, token_bytes)) {}
 
-std::string UnitStore::new_name(const BlockRange& range) const {
+std::string UnitStore::new_name(const InputRange& range) const {
   return fmt::format("{}-{}-{}", range.begin, range.end, make_uuid());
 }
 
@@ -146,8 +146,8 @@ std::optional<SpillUnit> UnitStore::read(const Path& description, const std::fun
   }
 }
 
-std::vector<SpillUnit> UnitStore::plan(const BlockRange& own, const std::function<void()>& alive) const {
-  std::vector<std::pair<BlockRange, Path>> found;
+std::vector<SpillUnit> UnitStore::plan(const InputRange& own, const std::function<void()>& alive) const {
+  std::vector<std::pair<InputRange, Path>> found;
   for (const Path& path : list_folder(folder_)) {
     const auto range = range_in(path);
     if (range && range->begin >= own.begin && range->end <= own.end) found.emplace_back(*range, path);

@@ -25,7 +25,7 @@ struct UnitContent {
 };
 
 struct SpillUnit {
-  BlockRange range;
+  InputRange range;
   std::string name;                    // of its spill; empty: it has no blocks
   std::vector<TokenizedBlock> blocks;  // with their places within its spill
   std::int64_t empty_documents = 0;
@@ -48,9 +48,9 @@ class UnitStore {
   /// The units of `own`, in order: finished ones that earlier jobs have left, and between them those that are to be
   /// made, without a name. Reads what finished ones consist of, calling `alive`; damaged ones are passed over. Local.
   /// Throws Error(storage).
-  std::vector<SpillUnit> plan(const BlockRange& own, const std::function<void()>& alive) const;
+  std::vector<SpillUnit> plan(const InputRange& own, const std::function<void()>& alive) const;
   /// A name that no other spill in the folder has. Local.
-  std::string new_name(const BlockRange& range) const;
+  std::string new_name(const InputRange& range) const;
   /// Makes a unit one that is finished: its spill is durable, and has files of these hashes. Local. Throws
   /// Error(storage).
   void publish(const SpillUnit& unit, const std::vector<Hash128>& hashes) const;

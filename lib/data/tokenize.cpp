@@ -552,7 +552,7 @@ class RankCorpus {
 std::vector<InputPart> parts_to_read(const BlockNumbers& numbers, const std::vector<SpillUnit>& units) {
   std::vector<InputPart> parts;
   for (std::size_t i = 0; i < units.size(); ++i) {
-    BlockRange range = units[i].range;
+    InputRange range = units[i].range;
     if (!units[i].name.empty()) continue;
     for (; i + 1 < units.size() && units[i + 1].name.empty(); ++i) range.end = units[i + 1].range.end;
     const std::vector<InputPart> more = numbers.parts_in(range);

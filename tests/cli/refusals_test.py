@@ -48,6 +48,7 @@ TABLE = [
     (1, {"data.repeat_order": "true", "data.shuffle": "false"}, "data.repeat_order has no effect: without data.shuffle"),
     (1, {"data.seed": 9, "data.shuffle": "false"}, "data.seed has no effect: without data.shuffle"),
     (1, {"data.path": ""}, "data.path or data.datasets is needed: what to train on"),
+    (1, {"data.path": "-"}, "data.path takes files and folders: standard input (-) is what prepare-data reads"),
     (1, {"data.datasets": "[{path: a}]"}, "data.path and data.datasets both say what is trained on"),
     (1, {"data.path": "", "data.datasets": "[{path: a, name: a/b}]"}, "data.datasets.0.name a/b is not of letters, digits"),
     (1, {"data.path": "", "data.datasets": "[{path: a, length: 3}]"}, "data.datasets.0.length has no effect: it is of the path dummy"),

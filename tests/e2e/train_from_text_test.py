@@ -13,7 +13,7 @@ import unittest
 import hub_server
 import store_server
 from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, SOURCE, digest, program, records, run, sample_text, shared_data, write_config
-from running_jobs import started_and_stopped
+from running_jobs import started_and_stopped, with_short_and_long_deadline
 
 
 def write_inputs(tmp):
@@ -180,6 +180,20 @@ def test_a_job_that_is_asked_to_stop_while_it_prepares_asks_to_be_started_again(
     train(tmp, tmp / "run")
 
 
+def test_a_rank_that_fails_stalls_or_dies_while_it_prepares_ends_all_and_leaves_nothing(tmp):
+    write_inputs(tmp)
+
+    def failing(kind, code, told, deadline="600s"):
+        changes = {"train.inject": f"rank=1,phase=data,kind={kind}", "train.watchdog": deadline}
+        done = train(tmp, tmp / "run", changes, ranks=2, expect=code)
+        assert done.returncode != 0 and told in done.stderr, done.stderr
+        assert entries(tmp / ".lockstep-cache") == [] and not (tmp / "run/records.jsonl").exists()
+    failing("throw", 70, "rank 1 (")
+    failing("kill", None, "rank 1 (")
+    with_short_and_long_deadline(lambda deadline_s, _: failing("stall", 7, "watchdog: rank 1 (", f"{deadline_s}s"), 8)
+    train(tmp, tmp / "run", ranks=2)
+
+
 def test_a_rank_that_is_killed_at_any_moment_leaves_whole_datasets_alone_and_the_next_start_makes_the_same(tmp):
     write_inputs(tmp)
     words = [str(word) for word in [tmp / "in", "--data.validation", "tail:0.2", "--data.shard_tokens", 3000]]
@@ -197,13 +211,15 @@ def test_a_rank_that_is_killed_at_any_moment_leaves_whole_datasets_alone_and_the
         out = tmp / "out"
         killing = {**preload, "LOCKSTEP_TEST_FAULTS": f"change -9 {moment} 0 {rank} {tmp}"}
         killed = subprocess.run([*launcher, program("prepare-data"), *words, "--output", str(out)], capture_output=True, timeout=PATIENCE_S, env=killing)
-        if out.exists():
+        was_there = out.exists()   # then what is left beside it stays until that output is made again
+        if was_there:
             assert digest(out) == digest(tmp / "sound"), (moment, rank, "a folder that is there is whole")
-        assert killed.returncode != 0 or out.exists(), (moment, rank)
+        assert killed.returncode != 0 or was_there, (moment, rank)
         run("prepare-data", *words, "--output", out, ranks=rng.choice([None, 3]))
         assert digest(out) == digest(tmp / "sound"), (moment, rank)
-        assert not [path.name for path in tmp.iterdir() if path.name.startswith(".out")], (moment, rank)
-        shutil.rmtree(out)
+        assert was_there or not [path.name for path in tmp.iterdir() if path.name.startswith(".out")], (moment, rank)
+        for path in [out, *tmp.glob(".out.*")]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def test_text_of_the_hub_and_of_object_stores_is_prepared_once_as_well(tmp):

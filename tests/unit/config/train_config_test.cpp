@@ -263,7 +263,7 @@ BOOST_AUTO_TEST_CASE(a_resumed_run_may_change_what_does_not_alter_its_trajectory
           .config;
   later.train.max_steps = 20;
   later.schedule.decay_steps = 10;  // without it the decay would move with max_steps
-  later.data.path = "moved";
+  later.data.path = {"moved"};
   BOOST_TEST(differences_from({}, later).empty());
 }
 

@@ -16,9 +16,8 @@ std::vector<std::pair<std::size_t, std::uint64_t>> pieces_of(const std::vector<I
                                                              const std::vector<InputPart>& parts) {
   std::vector<std::pair<std::size_t, std::uint64_t>> pieces;
   for (const InputPart& part : parts) {
-    const std::uint64_t blocks = files[part.file].is_plain()
-                                     ? (files[part.file].bytes + input_block_bytes - 1) / input_block_bytes
-                                     : 1;
+    const std::uint64_t blocks =
+        files[part.file].is_plain() ? (files[part.file].bytes + input_block_bytes - 1) / input_block_bytes : 1;
     for (std::uint64_t block = part.first_block; block < part.end_block.value_or(blocks); ++block)
       pieces.emplace_back(part.file, block);
   }
@@ -43,7 +42,7 @@ BOOST_AUTO_TEST_CASE(ranges_cut_anywhere_at_borders_hold_each_block_of_a_rank_on
     const int ranks = 1 + static_cast<int>(random() % 4);
     for (int rank = 0; rank < ranks; ++rank) {
       const std::vector<InputPart> own = parts_of_rank(files, rank, ranks);
-      const BlockRange range = numbers.range_of(own);
+      const InputRange range = numbers.range_of(own);
       std::vector<std::pair<std::size_t, std::uint64_t>> found;
       for (std::uint64_t begin = range.begin; begin < range.end;) {
         const std::uint64_t end = std::min(range.end, numbers.border_at(begin + 1 + random() % 4));
