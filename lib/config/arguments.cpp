@@ -25,6 +25,20 @@ Node map_node() {
   return node;
 }
 
+/// Whether it is a value of the type as it stands.
+bool is_text_of(const OptionType& type, const std::string& word) {
+  if (type.optional) return false;
+  if (type.kind == Kind::form) {
+    try {
+      type.check(word);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+  return type.kind == Kind::text;
+}
+
 /// A word as the node that a file would have in its place: JSON for lists and groups, otherwise the text itself.
 Node word_node(const OptionType& type, const std::string& path, const std::string& word, Problems& problems) {
   const bool structured = type.kind == Kind::list || type.kind == Kind::group;
@@ -41,8 +55,7 @@ Node word_node(const OptionType& type, const std::string& path, const std::strin
     return node;
   }
   Node node;
-  const bool any_text = !type.optional && (type.kind == Kind::text || type.kind == Kind::form);
-  node.kind = word == "null" && !any_text ? Node::Kind::null : Node::Kind::scalar;
+  node.kind = word == "null" && !is_text_of(type, word) ? Node::Kind::null : Node::Kind::scalar;
   node.text = word;
   node.origin = command_line;
   return node;

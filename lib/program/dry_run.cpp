@@ -289,6 +289,7 @@ void work_rows(Rows& rows, const DryRunFacts& facts) {
   const auto steps = static_cast<double>(facts.steps);
   rows.row({"", "token_flops", "FLOPs a token", facts.flops_per_token, human_count(facts.flops_per_token)});
   rows.row({"", "step_flops", "FLOPs a step", step_flops, human_count(step_flops)});
+  if (facts.steps == 0) return;  // they follow from data that are not there
   rows.row({"", "run_tokens", "tokens of the run", steps * step_tokens, human_count(steps * step_tokens)});
   rows.row({"", "run_flops", "FLOPs of the run", steps * step_flops, human_count(steps * step_flops)});
 }

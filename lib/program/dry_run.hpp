@@ -28,7 +28,7 @@ struct DryRunFacts {
   Placement placement;
   BatchPlan batch;
   std::int64_t length = 0;                 // T, tokens a sample
-  std::int64_t steps = 0;                  // of the whole run
+  std::int64_t steps = 0;                  // of the whole run; 0: not known
   std::int64_t parameters = 0;             // stored elements, padding left out
   std::int64_t frozen_parameters = 0;      // of them, those that are not trained
   double flops_per_token = 0;              // model FLOPs, forward and backward

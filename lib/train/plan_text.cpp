@@ -61,6 +61,19 @@ Row data_row(const TrainConfig& config, const TrainPlan& plan) {
                               human_count(static_cast<double>(tokens)), counted(plan.samples_per_epoch, "sample"))};
 }
 
+/// What warm-up, decay and cooldown come to.
+Row schedule_row(const TrainConfig& config, const RunLength& length) {
+  const ScheduleName name = config.schedule.name;
+  std::vector<std::string> parts;
+  if (length.warmup_steps > 0) parts.push_back("warm-up of " + counted(length.warmup_steps, "step"));
+  const bool decays = name != ScheduleName::constant && name != ScheduleName::inverse_sqrt;
+  if (name == ScheduleName::inverse_sqrt) parts.emplace_back("the inverse root of the step");
+  if (decays) parts.push_back(fmt::format("decay to step {}", length.decay_steps));
+  if (length.cooldown_steps > 0) parts.push_back("cooldown of " + counted(length.cooldown_steps, "step"));
+  const std::string text = parts.empty() ? "the same at each step" : join(parts, ", ");
+  return {.section = "data", .key = "schedule", .label = "learning rate", .value = text, .text = text};
+}
+
 /// What the run takes of each dataset.
 std::vector<Row> dataset_rows(const TrainConfig& config, const TrainPlan& plan) {
   std::vector<Row> rows;
@@ -183,6 +196,7 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
   std::vector<Row> rows{model_row(plan.architecture.config)};
   if (plan.architecture.config.dropout.any()) rows.push_back(dropout_row(plan.architecture.config.dropout));
   rows.push_back(data_row(config, plan));
+  if (plan.length.steps > 0) rows.push_back(schedule_row(config, plan.length));
   for (const auto& more : {dataset_rows(config, plan), evaluation_rows(config, plan), packing_rows(config, plan)})
     std::ranges::copy(more, std::back_inserter(rows));
   std::vector<Row> more = dry_run(facts, plan.model, plan.programs);

@@ -136,7 +136,7 @@ def test_the_plan_is_one_json_object_for_a_program_at_the_end_of_a_pipe(tmp):
     assert 3 * memory["master_bytes"] <= held <= memory["peak_bytes"], plan
     assert train(tmp, tmp / "run", *settings, ranks=2).stdout == alone   # once, however many ranks answer
     words = [program("train"), "--model.config", tmp / "model", "--data.path", tmp / "data",
-             "--train.run_dir", tmp / "run", "--train.max_steps", 12, *BASE, *settings]
+             "--train.run_dir", tmp / "run", "--train.max_steps", 12, "--schedule.decay_steps", 20, *BASE, *settings]
     command = " ".join(f"'{word}'" for word in words)
     assert json.loads(run_command("sh", "-c", f"{command} | '{sys.executable}' -m json.tool").stdout) == plan
     for wrong in [["--json"], ["--json", "--print-program"], ["--json", "--eval-only"]]:

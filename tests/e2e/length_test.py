@@ -52,6 +52,8 @@ def test_epochs_end_where_the_last_step_begins_in_them_with_packing_and_accumula
             assert records(tmp / folder, "run")[0]["steps"] == steps
             assert math.isclose(told[-1]["epoch"], steps * 12 / whole) and told[-1]["epoch"] >= float(epochs)
             warmup, end = math.ceil(Fraction(1, 4) * steps), math.ceil(Fraction(8, 10) * steps)
+            told_plan = plan(tmp, changes, ranks)["data"]
+            assert told_plan["schedule"] == f"warm-up of {warmup} step{'s' if warmup > 1 else ''}, decay to step {end}", told_plan
             for step, record in enumerate(told):
                 want = (step + 1) / warmup if step < warmup else max(0, 1 - (step - warmup) / (end - warmup)) if end > warmup else 0
                 assert math.isclose(record["lr"], 1e-3 * want, rel_tol=1e-12, abs_tol=1e-18), (folder, step)
@@ -139,6 +141,14 @@ def test_a_cooldown_that_has_not_begun_may_move(tmp):
     refused = train(tmp, "run", {**longer, "train.max_steps": 14}, expect=2).stderr
     assert "schedule.decay_steps: saved 12, now 14" in refused, refused
     train(tmp, "run", longer)
+
+
+def test_a_plan_without_the_data_tells_what_does_not_follow_from_them(tmp):
+    prepare(tmp)
+    told = json.loads(train(tmp, "planned", {"data.path": tmp / "none"}, "--world-size", 2, "--dry-run", "--json", "--plan").stdout)
+    assert "run_tokens" not in told["work"] and "schedule" not in told["data"] and told["batch"]["global_batch_samples"] == 12
+    told = json.loads(train(tmp, "planned", {"data.path": tmp / "none", "train.epochs": None, "train.max_steps": 5}, "--world-size", 2, "--dry-run", "--json", "--plan").stdout)
+    assert told["work"]["run_tokens"] == 5 * 12 * 32 and told["data"]["schedule"] == "decay to step 5"
 
 
 def test_length_and_batch_are_said_once(tmp):

@@ -61,11 +61,14 @@ def test_readme_and_manual_say_how_completion_is_switched_on():
     assert served >= {name for tool in TOOLS for name in [tool, f"lockstep-{tool}"]} and not done.stderr, done
 
 
+SCHEDULES = {"linear", "cosine", "constant", "polynomial", "inverse_sqrt", "wsd", "infinite"}
+
+
 def test_bash_completes_values():
-    assert completed("train", "--schedule.name", "") == {"linear", "cosine", "constant"}
+    assert completed("train", "--schedule.name", "") == SCHEDULES
     assert completed("train", "--schedule.name", "co") == {"cosine", "constant"}
     assert completed("train", "--schedule.name", "=", "l") == {"linear"}
-    assert completed("train", "--schedule.name", "=") == {"linear", "cosine", "constant"}
+    assert completed("train", "--schedule.name", "=") == SCHEDULES
     assert completed("train", "--data.shuffle", "f") == {"false"}
     assert completed("train", "--optimizer.lr", "") == set()
     assert completed("checkpoint-inspect", "--verify", "=", "") == {"manifest", "sizes", "coverage", "hashes", "fingerprints"}

@@ -300,6 +300,15 @@ BOOST_AUTO_TEST_CASE(batch_and_schedule_of_a_resumed_run_are_compared_as_they_we
   BOOST_TEST((batch[0].option == "train.global_batch" && batch[0].saved == "8" && batch[0].now == "4"));
 }
 
+BOOST_AUTO_TEST_CASE(null_on_the_command_line_takes_back_what_a_file_says_unless_it_is_a_text_of_the_option) {
+  Files files;
+  files.write("c.yaml", minimal + "checkpoint: {every: 5}\n");
+  BOOST_TEST(parse_command_line<TrainConfig>({"c.yaml"}).config.checkpoint.every.steps == 5);
+  BOOST_TEST(!parse_command_line<TrainConfig>({"c.yaml", "--checkpoint.every", "null"}).config.checkpoint.every);
+  BOOST_TEST(parse_command_line<TrainConfig>({"c.yaml", "--data.train_split", "null"}).config.data.train_split ==
+             "null");
+}
+
 BOOST_AUTO_TEST_CASE(a_run_that_an_earlier_version_saved_goes_on) {
   std::string saved = to_yaml(train_line().settings, tool_of(TrainConfig{}), PrintExtent::full);
   const auto put = [&](const std::string& from, const std::string& to) {

@@ -43,9 +43,9 @@ BOOST_AUTO_TEST_CASE(a_record_opens_with_schema_kind_and_time_and_keeps_the_orde
   std::vector<std::string> keys;
   for (const auto& item : json.items()) keys.push_back(item.key());
   const std::vector<std::string> expected{
-      "schema",    "kind",       "time",   "step",           "loss",         "aux_loss",      "lr",
-      "grad_norm", "loss_scale", "tokens", "tokens_per_s",   "step_ms",      "fill",          "data_wait_ms",
-      "mfu",       "eta_s",      "epoch",  "expert_entropy", "expert_share", "expert_dropped"};
+      "schema",    "kind",       "time",   "step",         "loss",           "aux_loss",     "lr",
+      "grad_norm", "loss_scale", "tokens", "tokens_per_s", "step_ms",        "fill",         "data_wait_ms",
+      "mfu",       "eta_s",      "epoch",  "datasets",     "expert_entropy", "expert_share", "expert_dropped"};
   BOOST_TEST(keys == expected, boost::test_tools::per_element());
   BOOST_TEST(json.at("kind") == Json("step"));
   BOOST_TEST(json.at("step") == Json(3));
