@@ -21,6 +21,8 @@ constexpr std::size_t random_digits = 32;
 
 std::string stage_prefix(const Path& target) { return fmt::format(".{}.stage-", target.filename().string()); }
 
+Path lock_of(const Path& target) { return target.parent_path() / fmt::format(".{}.lock", target.filename().string()); }
+
 bool is_ours(const Path& stage) {
   struct stat status{};
   if (::lstat(stage.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) return false;
@@ -118,7 +120,7 @@ OutputFolder::OutputFolder(const Path& target, OutputKind kind, Existing existin
   check_target(target_, kind_, existing_);  // before anything is written
   const Path parent = target_.parent_path();
   make_folder(parent);
-  lock_.emplace(parent / fmt::format(".{}.lock", target_.filename().string()),
+  lock_.emplace(lock_of(target_),
                 fmt::format("cannot create the {} {}: it is being made", kind_.name, target_.string()),
                 "wait for it, or choose another --output");
   clean_up(target_);
@@ -166,6 +168,18 @@ void OutputFolder::replace() {
     ::rename(earlier.c_str(), target_.c_str());
     throw;
   }
+}
+
+void clean_up_beside(const Path& target, const std::function<void()>& more) {
+  const Path place = absolute_path(target);
+  std::optional<FileLock> lock;
+  try {
+    lock.emplace(lock_of(place), "it is being made", "");
+  } catch (const LockHeld&) {
+    return;
+  }
+  clean_up(place);
+  more();
 }
 
 std::optional<Path> moved_away_from(const Path& target) {

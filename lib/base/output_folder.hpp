@@ -55,6 +55,10 @@ class OutputFolder {
   Path stage_;
 };
 
+/// Removes what killed processes left beside the target, and runs `more`, which may remove more; nothing if another
+/// process is making the target. Local. Throws Error(storage).
+void clean_up_beside(const Path& target, const std::function<void()>& more);
+
 /// An earlier folder that a killed process had moved away from the target and could not bring back. Local.
 std::optional<Path> moved_away_from(const Path& target);
 

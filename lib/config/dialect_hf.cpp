@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -16,42 +17,18 @@ bool zero(const Node& value) { return value.text == "0" || value.text == "0.0"; 
 
 const Node* either(const Node* first, const Node* second) { return first != nullptr ? first : second; }
 
-void lower_evaluation(Lowering& lowering) {
-  const Node* const strategy = lowering.said("eval_strategy");
-  if (strategy == nullptr) return;
-  if (strategy->text == "no" || strategy->text == "false") {
-    lowering.set("eval.every", "null", *strategy);
-  } else if (strategy->text == "steps") {
-    const Node* const steps = either(lowering.said("eval_steps"), lowering.said("logging_steps"));
-    lowering.set("eval.every", steps == nullptr ? lowering.text("eval_steps") : steps->text, *either(steps, strategy));
-  } else {
-    lowering.refuse(*strategy, "evaluations come by steps (eval_steps) and at the end: it is steps or no");
-  }
-}
-
-void lower_logging(Lowering& lowering) {
-  const Node* const strategy = lowering.said("logging_strategy");
-  const Node* const steps = lowering.said("logging_steps");
-  const std::string how = strategy == nullptr ? "steps" : strategy->text;
+/// What a strategy and its steps come to; without both nothing is set.
+void lower_strategy(std::string_view strategy_key, const Node* steps, std::string_view steps_key, std::string_view canonical,
+                    Lowering& lowering) {
+  const Node* const strategy = lowering.said(strategy_key);
+  const std::string how = lowering.text(strategy_key);
   if (how == "steps") {
-    if (steps != nullptr) lowering.set("log.every", *steps);
-  } else {
-    lowering.refuse(*strategy, "records are written by steps: it is steps, with logging_steps");
-  }
-}
-
-void lower_saving(Lowering& lowering) {
-  const Node* const strategy = lowering.said("save_strategy");
-  const Node* const steps = lowering.said("save_steps");
-  const std::string how = strategy == nullptr ? "steps" : strategy->text;
-  if (how == "no" || how == "false") {
-    lowering.set("checkpoint.every", "null", *strategy);
-    lowering.set("checkpoint.at_end", "false", *strategy);
-  } else if (how == "steps") {
     if (steps != nullptr || strategy != nullptr)
-      lowering.set("checkpoint.every", lowering.text("save_steps"), *either(steps, strategy));
+      lowering.set(canonical, steps == nullptr ? lowering.text(steps_key) : steps->text, *either(steps, strategy));
+  } else if (how == "no" || how == "false") {
+    if (strategy != nullptr) lowering.set(canonical, "never", *strategy);
   } else if (how == "epoch") {
-    lowering.set("checkpoint.every_epochs", "1", *strategy);
+    lowering.set(canonical, "1 epochs", *strategy);
   } else {
     lowering.refuse(*strategy, "it is no, steps or epoch");
   }
@@ -198,31 +175,51 @@ void lower_optimizer(Lowering& lowering) {
 }
 
 void lower_schedule(Lowering& lowering) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 5> names{
+      {{"constant_with_warmup", "constant"},
+       {"cosine_with_restarts", "cosine"},
+       {"cosine_with_min_lr", "cosine"},
+       {"warmup_stable_decay", "wsd"},
+       {"", ""}}};
   const Node* const type = lowering.said("lr_scheduler_type");
   const Node* const more = lowering.said("lr_scheduler_kwargs");
-  const std::string name = type == nullptr ? "linear" : type->text;
+  const std::string name = lowering.text("lr_scheduler_type");
   if (type != nullptr) {
-    if (name == "constant_with_warmup" || name == "constant")
-      lowering.set("schedule.name", "constant", *type);
-    else if (name == "cosine_with_min_lr")
-      lowering.set("schedule.name", "cosine", *type);
-    else
-      lowering.set("schedule.name", *type);
+    const auto other = std::ranges::find(names, name, &std::pair<std::string_view, std::string_view>::first);
+    lowering.set("schedule.name", other == names.end() ? name : std::string(other->second), *type);
   }
+  if (name == "polynomial" && (more == nullptr || more->find("power") == nullptr))
+    lowering.set("schedule.power", "1", *type);
+  if (name == "polynomial" && (more == nullptr || more->find("lr_end") == nullptr))
+    lowering.set("schedule.min_lr", "1e-7", *type);
   if (more == nullptr) return;
   for (const auto& [key, value] : more->entries) {
-    if (key == "min_lr") {
+    if (key == "min_lr" || (key == "lr_end" && name == "polynomial")) {
       lowering.set("schedule.min_lr", value);
+    } else if (key == "power" || key == "timescale") {
+      lowering.set("schedule." + key, value);
+    } else if (key == "num_decay_steps") {
+      lowering.set("schedule.cooldown_steps", value);
+    } else if (key == "num_cycles" && name == "cosine_with_restarts") {
+      lowering.set("schedule.cycles", value);
     } else {
-      lowering.refuse(value, fmt::format("of a schedule min_lr can be said here, no {}", key));
+      lowering.refuse(value, "min_lr, lr_end, power, timescale, num_decay_steps and the num_cycles of "
+                             "cosine_with_restarts are read, each of its schedule");
     }
   }
 }
 
 void lower_cadence(Lowering& lowering) {
-  lower_evaluation(lowering);
-  lower_logging(lowering);
-  lower_saving(lowering);
+  const Node* const logged = lowering.said("logging_steps");
+  const Node* const evaluated = lowering.said("eval_steps");
+  lower_strategy("logging_strategy", logged, "logging_steps", "log.every", lowering);
+  if (lowering.said("eval_strategy") != nullptr)  // without steps of its own transformers takes those of the log
+    lower_strategy("eval_strategy", either(evaluated, lowering.text("eval_steps").empty() ? logged : nullptr), "eval_steps",
+                   "eval.every", lowering);
+  lower_strategy("save_strategy", lowering.said("save_steps"), "save_steps", "checkpoint.every", lowering);
+  if (const Node* const strategy = lowering.said("save_strategy");
+      strategy != nullptr && (strategy->text == "no" || strategy->text == "false"))
+    lowering.set("checkpoint.at_end", "false", *strategy);
 }
 
 void lower_prefetch(Lowering& lowering) {

@@ -31,13 +31,10 @@ void axis(const Node& value, std::string_view canonical, Lowering& lowering) {
   lowering.set(canonical, value.text == "-1" ? "null" : value.text, value);
 }
 
-/// A count of which 0 means none.
-void unless_zero(const Node& value, std::string_view canonical, Lowering& lowering) {
-  lowering.set(canonical, value.text == "0" ? "null" : value.text, value);
-}
+bool is_zero(const Node& value) { return value.text == "0" || value.text == "0.0"; }
 
 void clip_norm(const Node& value, Lowering& lowering) {
-  const bool off = value.text == "0" || value.text == "0.0" || value.text.starts_with('-');
+  const bool off = is_zero(value) || value.text.starts_with('-');
   lowering.set("optimizer.clip_norm", off ? "null" : value.text, value);
 }
 
@@ -164,8 +161,7 @@ constexpr std::array keys{
     DialectKey{"train.optimizer_dtype", text, "bf16", moot, "", "it counts with optimizers that optimizer.name refuses"},
     DialectKey{"train.lr", number, "5e-5", taken, "optimizer.lr"},
     DialectKey{"train.lr_min", number, "1e-7", taken, "schedule.min_lr", "counts where the learning rate falls", "", "", jointly},
-    DialectKey{"train.lr_start", number, "0.0", refused, "",
-               "warm-up starts with a step at lr / warm-up steps", "0|0.0"},
+    DialectKey{"train.lr_start", number, "0.0", taken, "schedule.start_lr"},
     DialectKey{"train.lr_warmup_ratio", number, "0.0", taken, "schedule.warmup_ratio", "rounded up"},
     DialectKey{"train.lr_decay_style", text, "constant", taken, "schedule.name"},
     DialectKey{"train.lr_decay_ratio", number, "1.0", taken, "schedule.decay_ratio", "counts where the learning rate falls", "", "", jointly},
@@ -210,10 +206,8 @@ constexpr std::array keys{
 
     DialectKey{"train.output_dir", text, "", taken, "train.run_dir"},
     DialectKey{"train.ckpt_manager", text, "dcp", refused, "", "checkpoints are HDF5 files, lockstep-checkpoint(5)", "dcp"},
-    DialectKey{"train.save_steps", number, "0", taken, "checkpoint.every", "0: null", "", "",
-               [](const Node& value, Lowering& lowering) { unless_zero(value, "checkpoint.every", lowering); }},
-    DialectKey{"train.save_epochs", number, "1", taken, "checkpoint.every_epochs", "0: null", "", "",
-               [](const Node& value, Lowering& lowering) { unless_zero(value, "checkpoint.every_epochs", lowering); }},
+    DialectKey{"train.save_steps", number, "0", taken, "checkpoint.every", "0: none by steps", "", "", jointly},
+    DialectKey{"train.save_epochs", number, "1", taken, "checkpoint.every", "0: none by epochs; besides steps it is refused", "", "", jointly},
     DialectKey{"train.save_async", flag, "false", taken, "checkpoint.background"},
     DialectKey{"train.save_hf_weights", flag, "true", refused, "",
                "finalize-quantize RUN --recipe none writes them when the run is done", "false"},
@@ -329,6 +323,20 @@ void lower_length(Lowering& lowering) {
   for (const auto& [theirs, ours] : {std::pair("train.lr_min", "schedule.min_lr"),
                                      std::pair("train.lr_decay_ratio", "schedule.decay_ratio")})
     if (const Node* const value = lowering.said(theirs); value != nullptr && falls) lowering.set(ours, *value);
+}
+
+void lower_saving(Lowering& lowering) {
+  const Node* const steps = lowering.said("train.save_steps");
+  const Node* const epochs = lowering.said("train.save_epochs");
+  const bool by_steps = steps != nullptr && !is_zero(*steps);
+  if (by_steps) lowering.set("checkpoint.every", *steps);
+  if (epochs == nullptr) {
+    if (steps != nullptr && !by_steps) lowering.set("checkpoint.every", "never", *steps);
+  } else if (!is_zero(*epochs)) {
+    lowering.set("checkpoint.every", epochs->text + " epochs", *epochs);
+  } else if (!by_steps) {
+    lowering.set("checkpoint.every", "never", *epochs);
+  }
 }
 
 void lower_memory(Lowering& lowering) {
@@ -467,6 +475,7 @@ void lower_packing(Lowering& lowering) {
 void finish(Lowering& lowering) {
   lower_mesh(lowering);
   lower_length(lowering);
+  lower_saving(lowering);
   lower_memory(lowering);
   lower_data(lowering);
   lower_packing(lowering);

@@ -61,7 +61,7 @@ Json object_of(const std::vector<Option>& options) {
 
 Json config_json_schema(const Tool& tool, const Declaration& declaration) {
   Json properties = Json::object();
-  properties["dialect"] = {{"const", "lockstep"}};
+  properties["dialect"] = {{"const", "lockstep"}, {"description", "of files in this vocabulary: lockstep-dialects(5)"}};
   properties["preset"] = {{"description", "configuration files that this one is put upon"},
                           {"type", {"string", "array"}}};
   for (const Option& option : declaration.options()) {

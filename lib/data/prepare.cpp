@@ -198,9 +198,13 @@ class Preparation {
         memory_of(inputs_.files, stamps_, found.sums).write(memory);
       });
       run();
-    } else if (is_root()) {
-      output_.log().info("{} was prepared before: {}", join(config_.text(), " "), config_.output);
+    } else if (without != WithoutPrepared::tell) {
+      together(world_, "look into the cache", [&] {
+        if (is_root()) remove_leftovers();
+      });
     }
+    if (is_there && is_root())
+      output_.log().info("{} was prepared before: {}", join(config_.text(), " "), config_.output);
     return Path(config_.output);
   }
 
@@ -231,7 +235,7 @@ class Preparation {
       throw;
     }
     together(world_, "remove what is left", [&] {
-      if (work) work->remove_others();
+      if (work) remove_work_beside(config_.output, work->path());
       work.reset();
     });
     output.reset();  // with the dataset that this one replaced
@@ -283,9 +287,19 @@ class Preparation {
     return found.is_same;
   }
 
+  // A job that was killed once the dataset was there has left what it worked with.
+  void remove_leftovers() const {
+    const Path target = absolute_path(config_.output);
+    const std::string prefix = fmt::format(".{}.", target.filename().string());
+    const auto is_left = [&](const Path& path) { return path.filename().string().starts_with(prefix); };
+    if (std::ranges::any_of(list_folder(target.parent_path()), is_left))
+      clean_up_beside(target, [&] { remove_work_beside(target); });
+  }
+
   void tell_up_to_date(double seconds) {
     together(world_, "read the dataset", [&] {
       if (!is_root()) return;
+      remove_leftovers();
       manifest_ = read_dataset_manifest(config_.output);
       PreparationSummary told = summary(seconds);
       told.up_to_date = true;

@@ -74,7 +74,7 @@ InputFile copy_standard_input(Session& session, TextFormat format, const Path& f
     more = world.all_reduce(std::int64_t{ended ? 0 : 1}, Reduce::sum) > 0;
   }
   bytes = static_cast<std::uint64_t>(world.all_reduce(static_cast<std::int64_t>(bytes), Reduce::max));
-  return {path, format, Compression::none, bytes, "standard input"};
+  return {path, format, Compression::none, bytes, 0, "standard input"};
 }
 
 }  // namespace lockstep

@@ -28,7 +28,7 @@ void remove_work(const Path& folder) {
 }  // namespace
 
 WorkFolder::WorkFolder(const Path& target, const std::string& key)
-    : target_(absolute_path(target)), path_(target_.parent_path() / (prefix_of(target_) + key)) {
+    : path_(absolute_path(target).parent_path() / (prefix_of(absolute_path(target)) + key)) {
   const FileKind found = kind_of_name(path_);
   const bool is_new = found == FileKind::nothing || (found == FileKind::folder && list_folder(path_).empty());
   if (!is_new && !is_ours(path_))
@@ -47,9 +47,10 @@ WorkFolder::~WorkFolder() {
   }
 }
 
-void WorkFolder::remove_others() const {
-  for (const Path& path : list_folder(target_.parent_path()))
-    if (path != path_ && path.filename().string().starts_with(prefix_of(target_)) && is_ours(path)) remove_work(path);
+void remove_work_beside(const Path& target, const Path& kept) {
+  const Path place = absolute_path(target);
+  for (const Path& path : list_folder(place.parent_path()))
+    if (path != kept && path.filename().string().starts_with(prefix_of(place)) && is_ours(path)) remove_work(path);
 }
 
 }  // namespace lockstep

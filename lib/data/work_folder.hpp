@@ -21,13 +21,14 @@ class WorkFolder {
   const Path& path() const { return path_; }
   /// Leaves the folder to the next job, for this one was asked to stop.
   void keep() { is_kept_ = true; }
-  /// Removes what jobs with other work have left beside the target. Throws Error(storage).
-  void remove_others() const;
 
  private:
-  Path target_;
   Path path_;
   bool is_kept_ = false;
 };
+
+/// Removes what jobs have left beside the target, but for `kept`. The caller holds its lock. Local. Throws
+/// Error(storage).
+void remove_work_beside(const Path& target, const Path& kept = {});
 
 }  // namespace lockstep

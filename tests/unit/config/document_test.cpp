@@ -235,21 +235,8 @@ BOOST_AUTO_TEST_CASE(null_takes_back_what_lower_layers_said) {
   BOOST_TEST(!parse({"--config", "a.yaml", "--all.limit", "null"}).config.all.limit);
 }
 
-BOOST_AUTO_TEST_CASE(other_dialects_and_their_presets_are_refused_by_name) {
+BOOST_AUTO_TEST_CASE(a_dialect_or_a_preset_that_is_not_there_is_refused_by_name) {
   BOOST_TEST(from_yaml("dialect: lockstep\nall: {count: 4}\n").all.count == 4);
-  for (const char* const name : {"forgather", "xorl", "transformers"}) {
-    const std::string text = yaml_problem(fmt::format("dialect: {}\nanything: 3\n", name));
-    BOOST_TEST(
-        text ==
-        fmt::format(
-            "c.yaml:1: this version does not read files in the dialect \"{}\": write the options under their names in "
-            "lockstep's own",
-            name));
-  }
-  BOOST_TEST(yaml_problem("dialect: klingon\n") ==
-             "c.yaml:1: there is no dialect \"klingon\": the only one is lockstep");
-  BOOST_TEST(yaml_problem("preset: xorl\n") ==
-             "c.yaml:1: this version does not have the preset \"xorl\": name a configuration file");
   BOOST_TEST(yaml_problem("preset: none.yaml\n") == "c.yaml:1: there is no preset file none.yaml");
   BOOST_TEST(yaml_problem("preset: c.yaml\n") == "c.yaml:1: preset c.yaml leads back to itself");
 }

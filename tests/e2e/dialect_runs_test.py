@@ -1,0 +1,190 @@
+"""Files as users of other trainers have them, on tiny models: a run of each is bit for bit the run of the canonical options that stand beside it."""
+
+from checkpoint_files import state_digest, step_folders
+from lockstep_testing import LLAMA_TINY, records, run, sample_text, write_config
+
+# What is trained in all of them: dialect, the file, ranks, the same in Lockstep's own words.
+RUNS = [
+    ("xorl", 2, """
+model: {config_path: model, attn_implementation: flash_attention_3}
+data: {datasets: [{path: data}], sample_packing_sequence_len: 16, dataloader_num_workers: 2}
+train: {output_dir: RUN, data_parallel_mode: fsdp2, optimizer: adamw, lr: 1e-3, lr_decay_style: cosine, lr_min: 1e-4, lr_warmup_ratio: 0.4, weight_decay: 0.1,
+        no_decay_modules: [norm], micro_batch_size: 1, gradient_accumulation_steps: 2, max_steps: 5, enable_mixed_precision: false,
+        enable_gradient_checkpointing: true, use_wandb: false, save_hf_weights: false, init_device: meta, seed: 3}
+""", {"parallel.dp_shard": "auto", "parallel.dp_replicate": 1, "optimizer.lr": 1e-3, "schedule.name": "cosine", "schedule.min_lr": 1e-4, "schedule.warmup_steps": 2,
+      "optimizer.weight_decay": 0.1, "optimizer.decay": "all", "optimizer.decay_exclude": "[norm]", "train.micro_batch": 1, "train.accumulation": 2,
+      "train.recompute": "block", "train.seed": 3}),
+    ("xorl", 1, """
+model: {config_path: model}
+data: {datasets: [{path: data, shards: 2, shards_idx: 1}], sample_packing_method: multipack, sample_packing_sequence_len: 32, dataloader_drop_last: true}
+train: {output_dir: RUN, optimizer: sgd, lr: 1e-2, lr_decay_style: linear, lr_min: 0, weight_decay: 0, micro_batch_size: 2, max_steps: 5, max_grad_norm: 1.0, seed: 4}
+""", {"data.shard": "2/2", "data.packing": "multipack", "data.sequence_length": 32, "data.drop_last": "true", "optimizer.name": "sgd", "optimizer.lr": 1e-2,
+      "schedule.name": "linear", "optimizer.weight_decay": 0, "optimizer.decay": "all", "train.micro_batch": 2, "optimizer.clip_norm": 1, "train.seed": 4}),
+    ("xorl", 2, """
+model: {config_path: model}
+data: {datasets: [{path: data}], sample_packing_sequence_len: 16}
+train: {output_dir: RUN, data_parallel_mode: ddp, tensor_parallel_size: 2, lr: 1e-3, lr_decay_style: constant, micro_batch_size: 2, max_steps: 5, save_steps: 2, save_epochs: 0}
+""", {"parallel.dp_shard": 1, "parallel.tp": 2, "optimizer.lr": 1e-3, "schedule.name": "constant", "train.micro_batch": 2, "checkpoint.every": "2 steps"}),
+    ("xorl", 2, """
+model: {config_path: model}
+data: {datasets: [{path: data}], sample_packing_sequence_len: 16}
+train: {output_dir: RUN, data_parallel_mode: none, pipeline_parallel_size: 2, pipeline_parallel_schedule: GPipe, gradient_accumulation_steps: 4, lr: 1e-3,
+        lr_decay_style: constant, micro_batch_size: 1, max_steps: 5}
+""", {"parallel.dp_shard": 1, "parallel.dp_replicate": 1, "parallel.pp": 2, "parallel.schedule": "gpipe", "parallel.micro_batches": 4, "train.accumulation": 1,
+      "optimizer.lr": 1e-3, "schedule.name": "constant", "train.micro_batch": 1}),
+    ("forgather", 1, """
+trainer: single
+output_dir: RUN
+model_init: model
+train_dataset: data
+per_device_train_batch_size: 4
+learning_rate: 1e-3
+lr_scheduler_type: linear
+warmup_steps: 1
+max_steps: 5
+num_train_epochs: 1
+lockstep: {data: {sequence_length: 16}}
+""", {"parallel.dp_shard": 1, "parallel.dp_replicate": 1, "train.micro_batch": 4, "optimizer.lr": 1e-3, "schedule.name": "linear", "schedule.warmup_steps": 1}),
+    ("forgather", 2, """
+trainer: ddp
+output_dir: RUN
+model_init: model
+train_dataset: data
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 2
+learning_rate: 1e-3
+adam_beta2: 0.95
+weight_decay: 0.01
+max_grad_norm: 0.5
+max_steps: 5
+ddp: {bucket_cap_mb: 1, static_graph: false}
+lockstep: {data: {sequence_length: 16}}
+""", {"parallel.dp_shard": 1, "train.micro_batch": 2, "train.accumulation": 2, "optimizer.lr": 1e-3, "optimizer.betas": "[0.9, 0.95]", "optimizer.weight_decay": 0.01,
+      "optimizer.decay": "all", "optimizer.clip_norm": 0.5, "parallel.bucket_size": "1MiB"}),
+    ("forgather", 2, """
+trainer: fsdp2
+output_dir: RUN
+model_init: model
+train_dataset: data
+per_device_train_batch_size: 2
+learning_rate: 1e-3
+lr_scheduler_type: cosine
+gradient_checkpointing: true
+set_dataset_epoch: false
+max_steps: 5
+fsdp2: {reshard_after_forward: false, buffer_dtype: float32}
+lockstep: {data: {sequence_length: 16}}
+""", {"parallel.dp_shard": "auto", "parallel.dp_replicate": 1, "parallel.reshard_after_forward": "false", "train.micro_batch": 2, "optimizer.lr": 1e-3,
+      "schedule.name": "cosine", "train.recompute": "block", "data.repeat_order": "true"}),
+    ("forgather", 2, """
+trainer: pipeline
+output_dir: RUN
+model_init: model
+train_dataset: data
+per_device_train_batch_size: 4
+n_microbatches: 2
+pipe_schedule_factory: Schedule1F1B
+learning_rate: 1e-3
+lr_scheduler_type: constant
+max_steps: 5
+lockstep: {data: {sequence_length: 16}}
+""", {"parallel.dp_shard": 1, "parallel.dp_replicate": 1, "parallel.pp": "auto", "parallel.micro_batches": 2, "parallel.schedule": "1f1b", "train.micro_batch": 2,
+      "optimizer.lr": 1e-3, "schedule.name": "constant"}),
+    ("transformers", 2, """
+output_dir: RUN
+config_name: model
+train_file: data
+block_size: 16
+per_device_train_batch_size: 2
+learning_rate: 1e-3
+weight_decay: 0.01
+warmup_ratio: 0.2
+max_steps: 5
+fsdp: full_shard auto_wrap
+fsdp_config: {transformer_layer_cls_to_wrap: GPT2Block, fsdp_forward_prefetch: true}
+report_to: none
+""", {"parallel.dp_shard": "auto", "parallel.dp_replicate": 1, "parallel.prefetch": 1, "train.micro_batch": 2, "optimizer.lr": 1e-3, "optimizer.weight_decay": 0.01,
+      "schedule.warmup_steps": 1}),
+    ("transformers", 2, """
+output_dir: RUN
+config_name: model
+train_file: data
+block_size: 16
+per_device_train_batch_size: 2
+learning_rate: 1e-3
+lr_scheduler_type: polynomial
+lr_scheduler_kwargs: {power: 2, lr_end: 1e-5}
+max_steps: 5
+fsdp: shard_grad_op auto_wrap
+""", {"parallel.dp_shard": "auto", "parallel.dp_replicate": 1, "parallel.reshard_after_forward": "false", "train.micro_batch": 2, "optimizer.lr": 1e-3,
+      "schedule.name": "polynomial", "schedule.power": 2, "schedule.min_lr": 1e-5}),
+    ("transformers", 2, """
+compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+downcast_bf16: 'no'
+debug: false
+num_processes: 2
+fsdp_config: {fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP, fsdp_backward_prefetch_policy: BACKWARD_PRE, fsdp_sharding_strategy: FULL_SHARD, fsdp_offload_params: true,
+              fsdp_state_dict_type: SHARDED_STATE_DICT, fsdp_sync_module_states: true, fsdp_use_orig_params: true}
+output_dir: RUN
+config_name: model
+train_file: data
+block_size: 16
+per_device_train_batch_size: 2
+learning_rate: 1e-3
+max_steps: 5
+""", {"parallel.dp_shard": "auto", "parallel.dp_replicate": 1, "train.offload": "[optimizer, shards]", "train.micro_batch": 2, "optimizer.lr": 1e-3}),
+    ("transformers", 1, """
+output_dir: RUN
+config_name: model
+train_file: data
+block_size: 16
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 3
+gradient_checkpointing: true
+optim: sgd
+learning_rate: 1e-2
+max_grad_norm: 1.0
+save_strategy: epoch
+save_total_limit: 1
+num_train_epochs: 0.05
+logging_steps: 1
+""", {"train.micro_batch": 2, "train.accumulation": 3, "train.recompute": "block", "optimizer.name": "sgd", "optimizer.lr": 1e-2, "optimizer.clip_norm": 1,
+      "checkpoint.every": "1 epochs", "checkpoint.keep_last": 1, "train.max_steps": "null", "train.epochs": 0.05}),
+]
+
+
+def prepare(tmp):
+    (tmp / "text.txt").write_text(sample_text()[:20000])
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    write_config(tmp / "model", dict(LLAMA_TINY, vocab_size=257))
+
+
+def outcome(folder):
+    return [(record["step"], record["loss"]) for record in records(folder, "step")], [state_digest(path) for path in step_folders(folder)]
+
+
+def test_runs_in_the_words_of_other_trainers_are_the_runs_of_the_canonical_options(tmp):
+    prepare(tmp)
+    for number, (dialect, ranks, text, canonical) in enumerate(RUNS):
+        (tmp / f"{number}.yaml").write_text(f"dialect: {dialect}\n" + text.replace("RUN", f"theirs-{number}"))
+        logged = ["--lockstep.log.every", "1"] if "logging_steps" not in text else []
+        run("train", f"{number}.yaml", *logged, ranks=ranks, cwd=tmp)
+        options = {"model.config": "model", "data.path": "data", "data.sequence_length": 16, "train.max_steps": 5, "train.run_dir": f"ours-{number}", "log.every": 1,
+                   **canonical}
+        run("train", *[word for key, value in options.items() for word in (f"--{key}", value)], ranks=ranks, cwd=tmp)
+        theirs, ours = outcome(tmp / f"theirs-{number}"), outcome(tmp / f"ours-{number}")
+        assert theirs == ours and theirs[0] and theirs[1], (number, theirs, ours)
+
+
+def test_the_batch_that_a_run_resolved_holds_on_other_ranks(tmp):
+    prepare(tmp)
+    dialect, _, text, _ = RUNS[5]
+    for name, turns in [("one", [(1, 5)]), ("turns", [(1, 2), (2, 5)])]:
+        (tmp / "c.yaml").write_text(f"dialect: {dialect}\n" + text.replace("RUN", name))
+        for ranks, steps in turns:
+            run("train", "c.yaml", f"--max_steps={steps}", "--lockstep.log.every", 1, "--lockstep.schedule.decay_steps", 5, ranks=ranks, cwd=tmp)
+    batches = {record["global_batch"] for record in records(tmp / "turns", "run") if "global_batch" in record}
+    assert batches <= {4}, batches
+    for (step, theirs), (other, ours) in zip(outcome(tmp / "turns")[0], outcome(tmp / "one")[0]):
+        assert step == other and abs(theirs - ours) < 1e-5, (step, theirs, ours)
