@@ -1,6 +1,7 @@
 // Writes what is made from the declarations: generate man TEMPLATE | bash TOOL | zsh TOOL > FILE. A template is an mdoc
 // page, NAME.SECTION.in, in which some lines stand for what declarations say: @SYNOPSIS@ and @OPTIONS@ (of the program
-// NAME), @KEYS TOOL@ (what its configuration files hold), @RECORD KIND@ (the fields of a kind of record), @DIALECT NAME@ (its keys).
+// NAME), @KEYS TOOL@ (what its configuration files hold), @RECORD KIND@ (the fields of a kind of record), @DIALECT
+// NAME@ (its keys).
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/json.hpp"

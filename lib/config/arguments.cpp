@@ -167,9 +167,9 @@ class Sorter {
     if (value) return set(found, spelled, *value);
     if (!option.facts.bare.empty()) return set(found, spelled, option.facts.bare);
     if (option.type.kind == Kind::boolean) {
-      const bool next_is_value = next_ != end_ && (option.facts.of_dialect
-                                                       ? flag_word(*next_) || *next_ == "null"
-                                                       : takes_next_word(option) && boolean_word(*next_));
+      const bool next_is_value =
+          next_ != end_ && (option.facts.of_dialect ? flag_word(*next_) || *next_ == "null"
+                                                    : takes_next_word(option) && boolean_word(*next_));
       return set(found, spelled, next_is_value ? *next_++ : "true");
     }
     if (next_ == end_ || next_->starts_with("--"))

@@ -89,8 +89,7 @@ ParsedLine parse_dialect(const Tool& tool, Declaration& declaration, const std::
     return true;
   });
   merge(layers.document, sorted.configuration);
-  for (const auto& [path, value] : sorted.elements)
-    set_element(layers.document, words, path, value, line.problems);
+  for (const auto& [path, value] : sorted.elements) set_element(layers.document, words, path, value, line.problems);
   Node document = canonical_document(std::move(layers), line.problems);
   std::erase_if(document.entries, [&](const Node::Entry& entry) {  // options that are other programs' own
     return entry.value.kind != Node::Kind::map && declaration.find(entry.key) == nullptr;

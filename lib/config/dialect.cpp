@@ -60,10 +60,9 @@ std::string meaning(const DialectKey& key) {
       break;
     case DialectKey::State::moot: text = fmt::format("has no effect: {}", key.note); break;
     case DialectKey::State::refused:
-      text = key.harmless.empty()
-                 ? fmt::format("is refused: {}", key.note)
-                 : fmt::format("has no effect as {}; otherwise refused: {}",
-                               join(split(std::string(key.harmless), '|'), " or "), key.note);
+      text = key.harmless.empty() ? fmt::format("is refused: {}", key.note)
+                                  : fmt::format("has no effect as {}; otherwise refused: {}",
+                                                join(split(std::string(key.harmless), '|'), " or "), key.note);
       break;
   }
   if (!key.below.empty()) text += fmt::format("; counts while {} is on", key.below);
@@ -116,8 +115,8 @@ const Dialect* dialect_of(const Node& document, const Declaration& canonical, Pr
   if (fitting.size() > 1) {
     std::vector<std::string> which;
     for (const Dialect* const dialect : fitting) which.push_back(fmt::format("\"dialect: {}\"", dialect->name));
-    problems.add_unread(document.origin, fmt::format("its keys are those of several trainers: say {}",
-                                                     join(which, " or ")));
+    problems.add_unread(document.origin,
+                        fmt::format("its keys are those of several trainers: say {}", join(which, " or ")));
   }
   return fitting.empty() ? nullptr : fitting.front();
 }

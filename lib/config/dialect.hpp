@@ -26,7 +26,7 @@ struct DialectKey {
     moot,     // nothing depends on it, whatever it says
     refused,  // unless it says what `harmless` lists
   };
-  std::string_view name;           // dotted: "train.lr"
+  std::string_view name;  // dotted: "train.lr"
   Value value = Value::text;
   std::string_view built_in = {};  // as YAML, what its own trainer takes where nothing is said; empty: nothing
   State state = State::taken;
@@ -42,7 +42,7 @@ struct Dialect {
   std::string_view name;    // "xorl"
   std::string_view preset;  // the name of the preset with its built-in values
   std::span<const DialectKey> keys;
-  std::span<const DialectKey> parts = {};  // of the values of some keys, for readers: their keys lower them
+  std::span<const DialectKey> parts = {};        // of the values of some keys, for readers: their keys lower them
   void (*finish)(Lowering& lowering) = nullptr;  // lowers what several keys say together
 };
 

@@ -14,12 +14,11 @@ bool negative(const Node& value) { return value.text.starts_with('-'); }
 
 bool zero(const Node& value) { return value.text == "0" || value.text == "0.0"; }
 
-
 const Node* either(const Node* first, const Node* second) { return first != nullptr ? first : second; }
 
 /// What a strategy and its steps come to; without both nothing is set.
-void lower_strategy(std::string_view strategy_key, const Node* steps, std::string_view steps_key, std::string_view canonical,
-                    Lowering& lowering) {
+void lower_strategy(std::string_view strategy_key, const Node* steps, std::string_view steps_key,
+                    std::string_view canonical, Lowering& lowering) {
   const Node* const strategy = lowering.said(strategy_key);
   const std::string how = lowering.text(strategy_key);
   if (how == "steps") {
@@ -97,17 +96,17 @@ void seed(const Node& value, Lowering& lowering) {
 
 void dtype(const Node& value, std::string_view canonical, Lowering& lowering) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 12> names{{{"float32", "fp32"},
-                                                                                       {"torch.float32", "fp32"},
-                                                                                       {"fp32", "fp32"},
-                                                                                       {"no", "fp32"},
-                                                                                       {"float64", "fp64"},
-                                                                                       {"torch.float64", "fp64"},
-                                                                                       {"bfloat16", "bf16"},
-                                                                                       {"torch.bfloat16", "bf16"},
-                                                                                       {"bf16", "bf16"},
-                                                                                       {"float16", "fp16"},
-                                                                                       {"torch.float16", "fp16"},
-                                                                                       {"fp16", "fp16"}}};
+                                                                                        {"torch.float32", "fp32"},
+                                                                                        {"fp32", "fp32"},
+                                                                                        {"no", "fp32"},
+                                                                                        {"float64", "fp64"},
+                                                                                        {"torch.float64", "fp64"},
+                                                                                        {"bfloat16", "bf16"},
+                                                                                        {"torch.bfloat16", "bf16"},
+                                                                                        {"bf16", "bf16"},
+                                                                                        {"float16", "fp16"},
+                                                                                        {"torch.float16", "fp16"},
+                                                                                        {"fp16", "fp16"}}};
   for (const auto& [theirs, ours] : names)
     if (value.text == theirs) return lowering.set(canonical, std::string(ours), value);
   lowering.refuse(value, "it is one of float32, float64, bfloat16 and float16");
@@ -145,6 +144,12 @@ void pipeline_schedule(const std::string& name, const Node& value, Lowering& low
   for (const auto& [theirs, ours] : names)
     if (name == theirs) return lowering.set("parallel.schedule", std::string(ours), value);
   lowering.refuse(value, "schedules are GPipe, 1F1B, Interleaved1F1B, InterleavedZeroBubble and ZBVZeroBubble");
+}
+
+void one_micro_batch(std::string_view batch, std::string_view accumulation, Lowering& lowering) {
+  const Node* const said = lowering.said(batch);
+  if (said != nullptr && lowering.said(accumulation) == nullptr && !lowering.is_set("train.global_batch"))
+    lowering.set("train.accumulation", "1", *said);
 }
 
 void lower_length(Lowering& lowering) {
@@ -203,8 +208,9 @@ void lower_schedule(Lowering& lowering) {
     } else if (key == "num_cycles" && name == "cosine_with_restarts") {
       lowering.set("schedule.cycles", value);
     } else {
-      lowering.refuse(value, "min_lr, lr_end, power, timescale, num_decay_steps and the num_cycles of "
-                             "cosine_with_restarts are read, each of its schedule");
+      lowering.refuse(value,
+                      "min_lr, lr_end, power, timescale, num_decay_steps and the num_cycles of "
+                      "cosine_with_restarts are read, each of its schedule");
     }
   }
 }
@@ -214,8 +220,8 @@ void lower_cadence(Lowering& lowering) {
   const Node* const evaluated = lowering.said("eval_steps");
   lower_strategy("logging_strategy", logged, "logging_steps", "log.every", lowering);
   if (lowering.said("eval_strategy") != nullptr)  // without steps of its own transformers takes those of the log
-    lower_strategy("eval_strategy", either(evaluated, lowering.text("eval_steps").empty() ? logged : nullptr), "eval_steps",
-                   "eval.every", lowering);
+    lower_strategy("eval_strategy", either(evaluated, lowering.text("eval_steps").empty() ? logged : nullptr),
+                   "eval_steps", "eval.every", lowering);
   lower_strategy("save_strategy", lowering.said("save_steps"), "save_steps", "checkpoint.every", lowering);
   if (const Node* const strategy = lowering.said("save_strategy");
       strategy != nullptr && (strategy->text == "no" || strategy->text == "false"))

@@ -22,10 +22,10 @@ void resume_from_checkpoint(const Node& value, Lowering& lowering);  // true: au
 void metric(const Node& value, Lowering& lowering);                  // with or without "eval_"
 void greater_is_better(const Node& value, Lowering& lowering);
 void recompute(const Node& value, Lowering& lowering);
-void device(const Node& value, Lowering& lowering);    // cpu or cuda, perhaps with a number
+void device(const Node& value, Lowering& lowering);  // cpu or cuda, perhaps with a number
 void use_cpu(const Node& value, Lowering& lowering);
 void node_storage(const Node& value, Lowering& lowering);
-void seed(const Node& value, Lowering& lowering);  // -1 is refused: it would be drawn anew at each start
+void seed(const Node& value, Lowering& lowering);        // -1 is refused: it would be drawn anew at each start
 void bucket_cap(const Node& value, Lowering& lowering);  // in MiB
 void dtype(const Node& value, std::string_view canonical, Lowering& lowering);
 /// What lies in host memory: a list of these words.
@@ -35,14 +35,18 @@ void one_unit(const Node& because_of, Lowering& lowering);
 /// The name of a schedule of pipelines in PyTorch; what other name is refused.
 void pipeline_schedule(const std::string& name, const Node& value, Lowering& lowering);
 
-void lower_length(Lowering& lowering);      // num_train_epochs, max_steps
-void lower_optimizer(Lowering& lowering);   // adam_beta1, adam_beta2
-void lower_schedule(Lowering& lowering);    // lr_scheduler_type, lr_scheduler_kwargs
-void lower_cadence(Lowering& lowering);     // logging, evaluation, saving: strategies and steps
-void lower_prefetch(Lowering& lowering);    // dataloader_num_workers, dataloader_prefetch_factor
+/// A step is one micro-batch of each rank where `batch` alone is said, unless the options of Lockstep's own say its
+/// size.
+void one_micro_batch(std::string_view batch, std::string_view accumulation, Lowering& lowering);
+void lower_length(Lowering& lowering);     // num_train_epochs, max_steps
+void lower_optimizer(Lowering& lowering);  // adam_beta1, adam_beta2
+void lower_schedule(Lowering& lowering);   // lr_scheduler_type, lr_scheduler_kwargs
+void lower_cadence(Lowering& lowering);    // logging, evaluation, saving: strategies and steps
+void lower_prefetch(Lowering& lowering);   // dataloader_num_workers, dataloader_prefetch_factor
 
 inline constexpr const char* no_compile = "kernels are compiled before, not while a model runs";
-inline constexpr const char* no_best_at_end = "checkpoint.resume: RUN:best starts from it, and finalize-quantize takes "
-                                              "the folder of a checkpoint";
+inline constexpr const char* no_best_at_end =
+    "checkpoint.resume: RUN:best starts from it, and finalize-quantize takes "
+    "the folder of a checkpoint";
 
 }  // namespace lockstep::hf

@@ -26,7 +26,8 @@ constexpr const char* follows = "it holds by design";
 constexpr const char* one_loader = "every weight is read once a job, by the rank that it is for";
 
 constexpr const char* no_hybrid =
-    "how many ranks a node has is not known here: lockstep: {parallel: {dp_shard: RANKS OF A NODE, dp_replicate: auto}} "
+    "how many ranks a node has is not known here: lockstep: {parallel: {dp_shard: RANKS OF A NODE, dp_replicate: "
+    "auto}} "
     "says it";
 
 std::string lower_case(std::string text) {
@@ -70,18 +71,23 @@ constexpr std::array keys{
     DialectKey{"gradient_accumulation_steps", number, "1", taken, "train.accumulation"},
     DialectKey{"eval_accumulation_steps", number, "", moot, "", "an evaluation keeps sums alone"},
     DialectKey{"learning_rate", number, "5e-5", taken, "optimizer.lr"},
-    DialectKey{"weight_decay", number, "0.0", taken, "optimizer.weight_decay", "of matrices: norms and biases do not decay there either"},
+    DialectKey{"weight_decay", number, "0.0", taken, "optimizer.weight_decay",
+               "of matrices: norms and biases do not decay there either"},
     DialectKey{"adam_beta1", number, "0.9", taken, "optimizer.betas", "the first", "", "", jointly},
     DialectKey{"adam_beta2", number, "0.999", taken, "optimizer.betas", "the second", "", "", jointly},
     DialectKey{"adam_epsilon", number, "1e-8", taken, "optimizer.eps"},
     DialectKey{"max_grad_norm", number, "1.0", taken, "optimizer.clip_norm", "0: null", "", "", hf::max_grad_norm},
     DialectKey{"optim", text, "adamw_torch", taken, "optimizer.name", "", "", "", optim},
-    DialectKey{"optim_args", text, "", refused, "", "the options of optimizer, in the section lockstep, say what it takes"},
-    DialectKey{"lr_scheduler_type", text, "linear", taken, "schedule.name",
-               "as named there", "", "", jointly},
-    DialectKey{"lr_scheduler_kwargs", map, "{}", taken, "schedule.min_lr, schedule.power, schedule.timescale, schedule.cycles, schedule.cooldown_steps", "", "", "", jointly},
-    DialectKey{"warmup_steps", number, "0", taken, "schedule.warmup_steps", "the first step is at lr / warmup_steps, not 0", "", "", jointly},
-    DialectKey{"warmup_ratio", number, "0.0", taken, "schedule.warmup_ratio", "warmup_steps comes before it", "", "", jointly},
+    DialectKey{"optim_args", text, "", refused, "",
+               "the options of optimizer, in the section lockstep, say what it takes"},
+    DialectKey{"lr_scheduler_type", text, "linear", taken, "schedule.name", "as named there", "", "", jointly},
+    DialectKey{"lr_scheduler_kwargs", map, "{}", taken,
+               "schedule.min_lr, schedule.power, schedule.timescale, schedule.cycles, schedule.cooldown_steps", "", "",
+               "", jointly},
+    DialectKey{"warmup_steps", number, "0", taken, "schedule.warmup_steps",
+               "the first step is at lr / warmup_steps, not 0", "", "", jointly},
+    DialectKey{"warmup_ratio", number, "0.0", taken, "schedule.warmup_ratio", "warmup_steps comes before it", "", "",
+               jointly},
     DialectKey{"eval_strategy", text, "no", taken, "eval.every", "no, steps or epoch", "", "", jointly},
     DialectKey{"eval_steps", number, "", taken, "eval.every", "at multiples of it", "", "", jointly},
     DialectKey{"eval_delay", number, "0", refused, "", "evaluations come at all multiples of eval.every", "0"},
@@ -94,19 +100,22 @@ constexpr std::array keys{
     DialectKey{"log_level", text, "passive", refused, "", "--log-level is said on the command line", "passive"},
     DialectKey{"log_on_each_node", flag, "true", moot, "", "a job has one log"},
     DialectKey{"disable_tqdm", flag, "", moot, "", "--progress says it"},
-    DialectKey{"report_to", list, "none", refused, "", "RUN/records.jsonl has all records, and log.tensorboard draws them",
+    DialectKey{"report_to", list, "none", refused, "",
+               "RUN/records.jsonl has all records, and log.tensorboard draws them",
                "none|tensorboard|[none]|[tensorboard]|[]"},
     DialectKey{"run_name", text, "", moot, "", "a run is called as its folder"},
     DialectKey{"save_strategy", text, "steps", taken, "checkpoint.every, checkpoint.at_end",
                "no, steps or epoch; no: none at the end either", "", "", jointly},
     DialectKey{"save_steps", number, "500", taken, "checkpoint.every", "at multiples of it", "", "", jointly},
-    DialectKey{"save_total_limit", number, "", taken, "checkpoint.keep_last", "besides the best; less than 0: all", "", "",
-               hf::save_total_limit},
+    DialectKey{"save_total_limit", number, "", taken, "checkpoint.keep_last", "besides the best; less than 0: all", "",
+               "", hf::save_total_limit},
     DialectKey{"save_safetensors", flag, "true", moot, "", "checkpoints are HDF5 files, and exports safetensors"},
-    DialectKey{"save_on_each_node", flag, "false", taken, "checkpoint.storage", "true: per_node", "", "", hf::node_storage},
-    DialectKey{"save_only_model", flag, "false", refused, "", "a checkpoint has all that a run needs to go on", "false"},
-    DialectKey{"resume_from_checkpoint", text, "", taken, "checkpoint.resume", "true: auto; false: never; or a path", "", "",
-               hf::resume_from_checkpoint},
+    DialectKey{"save_on_each_node", flag, "false", taken, "checkpoint.storage", "true: per_node", "", "",
+               hf::node_storage},
+    DialectKey{"save_only_model", flag, "false", refused, "", "a checkpoint has all that a run needs to go on",
+               "false"},
+    DialectKey{"resume_from_checkpoint", text, "", taken, "checkpoint.resume", "true: auto; false: never; or a path",
+               "", "", hf::resume_from_checkpoint},
     DialectKey{"ignore_data_skip", flag, "false", refused, "", "a run goes on where its data stood", "false"},
     DialectKey{"load_best_model_at_end", flag, "false", refused, "", hf::no_best_at_end, "false"},
     DialectKey{"metric_for_best_model", text, "", taken, "checkpoint.best_metric", "", "", "", hf::metric},
@@ -123,25 +132,31 @@ constexpr std::array keys{
     DialectKey{"tf32", flag, "", refused, "", "products of fp32 are exact to fp32", "false"},
     DialectKey{"mixed_precision", text, "", taken, "precision.dtype", "of Accelerate's file", "", "", mixed_precision},
     DialectKey{"downcast_bf16", text, "no", refused, "", "it is of processors that are not used here", "no|false"},
-    DialectKey{"gradient_checkpointing", flag, "false", taken, "train.recompute", "block or none", "", "", hf::recompute},
+    DialectKey{"gradient_checkpointing", flag, "false", taken, "train.recompute", "block or none", "", "",
+               hf::recompute},
     DialectKey{"gradient_checkpointing_kwargs", map, "", moot, "", "a block is recomputed in one way"},
     DialectKey{"torch_compile", flag, "false", refused, "", hf::no_compile, "false"},
     DialectKey{"torch_compile_backend", text, "", refused, "", hf::no_compile, "", "torch_compile"},
     DialectKey{"torch_compile_mode", text, "", refused, "", hf::no_compile, "", "torch_compile"},
-    DialectKey{"dataloader_num_workers", number, "0", taken, "data.prefetch", "batches are made by one thread", "", "", jointly},
+    DialectKey{"dataloader_num_workers", number, "0", taken, "data.prefetch", "batches are made by one thread", "", "",
+               jointly},
     DialectKey{"dataloader_prefetch_factor", number, "", taken, "data.prefetch", "", "", "", jointly},
-    DialectKey{"dataloader_pin_memory", flag, "true", moot, "", "memory of a device's copies is pinned where there is one"},
+    DialectKey{"dataloader_pin_memory", flag, "true", moot, "",
+               "memory of a device's copies is pinned where there is one"},
     DialectKey{"dataloader_persistent_workers", flag, "false", moot, "", "the thread that makes batches stays"},
     DialectKey{"dataloader_drop_last", flag, "false", taken, "data.drop_last"},
     DialectKey{"remove_unused_columns", flag, "true", moot, "", "columns are read by their names, others never"},
-    DialectKey{"group_by_length", flag, "false", refused, "", "data.packing, in the section lockstep, leaves less padding", "false"},
-    DialectKey{"label_smoothing_factor", number, "0.0", refused, "", "the loss is the cross-entropy of the next token", "0|0.0"},
+    DialectKey{"group_by_length", flag, "false", refused, "",
+               "data.packing, in the section lockstep, leaves less padding", "false"},
+    DialectKey{"label_smoothing_factor", number, "0.0", refused, "", "the loss is the cross-entropy of the next token",
+               "0|0.0"},
     DialectKey{"torch_empty_cache_steps", number, "", moot, "", "memory is laid out once, before the first step"},
     DialectKey{"ddp_backend", text, "", moot, "", launched},
     DialectKey{"ddp_bucket_cap_mb", number, "", taken, "parallel.bucket_size", "in MiB", "", "", hf::bucket_cap},
     DialectKey{"ddp_find_unused_parameters", flag, "", moot, "", follows},
     DialectKey{"ddp_broadcast_buffers", flag, "", moot, "", follows},
-    DialectKey{"ddp_timeout", number, "1800", refused, "", "train.watchdog, in the section lockstep, ends what hangs", "1800"},
+    DialectKey{"ddp_timeout", number, "1800", refused, "", "train.watchdog, in the section lockstep, ends what hangs",
+               "1800"},
     DialectKey{"local_rank", number, "-1", moot, "", launched},
     DialectKey{"deepspeed", text, "", refused, "", "fsdp shares out what its stages do"},
     DialectKey{"push_to_hub", flag, "false", refused, "", nothing_sent, "false"},
@@ -153,8 +168,10 @@ constexpr std::array keys{
     DialectKey{"block_size", number, "", taken, "data.sequence_length"},
 
     DialectKey{"fsdp", list, "", taken, "parallel.dp_shard, parallel.reshard_after_forward, train.offload",
-               "full_shard, shard_grad_op, no_shard, offload and auto_wrap; true: full_shard auto_wrap", "", "", jointly},
-    DialectKey{"fsdp_config", map, "", taken, "parallel.dp_shard, parallel.reshard_after_forward, parallel.prefetch, train.offload",
+               "full_shard, shard_grad_op, no_shard, offload and auto_wrap; true: full_shard auto_wrap", "", "",
+               jointly},
+    DialectKey{"fsdp_config", map, "", taken,
+               "parallel.dp_shard, parallel.reshard_after_forward, parallel.prefetch, train.offload",
                "its keys with fsdp_ before them or without", "", "", jointly},
     DialectKey{"compute_environment", text, "LOCAL_MACHINE", moot, "", launched},
     DialectKey{"distributed_type", text, "", taken, "", "NO, MULTI_CPU, MULTI_GPU or FSDP", "", "", distributed_type},
@@ -184,17 +201,19 @@ constexpr std::array parts{
     DialectKey{"fsdp.auto_wrap", text, "", taken, "parallel.bucket_size", "without it the model is one unit"},
     DialectKey{"fsdp_config.fsdp_auto_wrap_policy", text, "", taken, "parallel.bucket_size",
                "TRANSFORMER_BASED_WRAP; NO_WRAP: the model is one unit"},
-    DialectKey{"fsdp_config.fsdp_backward_prefetch_policy", text, "", moot, "", "parallel.prefetch holds for both passes"},
+    DialectKey{"fsdp_config.fsdp_backward_prefetch_policy", text, "", moot, "",
+               "parallel.prefetch holds for both passes"},
     DialectKey{"fsdp_config.fsdp_forward_prefetch", flag, "", taken, "parallel.prefetch", "true: 1; false: 0"},
     DialectKey{"fsdp_config.fsdp_cpu_ram_efficient_loading", flag, "", moot, "", one_loader},
     DialectKey{"fsdp_config.fsdp_offload_params", flag, "", taken, "train.offload", "true: optimizer and shards"},
-    DialectKey{"fsdp_config.fsdp_sharding_strategy", text, "", taken, "parallel.dp_shard, parallel.reshard_after_forward",
-               "as a word of fsdp, or its number"},
+    DialectKey{"fsdp_config.fsdp_sharding_strategy", text, "", taken,
+               "parallel.dp_shard, parallel.reshard_after_forward", "as a word of fsdp, or its number"},
     DialectKey{"fsdp_config.fsdp_reshard_after_forward", flag, "", taken, "parallel.reshard_after_forward",
                "of FSDP2: true is full_shard, false shard_grad_op"},
     DialectKey{"fsdp_config.fsdp_version", number, "", moot, "", "the keys of both versions are read"},
     DialectKey{"fsdp_config.fsdp_activation_checkpointing", flag, "", taken, "train.recompute"},
-    DialectKey{"fsdp_config.fsdp_min_num_params", number, "", refused, "", "parallel.bucket_size is the size of units", "0"},
+    DialectKey{"fsdp_config.fsdp_min_num_params", number, "", refused, "", "parallel.bucket_size is the size of units",
+               "0"},
     DialectKey{"fsdp_config.fsdp_state_dict_type", text, "", refused, "",
                "each rank saves what it holds: finalize-quantize writes whole tensors", "SHARDED_STATE_DICT"},
     DialectKey{"fsdp_config.fsdp_sync_module_states", flag, "", moot, "", one_loader},
@@ -216,7 +235,8 @@ void take_word(const std::string& word, const Node& place, Sharding& sharding, L
     lowering.refuse(place, no_hybrid);
   } else if (strategies.contains(word)) {
     if (!sharding.strategy.empty() && sharding.strategy != word)
-      lowering.refuse(place, fmt::format("it contradicts {}, which {} says", sharding.strategy, sharding.place->origin));
+      lowering.refuse(place,
+                      fmt::format("it contradicts {}, which {} says", sharding.strategy, sharding.place->origin));
     sharding.strategy = word;
     sharding.place = &place;
   } else if (word == "offload") {
@@ -256,9 +276,9 @@ void take_strategy(const Node& value, Sharding& sharding, Lowering& lowering) {
 }
 
 void take_config(const std::string& key, const Node& value, Sharding& sharding, Lowering& lowering) {
-  static const std::set<std::string> moot_keys{"backward_prefetch_policy", "backward_prefetch", "cpu_ram_efficient_loading",
-                                               "sync_module_states", "use_orig_params", "version",
-                                               "transformer_layer_cls_to_wrap", "limit_all_gathers"};
+  static const std::set<std::string> moot_keys{
+      "backward_prefetch_policy", "backward_prefetch", "cpu_ram_efficient_loading",     "sync_module_states",
+      "use_orig_params",          "version",           "transformer_layer_cls_to_wrap", "limit_all_gathers"};
   const std::optional<bool> truth = flag_word(value.text);
   if (key == "sharding_strategy") {
     take_strategy(value, sharding, lowering);
@@ -276,10 +296,12 @@ void take_config(const std::string& key, const Node& value, Sharding& sharding, 
     if (value.text != "TRANSFORMER_BASED_WRAP" && value.text != "NO_WRAP")
       lowering.refuse(value, "blocks are units: it is TRANSFORMER_BASED_WRAP or NO_WRAP");
   } else if (key == "min_num_params") {
-    if (value.text != "0") lowering.refuse(value, "parallel.bucket_size, in the section lockstep, is the size of units");
+    if (value.text != "0")
+      lowering.refuse(value, "parallel.bucket_size, in the section lockstep, is the size of units");
   } else if (key == "state_dict_type") {
     if (value.text != "SHARDED_STATE_DICT")
-      lowering.refuse(value, "each rank saves what it holds, as SHARDED_STATE_DICT: finalize-quantize writes whole tensors");
+      lowering.refuse(value,
+                      "each rank saves what it holds, as SHARDED_STATE_DICT: finalize-quantize writes whole tensors");
   } else if (key == "xla" || key == "xla_fsdp_v2" || key == "xla_fsdp_grad_ckpt") {
     if (truth.value_or(true)) lowering.refuse(value, "it is of processors that are not used here");
   } else if (!moot_keys.contains(key)) {
@@ -314,6 +336,7 @@ void lower_sharding(Lowering& lowering) {
 }
 
 void finish(Lowering& lowering) {
+  hf::one_micro_batch("per_device_train_batch_size", "gradient_accumulation_steps", lowering);
   hf::lower_length(lowering);
   hf::lower_optimizer(lowering);
   hf::lower_schedule(lowering);

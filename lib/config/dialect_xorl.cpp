@@ -17,14 +17,14 @@ using enum DialectKey::Value;
 using enum DialectKey::State;
 using hf::jointly;
 
-constexpr const char* no_adapters = "this version trains no adapters: all weights are trained, but for optimizer.frozen";
+constexpr const char* no_adapters =
+    "this version trains no adapters: all weights are trained, but for optimizer.frozen";
 constexpr const char* no_wandb = "no records go to W&B: RUN/records.jsonl has them, and log.tensorboard draws them";
 constexpr const char* one_trace = "log.profile_start_step writes RUN/profile.json, with the times of all ranks";
 
 /// A flag as one of two values.
 void choose(std::string_view key, std::string_view canonical, const char* yes, const char* no, Lowering& lowering) {
-  if (const Node* const value = lowering.said(key))
-    lowering.set(canonical, lowering.on(key, false) ? yes : no, *value);
+  if (const Node* const value = lowering.said(key)) lowering.set(canonical, lowering.on(key, false) ? yes : no, *value);
 }
 
 void axis(const Node& value, std::string_view canonical, Lowering& lowering) {
@@ -84,8 +84,9 @@ void config_path(const Node& value, Lowering& lowering) {
   const Node* const weights = lowering.said("model.model_path");
   if (weights == nullptr) return lowering.set("model.config", value);
   if (weights->text != value.text)
-    lowering.refuse(value, "weights are read with the config.json that lies beside them: leave it out, or for weights "
-                           "that are initialised leave out model_path");
+    lowering.refuse(value,
+                    "weights are read with the config.json that lies beside them: leave it out, or for weights "
+                    "that are initialised leave out model_path");
 }
 
 constexpr std::array keys{
@@ -109,80 +110,107 @@ constexpr std::array keys{
     DialectKey{"model.train_router", flag, "", refused, "",
                "the router is trained with the rest: optimizer.frozen keeps tensors as they are", "true"},
 
-    DialectKey{"data.datasets", list, "", taken, "data.path, data.datasets, data.records, data.max_length", "one entry is data.path, several are data.datasets", "", "", jointly},
+    DialectKey{"data.datasets", list, "", taken, "data.path, data.datasets, data.records, data.max_length",
+               "one entry is data.path, several are data.datasets", "", "", jointly},
     DialectKey{"data.test_datasets", list, "[]", taken, "eval.datasets", "", "", "", jointly},
     DialectKey{"data.dataset_prepared_path", text, "last_prepared_dataset", taken, "data.cache"},
     DialectKey{"data.select_columns", list, "", moot, "", "columns are read by their names, others never"},
-    DialectKey{"data.sample_packing_method", text, "sequential", taken, "data.packing", "multipack sorts by length, the longest first", "", "", jointly},
+    DialectKey{"data.sample_packing_method", text, "sequential", taken, "data.packing",
+               "multipack sorts by length, the longest first", "", "", jointly},
     DialectKey{"data.sample_packing_sequence_len", number, "32000", taken, "data.sequence_length",
                "longer samples are split rather than refused"},
-    DialectKey{"data.sample_packing_group_size", number, "100000", taken, "data.packing_group", "counts with multipack", "", "", jointly},
-    DialectKey{"data.sample_packing_sequentially", flag, "", taken, "data.packing", "true: sequential, whatever the method", "", "", jointly},
+    DialectKey{"data.sample_packing_group_size", number, "100000", taken, "data.packing_group", "counts with multipack",
+               "", "", jointly},
+    DialectKey{"data.sample_packing_sequentially", flag, "", taken, "data.packing",
+               "true: sequential, whatever the method", "", "", jointly},
     DialectKey{"data.sample_packing_mp_start_method", text, "", refused, "",
                "packing takes threads, which have no start method"},
-    DialectKey{"data.sample_packing_bin_size", number, "", refused, "", "a row takes as many samples as it has room for"},
-    DialectKey{"data.eval_sample_packing", flag, "", taken, "eval.packing", "false: none, true: as in training", "", "", jointly},
-    DialectKey{"data.dataloader_num_workers", number, "8", taken, "data.prefetch", "batches are made by one thread; 0: none ahead", "", "", jointly},
+    DialectKey{"data.sample_packing_bin_size", number, "", refused, "",
+               "a row takes as many samples as it has room for"},
+    DialectKey{"data.eval_sample_packing", flag, "", taken, "eval.packing", "false: none, true: as in training", "", "",
+               jointly},
+    DialectKey{"data.dataloader_num_workers", number, "8", taken, "data.prefetch",
+               "batches are made by one thread; 0: none ahead", "", "", jointly},
     DialectKey{"data.dataloader_prefetch_factor", number, "2", taken, "data.prefetch", "", "", "", jointly},
-    DialectKey{"data.dataloader_pin_memory", flag, "true", moot, "", "memory of a device's copies is pinned where there is one"},
+    DialectKey{"data.dataloader_pin_memory", flag, "true", moot, "",
+               "memory of a device's copies is pinned where there is one"},
     DialectKey{"data.dataloader_drop_last", flag, "true", taken, "data.drop_last"},
     DialectKey{"data.pad_to_multiple_of", number, "128", moot, "", "packed rows all have data.sequence_length"},
     DialectKey{"data.val_set_size", number, "", taken, "data.validation",
                "a fraction is drawn by hash, and so is a count", "", "", validation},
-    DialectKey{"data.shuffle_merged_datasets", flag, "true", taken, "data.shuffle, data.shuffle_where", "", "", "", jointly},
-    DialectKey{"data.shuffle_before_merging_datasets", flag, "true", taken, "data.shuffle, data.shuffle_where", "", "", "", jointly},
+    DialectKey{"data.shuffle_merged_datasets", flag, "true", taken, "data.shuffle, data.shuffle_where", "", "", "",
+               jointly},
+    DialectKey{"data.shuffle_before_merging_datasets", flag, "true", taken, "data.shuffle, data.shuffle_where", "", "",
+               "", jointly},
     DialectKey{"data.dataset_num_proc", number, "", taken, "threads", "of a rank of prepare-data"},
     DialectKey{"data.dataset_shard_num", number, "", taken, "data.shard", "", "", "", jointly},
-    DialectKey{"data.dataset_shard_idx", number, "", taken, "data.shard", "counted from 0 there, from 1 here", "", "", jointly},
+    DialectKey{"data.dataset_shard_idx", number, "", taken, "data.shard", "counted from 0 there, from 1 here", "", "",
+               jointly},
     DialectKey{"data.num_dataset_shards_to_save", number, "", taken, "data.shards"},
-    DialectKey{"data.skip_prepare_dataset", flag, "false", taken, "data.prepare", "true loads, and never prepares", "", "", jointly},
+    DialectKey{"data.skip_prepare_dataset", flag, "false", taken, "data.prepare", "true loads, and never prepares", "",
+               "", jointly},
     DialectKey{"data.push_dataset_to_hub", text, "", refused, "", "nothing is sent anywhere"},
     DialectKey{"data.hf_use_auth_token", text, "", taken, "", "the token comes from HF_TOKEN or its usual file", "", "",
                hub_token},
 
-    DialectKey{"train.data_parallel_mode", text, "fsdp2", taken, "parallel.dp_replicate, parallel.dp_shard", "", "", "", jointly},
-    DialectKey{"train.data_parallel_shard_size", number, "-1", taken, "parallel.dp_shard", "-1: what the other axes leave", "", "", jointly},
+    DialectKey{"train.data_parallel_mode", text, "fsdp2", taken, "parallel.dp_replicate, parallel.dp_shard", "", "", "",
+               jointly},
+    DialectKey{"train.data_parallel_shard_size", number, "-1", taken, "parallel.dp_shard",
+               "-1: what the other axes leave", "", "", jointly},
     DialectKey{"train.data_parallel_replicate_size", number, "-1", taken, "parallel.dp_replicate", "", "", "", jointly},
     DialectKey{"train.tensor_parallel_size", number, "1", taken, "parallel.tp"},
     DialectKey{"train.pipeline_parallel_size", number, "1", taken, "parallel.pp"},
-    DialectKey{"train.pipeline_parallel_schedule", text, "1F1B", taken, "parallel.schedule", "counts where there is a pipeline", "", "",
-               schedule},
+    DialectKey{"train.pipeline_parallel_schedule", text, "1F1B", taken, "parallel.schedule",
+               "counts where there is a pipeline", "", "", schedule},
     DialectKey{"train.pipeline_parallel_virtual_stages", number, "", taken, "parallel.stages_per_rank"},
-    DialectKey{"train.pp_variable_seq_lengths", flag, "true", moot, "", "stages know the length of every row before the step"},
+    DialectKey{"train.pp_variable_seq_lengths", flag, "true", moot, "",
+               "stages know the length of every row before the step"},
     DialectKey{"train.expert_parallel_size", number, "1", taken, "parallel.ep", "", "", "", jointly},
     DialectKey{"train.ulysses_parallel_size", number, "1", taken, "parallel.ulysses"},
     DialectKey{"train.ringattn_parallel_size", number, "1", taken, "parallel.ring"},
-    DialectKey{"train.cp_fsdp_mode", text, "all", taken, "parallel.cp_fsdp_mode", "counts where there is context parallelism", "", "", jointly},
+    DialectKey{"train.cp_fsdp_mode", text, "all", taken, "parallel.cp_fsdp_mode",
+               "counts where there is context parallelism", "", "", jointly},
     DialectKey{"train.reshard_after_forward", flag, "", taken, "parallel.reshard_after_forward", "", "", "", jointly},
     DialectKey{"train.ep_outside", flag, "false", taken, "parallel.ep_outside", "", "", "", jointly},
-    DialectKey{"train.ep_intranode", flag, "", taken, "parallel.ep_outside", "the opposite of ep_outside", "", "", jointly},
+    DialectKey{"train.ep_intranode", flag, "", taken, "parallel.ep_outside", "the opposite of ep_outside", "", "",
+               jointly},
 
     DialectKey{"train.optimizer", text, "adamw", taken, "optimizer.name"},
-    DialectKey{"train.optimizer_dtype", text, "bf16", moot, "", "it counts with optimizers that optimizer.name refuses"},
+    DialectKey{"train.optimizer_dtype", text, "bf16", moot, "",
+               "it counts with optimizers that optimizer.name refuses"},
     DialectKey{"train.lr", number, "5e-5", taken, "optimizer.lr"},
-    DialectKey{"train.lr_min", number, "1e-7", taken, "schedule.min_lr", "counts where the learning rate falls", "", "", jointly},
+    DialectKey{"train.lr_min", number, "1e-7", taken, "schedule.min_lr", "counts where the learning rate falls", "", "",
+               jointly},
     DialectKey{"train.lr_start", number, "0.0", taken, "schedule.start_lr"},
     DialectKey{"train.lr_warmup_ratio", number, "0.0", taken, "schedule.warmup_ratio", "rounded up"},
     DialectKey{"train.lr_decay_style", text, "constant", taken, "schedule.name"},
-    DialectKey{"train.lr_decay_ratio", number, "1.0", taken, "schedule.decay_ratio", "counts where the learning rate falls", "", "", jointly},
+    DialectKey{"train.lr_decay_ratio", number, "1.0", taken, "schedule.decay_ratio",
+               "counts where the learning rate falls", "", "", jointly},
     DialectKey{"train.weight_decay", number, "0.0", taken, "optimizer.weight_decay, optimizer.decay",
                "of all tensors, as there", "", "", hf::weight_decay},
-    DialectKey{"train.no_decay_modules", list, "[]", taken, "optimizer.decay_exclude", "parts of names", "", "", no_decay},
-    DialectKey{"train.no_decay_params", list, "[]", taken, "optimizer.decay_exclude", "parts of names", "", "", no_decay},
-    DialectKey{"train.max_grad_norm", number, "1.0", taken, "optimizer.clip_norm", "0 or less: null", "", "", clip_norm},
+    DialectKey{"train.no_decay_modules", list, "[]", taken, "optimizer.decay_exclude", "parts of names", "", "",
+               no_decay},
+    DialectKey{"train.no_decay_params", list, "[]", taken, "optimizer.decay_exclude", "parts of names", "", "",
+               no_decay},
+    DialectKey{"train.max_grad_norm", number, "1.0", taken, "optimizer.clip_norm", "0 or less: null", "", "",
+               clip_norm},
     DialectKey{"train.muon_lr", number, "0.02", moot, "", "it counts with optimizers that optimizer.name refuses"},
-    DialectKey{"train.muon_momentum", number, "0.95", moot, "", "it counts with optimizers that optimizer.name refuses"},
+    DialectKey{"train.muon_momentum", number, "0.95", moot, "",
+               "it counts with optimizers that optimizer.name refuses"},
     DialectKey{"train.muon_nesterov", flag, "true", moot, "", "it counts with optimizers that optimizer.name refuses"},
     DialectKey{"train.muon_ns_steps", number, "5", moot, "", "it counts with optimizers that optimizer.name refuses"},
     DialectKey{"train.muon_adjust_lr_fn", text, "", moot, "", "it counts with optimizers that optimizer.name refuses"},
 
     DialectKey{"train.micro_batch_size", number, "1", taken, "train.micro_batch"},
-    DialectKey{"train.gradient_accumulation_steps", number, "1", taken, "train.accumulation, parallel.micro_batches", "with a pipeline the micro-batches of one pass", "", "", jointly},
-    DialectKey{"train.num_train_epochs", number, "1", taken, "train.epochs", "max_steps comes before it", "", "", jointly},
+    DialectKey{"train.gradient_accumulation_steps", number, "1", taken, "train.accumulation, parallel.micro_batches",
+               "with a pipeline the micro-batches of one pass", "", "", jointly},
+    DialectKey{"train.num_train_epochs", number, "1", taken, "train.epochs", "max_steps comes before it", "", "",
+               jointly},
     DialectKey{"train.max_steps", number, "", taken, "train.max_steps", "extends and shortens", "", "", jointly},
 
     DialectKey{"train.enable_mixed_precision", flag, "true", taken, "precision.dtype", "bf16 or fp32", "", "", jointly},
-    DialectKey{"train.enable_gradient_checkpointing", flag, "true", taken, "train.recompute", "block or none", "", "", jointly},
+    DialectKey{"train.enable_gradient_checkpointing", flag, "true", taken, "train.recompute", "block or none", "", "",
+               jointly},
     DialectKey{"train.enable_reentrant", flag, "false", moot, "", "a block is recomputed in one way"},
     DialectKey{"train.recompute_modules", list, "", refused, "",
                "blocks are recomputed whole: train.recompute_keeps names what they keep", "[self_attn, mlp]",
@@ -190,13 +218,17 @@ constexpr std::array keys{
     DialectKey{"train.moe_checkpoint_method", text, "", refused, "",
                "train.recompute_keeps: [experts] keeps what experts give, so that no row goes to them again", "",
                "train.enable_gradient_checkpointing"},
-    DialectKey{"train.enable_full_shard", flag, "true", taken, "parallel.reshard_after_forward", "false: gathered weights stay", "", "", jointly},
+    DialectKey{"train.enable_full_shard", flag, "true", taken, "parallel.reshard_after_forward",
+               "false: gathered weights stay", "", "", jointly},
     DialectKey{"train.enable_forward_prefetch", flag, "true", taken, "parallel.prefetch", "false: 0", "", "", jointly},
-    DialectKey{"train.enable_activation_offload", flag, "false", taken, "train.offload", "true: activations", "", "", jointly},
+    DialectKey{"train.enable_activation_offload", flag, "false", taken, "train.offload", "true: activations", "", "",
+               jointly},
     DialectKey{"train.activation_gpu_limit", number, "0.0", refused, "",
                "train.host_memory limits what goes to the host instead", "0|0.0", "train.enable_activation_offload"},
-    DialectKey{"train.enable_compile", flag, "false", refused, "", "kernels are compiled before, not while a model runs", "false"},
-    DialectKey{"train.init_device", text, "cuda", refused, "", "weights are initialised where they lie", "cpu|cuda|meta"},
+    DialectKey{"train.enable_compile", flag, "false", refused, "",
+               "kernels are compiled before, not while a model runs", "false"},
+    DialectKey{"train.init_device", text, "cuda", refused, "", "weights are initialised where they lie",
+               "cpu|cuda|meta"},
     DialectKey{"train.load_weights_mode", text, "broadcast", refused, "",
                "each byte of a model is read once a job and handed on", "broadcast|all_ranks|grouped"},
     DialectKey{"train.enable_full_determinism", flag, "false", moot, "", "runs are deterministic"},
@@ -205,25 +237,32 @@ constexpr std::array keys{
     DialectKey{"train.gc_steps", number, "500", moot, "", "there is no garbage to collect"},
 
     DialectKey{"train.output_dir", text, "", taken, "train.run_dir"},
-    DialectKey{"train.ckpt_manager", text, "dcp", refused, "", "checkpoints are HDF5 files, lockstep-checkpoint(5)", "dcp"},
+    DialectKey{"train.ckpt_manager", text, "dcp", refused, "", "checkpoints are HDF5 files, lockstep-checkpoint(5)",
+               "dcp"},
     DialectKey{"train.save_steps", number, "0", taken, "checkpoint.every", "0: none by steps", "", "", jointly},
-    DialectKey{"train.save_epochs", number, "1", taken, "checkpoint.every", "0: none by epochs; besides steps it is refused", "", "", jointly},
+    DialectKey{"train.save_epochs", number, "1", taken, "checkpoint.every",
+               "0: none by epochs; besides steps it is refused", "", "", jointly},
     DialectKey{"train.save_async", flag, "false", taken, "checkpoint.background"},
     DialectKey{"train.save_hf_weights", flag, "true", refused, "",
                "finalize-quantize RUN --recipe none writes them when the run is done", "false"},
-    DialectKey{"train.load_checkpoint_path", text, "", taken, "checkpoint.resume", "auto, or the folder of a checkpoint", "", "", resume},
+    DialectKey{"train.load_checkpoint_path", text, "", taken, "checkpoint.resume",
+               "auto, or the folder of a checkpoint", "", "", resume},
 
     DialectKey{"train.log_format", text, "progress_bar", refused, "",
-               "RUN/records.jsonl has a line of JSON for every step; --progress never leaves the bar out", "progress_bar"},
+               "RUN/records.jsonl has a line of JSON for every step; --progress never leaves the bar out",
+               "progress_bar"},
     DialectKey{"train.use_wandb", flag, "true", refused, "", no_wandb, "false"},
     DialectKey{"train.wandb_project", text, "Xorl", refused, "", no_wandb, "", "train.use_wandb"},
     DialectKey{"train.wandb_name", text, "", refused, "", no_wandb, "", "train.use_wandb"},
     DialectKey{"train.wandb_tags", list, "", refused, "", no_wandb, "", "train.use_wandb"},
     DialectKey{"train.wandb_log_interval", number, "1", refused, "", no_wandb, "", "train.use_wandb"},
 
-    DialectKey{"train.enable_profiling", flag, "false", taken, "log.profile_start_step, log.profile_end_step", "", "", "", jointly},
-    DialectKey{"train.profile_start_step", number, "1", taken, "log.profile_start_step", "", "", "train.enable_profiling", jointly},
-    DialectKey{"train.profile_end_step", number, "2", taken, "log.profile_end_step", "excluded there, included here", "", "train.enable_profiling", jointly},
+    DialectKey{"train.enable_profiling", flag, "false", taken, "log.profile_start_step, log.profile_end_step", "", "",
+               "", jointly},
+    DialectKey{"train.profile_start_step", number, "1", taken, "log.profile_start_step", "", "",
+               "train.enable_profiling", jointly},
+    DialectKey{"train.profile_end_step", number, "2", taken, "log.profile_end_step", "excluded there, included here",
+               "", "train.enable_profiling", jointly},
     DialectKey{"train.profile_trace_dir", text, "./trace", refused, "", one_trace, "./trace", "train.enable_profiling"},
     DialectKey{"train.profile_record_shapes", flag, "true", refused, "", one_trace, "false", "train.enable_profiling"},
     DialectKey{"train.profile_profile_memory", flag, "true", refused, "", one_trace, "false", "train.enable_profiling"},
@@ -242,7 +281,8 @@ constexpr std::array keys{
     DialectKey{"lora.exclude_modules", list, "", refused, "", no_adapters, "", "lora.enable_qlora"},
     DialectKey{"lora.merge_lora_interval", number, "0", refused, "", no_adapters, "0", "lora.enable_lora"},
     DialectKey{"lora.reset_optimizer_on_merge", flag, "false", refused, "", no_adapters, "false", "lora.enable_lora"},
-    DialectKey{"lora.enable_aqn", flag, "false", refused, "", "noise is of quantised weights, which are not trained here", "false"},
+    DialectKey{"lora.enable_aqn", flag, "false", refused, "",
+               "noise is of quantised weights, which are not trained here", "false"},
     DialectKey{"lora.aqn_alpha", number, "1.0", refused, "", no_adapters, "", "lora.enable_aqn"},
 };
 
@@ -252,10 +292,12 @@ constexpr std::array parts{
     DialectKey{"data.datasets.name", text, "", taken, "data.name"},
     DialectKey{"data.datasets.split", text, "", taken, "data.split"},
     DialectKey{"data.datasets.revision", text, "", taken, "data.revision"},
-    DialectKey{"data.datasets.trust_remote_code", flag, "false", refused, "", "code that comes with data is never run", "false"},
+    DialectKey{"data.datasets.trust_remote_code", flag, "false", refused, "", "code that comes with data is never run",
+               "false"},
     DialectKey{"data.datasets.data_files", list, "", taken, "data.data_files"},
     DialectKey{"data.datasets.ds_type", text, "", moot, "", "the names of files say it"},
-    DialectKey{"data.datasets.max_seq_len", number, "", taken, "data.max_length, data.too_long", "longer samples are left out, as there"},
+    DialectKey{"data.datasets.max_seq_len", number, "", taken, "data.max_length, data.too_long",
+               "longer samples are left out, as there"},
     DialectKey{"data.datasets.shards", number, "", taken, "data.shard", "of several datasets, that of the entry"},
     DialectKey{"data.datasets.shards_idx", number, "0", taken, "data.shard", "counted from 0 there, from 1 here"},
     DialectKey{"data.datasets.preprocess_shards", number, "", moot, "", "memory is bounded however long the data are"},
@@ -290,8 +332,8 @@ void lower_axes(Lowering& lowering) {
 void lower_mesh(Lowering& lowering) {
   lower_axes(lowering);
   const Node* const mode = lowering.said("train.cp_fsdp_mode");
-  const bool context = lowering.text("train.ulysses_parallel_size") != "1" ||
-                       lowering.text("train.ringattn_parallel_size") != "1";
+  const bool context =
+      lowering.text("train.ulysses_parallel_size") != "1" || lowering.text("train.ringattn_parallel_size") != "1";
   if (mode != nullptr && context) lowering.set("parallel.cp_fsdp_mode", *mode);
   const bool experts = lowering.text("train.expert_parallel_size") != "1";
   if (const Node* const size = lowering.said("train.expert_parallel_size"); size != nullptr && experts)
@@ -302,7 +344,8 @@ void lower_mesh(Lowering& lowering) {
   }
   if (lowering.text("train.data_parallel_mode") != "fsdp2") return;
   choose("train.reshard_after_forward", "parallel.reshard_after_forward", "true", "false", lowering);
-  if (const Node* const full = lowering.said("train.enable_full_shard"); full != nullptr && !lowering.on("train.enable_full_shard", true))
+  if (const Node* const full = lowering.said("train.enable_full_shard");
+      full != nullptr && !lowering.on("train.enable_full_shard", true))
     lowering.set("parallel.reshard_after_forward", "false", *full);
   if (const Node* const ahead = lowering.said("train.enable_forward_prefetch");
       ahead != nullptr && !lowering.on("train.enable_forward_prefetch", true))
@@ -319,9 +362,10 @@ void lower_length(Lowering& lowering) {
     lowering.set(pipeline ? "parallel.micro_batches" : "train.accumulation", *passes);
     if (pipeline) lowering.set("train.accumulation", "1", *passes);
   }
+  hf::one_micro_batch("train.micro_batch_size", "train.gradient_accumulation_steps", lowering);
   const bool falls = lowering.text("train.lr_decay_style") != "constant";
-  for (const auto& [theirs, ours] : {std::pair("train.lr_min", "schedule.min_lr"),
-                                     std::pair("train.lr_decay_ratio", "schedule.decay_ratio")})
+  for (const auto& [theirs, ours] :
+       {std::pair("train.lr_min", "schedule.min_lr"), std::pair("train.lr_decay_ratio", "schedule.decay_ratio")})
     if (const Node* const value = lowering.said(theirs); value != nullptr && falls) lowering.set(ours, *value);
 }
 
@@ -444,7 +488,8 @@ void lower_data(Lowering& lowering) {
   const Node* const number = lowering.said("data.dataset_shard_num");
   const Node* const index = lowering.said("data.dataset_shard_idx");
   if (number != nullptr)
-    lowering.set("data.shard", fmt::format("{}/{}", lowering.integer("data.dataset_shard_idx").value_or(0) + 1, number->text),
+    lowering.set("data.shard",
+                 fmt::format("{}/{}", lowering.integer("data.dataset_shard_idx").value_or(0) + 1, number->text),
                  *number);
   else if (index != nullptr)
     lowering.refuse(*index, "data.dataset_shard_num says of how many shards it is one");
@@ -458,7 +503,8 @@ void lower_packing(Lowering& lowering) {
     lowering.set("data.packing", "sequential", *lowering.said("data.sample_packing_sequentially"));
   } else if (method != nullptr) {
     lowering.set("data.packing", *method);
-    if (const Node* const group = lowering.said("data.sample_packing_group_size"); group != nullptr && method->text == "multipack")
+    if (const Node* const group = lowering.said("data.sample_packing_group_size");
+        group != nullptr && method->text == "multipack")
       lowering.set("data.packing_group", *group);
   }
   if (const Node* const evaluation = lowering.said("data.eval_sample_packing");
@@ -484,8 +530,7 @@ void finish(Lowering& lowering) {
 }  // namespace
 
 const Dialect& xorl_dialect() {
-  static constexpr Dialect dialect{
-      .name = "xorl", .preset = "xorl", .keys = keys, .parts = parts, .finish = finish};
+  static constexpr Dialect dialect{.name = "xorl", .preset = "xorl", .keys = keys, .parts = parts, .finish = finish};
   return dialect;
 }
 

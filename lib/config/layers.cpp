@@ -34,13 +34,13 @@ class Loader {
     layers.document.kind = Node::Kind::map;
     if (named != nullptr) found_.emplace_back("--dialect", named);
     for (const std::string& file : files) merge(layers.document, load(file, {}));
-    const auto other = std::ranges::find_if(
-        found_, [&](const auto& place) { return place.second != found_.front().second; });
+    const auto other =
+        std::ranges::find_if(found_, [&](const auto& place) { return place.second != found_.front().second; });
     if (!found_.empty()) layers.dialect = found_.front().second;
     if (other != found_.end()) {
-      problems_.add_unread("", fmt::format("{} is in the dialect {}, {} in {}: one configuration has one dialect",
-                                           found_.front().first, name_of(found_.front().second), other->first,
-                                           name_of(other->second)));
+      problems_.add_unread(
+          "", fmt::format("{} is in the dialect {}, {} in {}: one configuration has one dialect", found_.front().first,
+                          name_of(found_.front().second), other->first, name_of(other->second)));
       layers.document.entries.clear();
     }
     return layers;

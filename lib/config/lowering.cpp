@@ -26,8 +26,7 @@ Node& place_of(Node& document, std::string_view path) {
 void name_origins(Node& node, const std::string& key, const std::string& outer) {
   if (node.origin.empty()) node.origin = outer;
   const std::string here = node.origin;
-  for (std::size_t i = 0; i < node.items.size(); ++i)
-    name_origins(node.items[i], fmt::format("{}.{}", key, i), here);
+  for (std::size_t i = 0; i < node.items.size(); ++i) name_origins(node.items[i], fmt::format("{}.{}", key, i), here);
   for (Node::Entry& entry : node.entries) name_origins(entry.value, key + "." + entry.key, here);
   node.origin += ": " + key;
 }
@@ -89,8 +88,7 @@ const DialectKey* Lowering::find(std::string_view name) const {
 }
 
 bool Lowering::is_group(const std::string& name) const {
-  return std::ranges::any_of(dialect_.keys,
-                             [&](const DialectKey& key) { return key.name.starts_with(name + "."); });
+  return std::ranges::any_of(dialect_.keys, [&](const DialectKey& key) { return key.name.starts_with(name + "."); });
 }
 
 const Node* Lowering::said(std::string_view key) const {
@@ -125,6 +123,12 @@ std::optional<std::int64_t> Lowering::integer(std::string_view key) {
   if (value->kind == Node::Kind::scalar && error == std::errc{} && end == text.data() + text.size()) return number;
   problems_.add_at(value->origin, "", fmt::format("\"{}\" is not a whole number", text_of(*value)));
   return std::nullopt;
+}
+
+bool Lowering::is_set(std::string_view canonical) const {
+  const Node* at = &lowered_;
+  for (const std::string& part : split(std::string(canonical), '.')) at = at == nullptr ? nullptr : at->find(part);
+  return at != nullptr && at->kind != Node::Kind::null;
 }
 
 void Lowering::set(std::string_view canonical, Node value) {

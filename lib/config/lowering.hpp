@@ -26,6 +26,8 @@ class Lowering {
   /// A whole number; nothing where none is said. What is no number is a problem.
   std::optional<std::int64_t> integer(std::string_view key);
 
+  /// Whether a canonical option is set already.
+  bool is_set(std::string_view canonical) const;
   /// Sets a canonical option. A second, different value is a problem that names both places.
   void set(std::string_view canonical, Node value);
   void set(std::string_view canonical, const std::string& text, const Node& because_of);

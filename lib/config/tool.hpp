@@ -37,7 +37,7 @@ struct CommonOptions {
   bool build_info = false;
   std::optional<PrintExtent> print_config;
   std::optional<SchemaOf> print_schema;
-  std::vector<std::string> config;  // files, in order
+  std::vector<std::string> config;     // files, in order
   std::optional<std::string> dialect;  // in whose words the configuration is; absent: as the files say, or show
   std::optional<std::string> explain;  // a key of a dialect
   bool dry_run = false;

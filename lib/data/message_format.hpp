@@ -24,8 +24,8 @@ struct MessageFormat {
 /// messages. Local. Throws Error(usage) where there is no template, Error(input) for one that is not understood.
 std::shared_ptr<const MessageFormat> message_format(const PrepareDataOptions& options, const Tokenizer& tokenizer);
 
-/// The hash of that format; empty where records hold no messages. `tokenizer`: null where it is made of the text itself.
-/// Local. Throws as message_format.
+/// The hash of that format; empty where records hold no messages. `tokenizer`: null where it is made of the text
+/// itself. Local. Throws as message_format.
 std::string message_format_hash(const PrepareDataOptions& options, const Tokenizer* tokenizer);
 
 /// bos_token, eos_token … by their names, as the files of Hugging Face have them. Pure.

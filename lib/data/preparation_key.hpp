@@ -15,7 +15,8 @@ namespace lockstep {
 
 /// Of the tokenizer, of every option of preparation that is not as built in, of the format of messages
 /// (message_format_hash), and of the files in their order: what they hold counts, not their names. `tokenizer`: null
-/// where it is made of the text itself. `sums`: of whole files (data/input_contents.hpp). The same on any number of ranks and threads. Pure.
+/// where it is made of the text itself. `sums`: of whole files (data/input_contents.hpp). The same on any number of
+/// ranks and threads. Pure.
 Hash128 preparation_key(const PrepareDataOptions& options, const Tokenizer* tokenizer, const std::string& messages,
                         const std::vector<InputFile>& files, const std::vector<std::uint64_t>& sums);
 

@@ -452,9 +452,9 @@ class Preparation {
   Path start_work(std::unique_ptr<WorkFolder>& work) {
     return rank0_tells(world_, "start", [&] {
       if (std::ranges::any_of(stamps_, [](const auto& stamp) { return !stamp; })) return spill_.string();
-      std::string text = to_hex(preparation_key(config_.data, tokenizer_.get(),
-                                                message_format_hash(config_.data, tokenizer_.get()), inputs_.files,
-                                                std::vector<std::uint64_t>(inputs_.files.size())));
+      std::string text =
+          to_hex(preparation_key(config_.data, tokenizer_.get(), message_format_hash(config_.data, tokenizer_.get()),
+                                 inputs_.files, std::vector<std::uint64_t>(inputs_.files.size())));
       for (const auto& stamp : stamps_)
         text += fmt::format("\n{} {} {}", stamp->bytes, stamp->modified_ns, stamp->inode);
       work = std::make_unique<WorkFolder>(config_.output, to_hex(hash128(text)).substr(0, 16));

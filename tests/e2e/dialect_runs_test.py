@@ -171,7 +171,7 @@ def test_runs_in_the_words_of_other_trainers_are_the_runs_of_the_canonical_optio
         logged = ["--lockstep.log.every", "1"] if "logging_steps" not in text else []
         run("train", f"{number}.yaml", *logged, ranks=ranks, cwd=tmp)
         options = {"model.config": "model", "data.path": "data", "data.sequence_length": 16, "train.max_steps": 5, "train.run_dir": f"ours-{number}", "log.every": 1,
-                   **canonical}
+                   "train.accumulation": 1, **canonical}
         run("train", *[word for key, value in options.items() for word in (f"--{key}", value)], ranks=ranks, cwd=tmp)
         theirs, ours = outcome(tmp / f"theirs-{number}"), outcome(tmp / f"ours-{number}")
         assert theirs == ours and theirs[0] and theirs[1], (number, theirs, ours)
