@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 namespace lockstep {
 
@@ -65,6 +66,7 @@ class Reader {
       case YAML::NodeType::Map:
         node.kind = Node::Kind::map;
         for (const auto& entry : yaml) read_entry(entry.first, entry.second, node);
+        for (const Node& under : std::exchange(merged_under_, {})) add_missing(under, node);
         break;
     }
   }
@@ -83,8 +85,11 @@ class Reader {
       problems_.add_at(where, "", "a key must be a name");
       return;
     }
+    std::vector<Node> outer = std::exchange(merged_under_, {});
     Node node = read(value);
+    merged_under_ = std::move(outer);
     node.origin = where;
+    if (key.Scalar() == "<<" && key.Tag() != "!") return take_merged(std::move(node));
     if (Node* const before = map.find(key.Scalar())) {
       problems_.add_at(where, "", fmt::format("\"{}\" is given twice, first at {}", key.Scalar(), before->origin));
       return;
@@ -92,8 +97,25 @@ class Reader {
     map.entries.push_back({key.Scalar(), std::move(node)});
   }
 
+  /// The merge key of YAML: a map, or several, whose keys count where the map that has it does not say them.
+  void take_merged(Node node) {
+    std::vector<Node> maps = node.kind == Node::Kind::list ? std::move(node.items) : std::vector{node};
+    for (Node& map : maps) {
+      if (map.kind == Node::Kind::map)
+        merged_under_.push_back(std::move(map));
+      else
+        problems_.add_at(node.origin, "", "\"<<\" is followed by a map, or by a list of maps");
+    }
+  }
+
+  static void add_missing(const Node& under, Node& map) {
+    for (const Node::Entry& entry : under.entries)
+      if (map.find(entry.key) == nullptr) map.entries.push_back(entry);
+  }
+
   std::string source_;
   Problems& problems_;
+  std::vector<Node> merged_under_;  // of the map that is read
   int depth_ = 0;
   std::int64_t nodes_ = 0;
   bool refused_ = false;

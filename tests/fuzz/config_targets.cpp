@@ -47,6 +47,26 @@ constexpr const char* config_as_json =
         "groups": [{"match": "h\\.0", "lr_scale": 2}], "decay_exclude": ["bias"]}, "train": {"run_dir": "run", "max_steps": 100, "global_batch": 8,
         "micro_batch": 2, "watchdog": "5m", "recompute": "block"}, "eval": {"every": 10}, "log": {"peak_tflops": 1.5}})";
 
+constexpr const char* config_of_xorl = R"(dialect: xorl
+model: {config_path: model, attn_implementation: sdpa}
+data: {datasets: [{path: a.jsonl, type: tokenized, max_seq_len: 64}], sample_packing_method: multipack, sample_packing_sequence_len: 64}
+train: {output_dir: run, lr: 2e-5, lr_decay_style: cosine, lr_warmup_ratio: 0.1, micro_batch_size: 2, num_train_epochs: 1, no_decay_modules: [norm],
+  enable_profiling: true, profile_end_step: 4, save_steps: 0, use_wandb: false}
+)";
+
+constexpr const char* config_of_transformers = R"(dialect: transformers
+output_dir: run
+config_name: model
+train_file: text.txt
+block_size: 16
+per_device_train_batch_size: 2
+max_steps: 5
+lr_scheduler_type: cosine_with_restarts
+lr_scheduler_kwargs: {num_cycles: 2}
+fsdp: full_shard auto_wrap
+fsdp_config: {fsdp_offload_params: true, fsdp_state_dict_type: SHARDED_STATE_DICT}
+)";
+
 /// What is accepted is printed in such a way that it reads back the same.
 void read_config(const Path& file, const std::string& text) {
   put_file(file, text);
@@ -81,6 +101,13 @@ void read_command_line(const std::string& text) {
 
 std::vector<Target> config_targets(const Path& folder) {
   const std::vector<std::string> words{"dialect: xorl\n",
+                                       "dialect: forgather\n",
+                                       "dialect: transformers\n",
+                                       "preset: transformers-fsdp\n",
+                                       "data: {datasets: [{path: a, shards: 2}]}\n",
+                                       "fsdp: full_shard auto_wrap\n",
+                                       "optimizer_groups: {a: {regex: b, config: {lr: 1}}}\n",
+                                       "lockstep: {train: {seed: 1}}\n",
                                        "preset: config.yaml\n",
                                        "preset: [a, b]\n",
                                        "&a ",
@@ -122,7 +149,7 @@ std::vector<Target> config_targets(const Path& folder) {
                                        "betas"};
   const Path file = folder / "config.yaml";
   Target yaml{.name = "configuration file",
-              .seeds = {small_config, config_as_json},
+              .seeds = {small_config, config_as_json, config_of_xorl, config_of_transformers},
               .refused = {"{\"a\": 1}\n}\n", "train: {run_dir: \"\xFF\"}\n", std::string(100'000, '['),
                           "a: " + std::string(100'000, '{')},
               .words = words,
@@ -131,7 +158,7 @@ std::vector<Target> config_targets(const Path& folder) {
   yaml.read = [file](const std::string& text) { read_config(file, text); };
 
   Target saved{.name = "saved config.yaml",
-               .seeds = {small_config, config_as_json},
+               .seeds = {small_config, config_as_json, config_of_xorl, config_of_transformers},
                .words = words,
                .names = {"saved.yaml"},
                .share = 0.3,

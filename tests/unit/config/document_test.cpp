@@ -241,6 +241,18 @@ BOOST_AUTO_TEST_CASE(a_dialect_or_a_preset_that_is_not_there_is_refused_by_name)
   BOOST_TEST(yaml_problem("preset: c.yaml\n") == "c.yaml:1: preset c.yaml leads back to itself");
 }
 
+BOOST_AUTO_TEST_CASE(the_merge_key_puts_maps_under_the_keys_that_are_there) {
+  const SampleConfig config = from_yaml(
+      "all:\n  parts:\n    - &first {name: a, weight: 2}\n    - {<<: *first, name: b}\n"
+      "    - {name: c, <<: [{weight: 5}, *first]}\n");
+  BOOST_TEST_REQUIRE(config.all.parts.size() == 3U);
+  BOOST_TEST(config.all.parts[1].name == "b");
+  BOOST_TEST(config.all.parts[1].weight == 2);
+  BOOST_TEST(config.all.parts[2].name == "c");
+  BOOST_TEST(config.all.parts[2].weight == 5);
+  BOOST_TEST(yaml_problem("all: {<<: 3}\n") == "c.yaml:1: \"<<\" is followed by a map, or by a list of maps");
+}
+
 BOOST_AUTO_TEST_CASE(aliases_repeat_values_but_can_exhaust_neither_stack_nor_memory) {
   const SampleConfig config = from_yaml("all: {pair: &p [4, 5], limit: 1, names: *p}\n");
   BOOST_TEST(config.all.names == (std::vector<std::string>{"4", "5"}), boost::test_tools::per_element());
