@@ -117,6 +117,21 @@ Session* session_of_process = nullptr;  // for the handler below, which takes no
 
 }  // namespace
 
+int in_words_of_user(const Settings& settings, const std::function<int()>& work) {
+  const auto in_words = [&](const Error& error) {
+    return Error(error.code(), error.what() + words_behind(error, settings), error.hint());
+  };
+  try {
+    return work();
+  } catch (const AgreedError& error) {
+    if (error.code() != ExitCode::usage) throw;
+    throw AgreedError(in_words(error), error.owner());
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::usage) throw;
+    throw in_words(error);
+  }
+}
+
 std::vector<std::string> prepare_process(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   // The lowest free descriptor is the one that was closed. Standard output is opened for reading: writing results to it

@@ -33,6 +33,10 @@ int give_answer(const Tool& tool, const std::string& answer);
 int run_job(const Tool& tool, const CommonOptions& common, const StartJob& start,
             const std::function<int(Session&, Log&)>& work);
 
+/// What `work` returns; what it refuses says which words of another trainer stand behind the options that it names.
+/// Local.
+int in_words_of_user(const Settings& settings, const std::function<int()>& work);
+
 template <class Config>
 int run_tool(int argc, char** argv, const StartJob& start, const ToolBody<Config>& body) {
   const std::vector<std::string> arguments = prepare_process(argc, argv);
@@ -48,7 +52,7 @@ int run_tool(int argc, char** argv, const StartJob& start, const ToolBody<Config
   return run_job(tool, line.common, start, [&](Session& session, Log& log) {
     if (problem) std::rethrow_exception(problem);
     Output output(line.common, line.settings, log);
-    const int code = body(line.config, session, output);
+    const int code = in_words_of_user(line.settings, [&] { return body(line.config, session, output); });
     output.close();
     return code;
   });

@@ -144,4 +144,22 @@ void raise(const Tool& tool, const Declaration& declaration, const Problems& pro
   throw Error(ExitCode::usage, message, hint);
 }
 
+std::string words_behind(const Error& error, const Settings& settings) {
+  const std::string text = std::string(error.what()) + " " + error.hint();
+  const auto names = [&](const std::string& option) {
+    constexpr std::string_view inner = "abcdefghijklmnopqrstuvwxyz_0123456789";
+    for (std::size_t at = text.find(option); at != std::string::npos; at = text.find(option, at + 1)) {
+      const std::size_t end = at + option.size();
+      if (end == text.size() || inner.find(text[end]) == std::string_view::npos) return true;
+    }
+    return false;
+  };
+  std::vector<std::string> places;
+  for (const Setting& setting : settings) {
+    const bool translated = setting.origin.find(": ") != std::string::npos;
+    if (translated && names(setting.path)) places.push_back(fmt::format("{} from {}", setting.path, setting.origin));
+  }
+  return places.empty() ? "" : fmt::format(" ({})", join(places, ", "));
+}
+
 }  // namespace lockstep

@@ -37,6 +37,10 @@ ParsedLine parse_arguments(const Tool& tool, Declaration& declaration, const std
 /// Throws the one Error(usage) that lists `problems` with where each option came from. Returns if there is none.
 void raise(const Tool& tool, const Declaration& declaration, const Problems& problems, const Settings& settings);
 
+/// Of an error that names options: which words of another trainer set them, and where, as "(parallel.ep from
+/// x.yaml:3: train.expert_parallel_size)"; empty if none did. Local.
+std::string words_behind(const Error& error, const Settings& settings);
+
 /// Local; needs no MPI, GPU or write access. `arguments` without the program's name. Throws Error(usage) listing every
 /// problem.
 template <class Config>

@@ -38,6 +38,13 @@ void one_unit(const Node& value, Lowering& lowering) {
   if (!flag_word(value.text).value_or(true)) hf::one_unit(value, lowering);
 }
 
+/// There a step that is not finite is no reason to skip an update.
+void in_backward(const Node& value, Lowering& lowering) {
+  const bool on = flag_word(value.text).value_or(false);
+  lowering.set("optimizer.in_backward", on ? "true" : value.text, value);
+  if (on) lowering.set("train.on_nonfinite", "stop", value);
+}
+
 void repeat_order(const Node& value, Lowering& lowering) {
   lowering.set("data.repeat_order", flag_word(value.text).value_or(true) ? "false" : "true", value);
 }
@@ -193,7 +200,8 @@ constexpr std::array keys{
                "default|device|meta"},
     DialectKey{"activation_memory_budget", number, "", refused, "",
                "train.activation_memory_budget takes a size of memory, no fraction"},
-    DialectKey{"fuse_optim_with_backward", flag, "false", taken, "optimizer.in_backward"},
+    DialectKey{"fuse_optim_with_backward", flag, "false", taken, "optimizer.in_backward, train.on_nonfinite",
+               "true: with stop", "", "", in_backward},
     DialectKey{"speed_metrics_start_step", number, "1", refused, "", "speeds are of each record's own steps", "1"},
     DialectKey{"set_dataset_epoch", flag, "true", taken, "data.repeat_order", "false: the same order in every epoch",
                "", "", repeat_order},
