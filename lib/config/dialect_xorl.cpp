@@ -436,6 +436,8 @@ class EntryLowering {
     } else if (key == "max_seq_len") {
       lowering_.set("data.max_length", value);
       lowering_.set("data.too_long", "drop", value);
+    } else if (key == "split" && value.text == "train") {
+      // what is prepared where nothing is said, and all that files without splits have
     } else if (key == "name" || key == "split" || key == "revision" || key == "data_files") {
       lowering_.set("data." + key, value);
     } else if (key == "shards") {

@@ -87,6 +87,16 @@ void describe(Declaration& visit, PrepareDataOptions& data) {
               {.help = "what is written: token shards, or files as another program reads them; null: token shards, "
                        "and of token files, which are used where they lie, nothing"});
   visit.field("validation_seed", data.seed, {.help = "of the hash that chooses validation documents", .min = 0});
+  visit.field("name", data.hub.configuration,
+              {.help = "configuration of a dataset of the Hugging Face hub; null: its default, or its only one"});
+  visit.field("split", data.hub.split,
+              {.help = "split of a dataset of the Hugging Face hub that is prepared; null: train"});
+  visit.field("revision", data.hub.revision,
+              {.help = "branch, tag or commit of a dataset of the Hugging Face hub; null: main"});
+  visit.field("data_files", data.hub.data_files,
+              {.help = "files of a dataset of the Hugging Face hub that are prepared, whatever its splits are: names "
+                       "with * ? [ ] as in a shell, and ** for any folders",
+               .value_name = "PATTERN"});
 }
 
 void describe(Declaration& visit, PrepareConfig& config) {
@@ -145,16 +155,6 @@ void describe(Declaration& visit, PrepareConfig& config) {
                          "globs, folders",
                  .value_name = "PATH",
                  .completes = Completes::files});
-    visit.field("name", config.hub.configuration,
-                {.help = "configuration of a dataset of the Hugging Face hub; null: its default, or its only one"});
-    visit.field("split", config.hub.split,
-                {.help = "split of a dataset of the Hugging Face hub that is prepared; null: train"});
-    visit.field("revision", config.hub.revision,
-                {.help = "branch, tag or commit of a dataset of the Hugging Face hub; null: main"});
-    visit.field("data_files", config.hub.data_files,
-                {.help = "files of a dataset of the Hugging Face hub that are prepared, whatever its splits are: names "
-                         "with * ? [ ] as in a shell, and ** for any folders",
-                 .value_name = "PATTERN"});
     describe(visit, config.data);
   });
   visit.section("bpe", "the tokenizer that --train-tokenizer makes", [&] {
@@ -246,8 +246,6 @@ void check(const PrepareConfig& config, Problems& problems) {
                  "it takes no data.deduplicate");
   if (config.text().empty()) problems.add({"inputs"}, "INPUT is needed: files, quoted globs or folders of text, or -");
   if (config.output.empty()) problems.add({"output"}, "--output is needed: the folder to create");
-  if (config.hub.split && *config.hub.split != "train" && !config.hub.data_files.empty())
-    problems.add({"data.split", "data.data_files"}, "data.data_files says which files are prepared: they are no split");
   if (std::ranges::find(config.path, "-") != config.path.end())
     problems.add({"data.path"},
                  "standard input (-) is prepared where it is named on the command line: data.path takes "
@@ -296,6 +294,8 @@ void check(const PrepareDataOptions& data, Problems& problems) {
     problems.add({"data.validation_seed", "data.validation"},
                  "data.validation_seed has no effect unless data.validation is hash:FRACTION or count:N");
   }
+  if (data.hub.split && *data.hub.split != "train" && !data.hub.data_files.empty())
+    problems.add({"data.split", "data.data_files"}, "data.data_files says which files are prepared: they are no split");
 }
 
 }  // namespace lockstep

@@ -23,6 +23,15 @@ enum class Deduplicate { none, exact, caseless };
 enum class ShownSplit { train, validation };
 enum class OnMalformed { stop, skip };
 
+/// Which part of a dataset of the Hugging Face hub is the input.
+struct HubDatasetOptions {
+  std::optional<std::string> configuration;  // of its README.md; absent: the default one
+  std::optional<std::string> split;          // absent: train
+  std::optional<std::string> revision;       // absent: main
+  std::vector<std::string> data_files;       // patterns: these files, whatever rules say
+  bool operator==(const HubDatasetOptions&) const = default;
+};
+
 /// How text becomes tokens.
 struct PrepareDataOptions {
   std::optional<TokenizerChoice> tokenizer;     // absent: bytes; of token files it has to be named
@@ -37,20 +46,12 @@ struct PrepareDataOptions {
   std::optional<std::string> end_of_text;       // the token's name; absent: the tokenizer's own, if it has one
   std::optional<SpecialTokens> special_tokens;  // that a document spells out; absent: special, in messages text
   std::int64_t seed = 0;                        // of the content hash that chooses validation documents
+  HubDatasetOptions hub;                        // of inputs that are such datasets
   std::optional<WriteFormat> write;             // absent: shards of our own, or token files as they lie
 
   TokenizerChoice tokenizer_or_bytes() const { return tokenizer.value_or(TokenizerChoice{}); }
   SpecialTokens special_tokens_in_text() const { return special_tokens.value_or(SpecialTokens::special); }
   SpecialTokens special_tokens_in_messages() const { return special_tokens.value_or(SpecialTokens::text); }
-};
-
-/// Which part of a dataset of the Hugging Face hub is the input.
-struct HubDatasetOptions {
-  std::optional<std::string> configuration;  // of its README.md; absent: the default one
-  std::optional<std::string> split;          // absent: train
-  std::optional<std::string> revision;       // absent: main
-  std::vector<std::string> data_files;       // patterns: these files, whatever rules say
-  bool operator==(const HubDatasetOptions&) const = default;
 };
 
 /// Of the tokenizer that train_tokenizer makes.
@@ -83,7 +84,6 @@ struct PrepareConfig {
   std::optional<std::int64_t> threads;          // a rank; absent: cores / local ranks
   Seconds watchdog{600};                        // without progress of a rank; 0: none
   std::vector<std::string> path;                // of the text where no inputs are named
-  HubDatasetOptions hub;                        // of inputs that are such datasets
   PrepareDataOptions data;
   TrainedBpeOptions bpe;
   ShownSamples samples;

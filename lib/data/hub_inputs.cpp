@@ -270,14 +270,14 @@ LocalInputs bring_hub_inputs(const PrepareConfig& config, Session& session, Outp
   together(world, "find the input", [&] {
     if (world.rank() != 0) return;
     for (const std::string& word : config.text()) inputs.push_back({word, hub_input(word)});
-    require_effect(config.hub, inputs);
+    require_effect(config.data.hub, inputs);
   });
   const bool any = std::ranges::any_of(inputs, [](const NamedInput& input) { return input.dataset.has_value(); });
   if (world.all_reduce(std::int64_t{any ? 1 : 0}, Reduce::max) == 0) return {config.text(), true};
 
   long_work_together(session, "find the input", [&](const std::function<void()>& alive) {
     for (NamedInput& input : inputs)
-      if (input.dataset) input.plan = Planner(*input.dataset, config.hub, alive).plan();
+      if (input.dataset) input.plan = Planner(*input.dataset, config.data.hub, alive).plan();
   });
   for (const NamedInput& input : inputs) {
     for (const std::string& note : input.plan.notes) output.log().info("{}", note);
