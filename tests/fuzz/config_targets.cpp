@@ -158,7 +158,7 @@ std::vector<Target> config_targets(const Path& folder) {
   yaml.read = [file](const std::string& text) { read_config(file, text); };
 
   Target saved{.name = "saved config.yaml",
-               .seeds = {small_config, config_as_json, config_of_xorl, config_of_transformers},
+               .seeds = {small_config, config_as_json},
                .words = words,
                .names = {"saved.yaml"},
                .share = 0.3,
