@@ -180,12 +180,11 @@ void lower_optimizer(Lowering& lowering) {
 }
 
 void lower_schedule(Lowering& lowering) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 5> names{
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> names{
       {{"constant_with_warmup", "constant"},
        {"cosine_with_restarts", "cosine"},
        {"cosine_with_min_lr", "cosine"},
-       {"warmup_stable_decay", "wsd"},
-       {"", ""}}};
+       {"warmup_stable_decay", "wsd"}}};
   const Node* const type = lowering.said("lr_scheduler_type");
   const Node* const more = lowering.said("lr_scheduler_kwargs");
   const std::string name = lowering.text("lr_scheduler_type");

@@ -279,7 +279,9 @@ void take_config(const std::string& key, const Node& value, Sharding& sharding, 
   static const std::set<std::string> moot_keys{
       "backward_prefetch_policy", "backward_prefetch", "cpu_ram_efficient_loading",     "sync_module_states",
       "use_orig_params",          "version",           "transformer_layer_cls_to_wrap", "limit_all_gathers"};
+  static const std::set<std::string> flags{"offload_params", "forward_prefetch", "activation_checkpointing"};
   const std::optional<bool> truth = flag_word(value.text);
+  if (flags.contains(key) && !truth) return lowering.refuse(value, "it is true or false");
   if (key == "sharding_strategy") {
     take_strategy(value, sharding, lowering);
   } else if (key == "reshard_after_forward") {

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <charconv>
+#include <cstdint>
 
 namespace lockstep {
 
@@ -442,18 +444,29 @@ class EntryLowering {
       lowering_.set("data." + key, value);
     } else if (key == "shards") {
       const Node* const index = said.find("shards_idx");
-      const std::string part = index == nullptr || index->kind == Node::Kind::null ? "0" : index->text;
+      const bool first = index == nullptr || index->kind == Node::Kind::null;
+      const std::int64_t part = first ? 0 : whole_number(*index);
       Node shard = value;
-      shard.text = fmt::format("{}/{}", std::atoll(part.c_str()) + 1, value.text);
+      shard.text = fmt::format("{}/{}", part + 1, value.text);
       if (single_)
         lowering_.set("data.shard", shard);
       else
         entry.entries.push_back({"shard", shard});
     } else if (key == "trust_remote_code") {
       if (flag_word(value.text).value_or(true)) lowering_.refuse(value, "code that comes with data is never run");
-    } else if (key != "shards_idx" && key != "preprocess_shards" && key != "ds_type") {
+    } else if (key == "shards_idx") {
+      if (said.find("shards") == nullptr) lowering_.refuse(value, "shards says of how many it is one");
+    } else if (key != "preprocess_shards" && key != "ds_type") {
       lowering_.refuse(value, fmt::format("an entry has no key \"{}\"", key));
     }
+  }
+
+  std::int64_t whole_number(const Node& value) {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(value.text.data(), value.text.data() + value.text.size(), number);
+    if (error != std::errc{} || end != value.text.data() + value.text.size() || number < 0)
+      lowering_.refuse(value, "it is a whole number, counted from 0");
+    return number;
   }
 
   Lowering& lowering_;

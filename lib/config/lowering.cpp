@@ -197,7 +197,19 @@ void Lowering::unknown(const std::string& key, const Node& value) {
                                      : "; options of Lockstep's own stand in its section lockstep"));
 }
 
+void Lowering::check_flags() {
+  for (auto& [key, value] : said_) {
+    const DialectKey* const known = find(key);
+    const bool flag = known != nullptr && known->value == DialectKey::Value::flag;
+    if (!flag || known->state != DialectKey::State::taken || value.kind == Node::Kind::null) continue;
+    if (value.kind == Node::Kind::scalar && flag_word(value.text)) continue;
+    problems_.add_at(value.origin, "", fmt::format("\"{}\" is not true or false", text_of(value)));
+    value.kind = Node::Kind::null;
+  }
+}
+
 Node Lowering::run() {
+  check_flags();
   for (const auto& [key, value] : said_) {
     if (const DialectKey* const known = find(key)) {
       take(*known, value);

@@ -44,6 +44,7 @@ class Lowering {
   void unknown(const std::string& key, const Node& value);
   const DialectKey* find(std::string_view name) const;
   bool is_group(const std::string& name) const;
+  void check_flags();
   bool switched_off(const DialectKey& key);
 
   const Dialect& dialect_;
