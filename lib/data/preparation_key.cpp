@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/text.hpp"
 #include "config/option.hpp"
 
 #include <utility>
@@ -80,6 +81,14 @@ std::string changed_options(const PrepareDataOptions& options) {
     words += fmt::format("{}--data.{} {}", words.empty() ? "" : " ", name, quoted_word(text));
   }
   return words;
+}
+
+void refuse_unprepared(const PrepareConfig& config) {
+  std::string words = "prepare-data";
+  for (const std::string& word : config.text()) words += " " + quoted_word(word);
+  if (const std::string options = changed_options(config.data); !options.empty()) words += " " + options;
+  throw Error(ExitCode::input, fmt::format("{} is not prepared, and data.prepare is skip", join(config.text(), " ")),
+              fmt::format("make it with: {} --output {}", words, quoted_word(config.output)));
 }
 
 }  // namespace lockstep

@@ -26,4 +26,7 @@ std::string quoted_word(const std::string& word);
 /// The options among them that are not as built in, as words of a command line: "--data.validation tail:0.1". Pure.
 std::string changed_options(const PrepareDataOptions& options);
 
+/// Throws Error(input): what config.text() names is not prepared, with the command that would make it as config.output.
+[[noreturn]] void refuse_unprepared(const PrepareConfig& config);
+
 }  // namespace lockstep

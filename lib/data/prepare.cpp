@@ -190,7 +190,7 @@ class Preparation {
     config_.output = cache / to_hex(*key_);
     const bool is_there = is_up_to_date();
     if (!is_there && without == WithoutPrepared::tell) return std::nullopt;
-    if (!is_there && without == WithoutPrepared::refuse) refuse_unprepared();
+    if (!is_there && without == WithoutPrepared::refuse) refuse_unprepared(config_);
     if (!is_there) {
       together(world_, "remember the input", [&] {
         if (!is_root()) return;
@@ -266,14 +266,6 @@ class Preparation {
     std::string names;
     for (const InputFile& file : inputs_.files) names += absolute_path(file.path).string() + "\n";
     return names;
-  }
-
-  [[noreturn]] void refuse_unprepared() const {
-    std::string words = "prepare-data";
-    for (const std::string& word : config_.text()) words += " " + quoted_word(word);
-    if (const std::string options = changed_options(config_.data); !options.empty()) words += " " + options;
-    throw Error(ExitCode::input, fmt::format("{} is not prepared, and data.prepare is skip", join(config_.text(), " ")),
-                fmt::format("make it with: {} --output {}", words, quoted_word(config_.output)));
   }
 
   // Standard input can be read only once, and --overwrite asks for the dataset anew.
@@ -581,17 +573,9 @@ std::optional<Path> prepare_in_cache(const PrepareConfig& named, const Path& cac
   if (!local.complete) return std::nullopt;
   PrepareConfig text = named;
   text.inputs = local.words;
-  const auto tokens = find_token_input(text, session);
-  together(session.world(), "prepare text", [&] {
-    const std::string words = join(text.text(), " ");
-    if (tokens)
-      throw Error(
-          ExitCode::input,
-          fmt::format("{} holds token files of the format {}, which are no text", words,
-                      name_of(tokens->files.files[0].format)),
-          fmt::format("make a dataset of them: prepare-data {} --data.tokenizer TOKENIZER --output DIR", words));
-    refuse_options_of_token_files(text);
-  });
+  if (const auto tokens = find_token_input(text, session))
+    return prepare_tokens_in_cache(text, *tokens, cache, without, session, output);
+  together(session.world(), "prepare text", [&] { refuse_options_of_token_files(text); });
   return Preparation(text, session, output, Told::log).run_in(cache, without);
 }
 

@@ -10,7 +10,10 @@
 #include "corpus/tokenizers.hpp"
 #include "data/dataset.hpp"
 #include "data/in_place.hpp"
+#include "data/input_contents.hpp"
 #include "data/output_turn.hpp"
+#include "data/preparation_key.hpp"
+#include "data/prepared_lookup.hpp"
 #include "data/write_token_files.hpp"
 #include "report/table.hpp"
 #include "store/listed_path.hpp"
@@ -146,22 +149,83 @@ class TokenPreparation {
       : config_(config), input_(input), session_(session), world_(session.world()), output_(output) {}
 
   void run() {
-    const double start_s = monotonic_seconds();
     together(world_, "prepare tokens", [&] {
       refuse_options_of_text(config_, input_.dataset.has_value());
-      refuse_input_in_output(config_, input_);
       if (input_.dataset && !config_.data.write)
         throw Error(ExitCode::usage, fmt::format("{} is a prepared dataset", input_.dataset->string()),
                     "--data.write FORMAT writes it anew");
       open_input();
     });
+    if (output_.common().dry_run) {
+      if (is_root()) tell();
+      return plan_only();
+    }
+    make();
+  }
+
+  std::optional<Path> run_in(const Path& cache, WithoutPrepared without) {
+    const std::string told = rank0_tells(world_, "look into the cache", [&] {
+      refuse_options_of_text(config_, false);
+      open_input();
+      return to_hex(key());
+    });
+    together(world_, "prepare tokens", [&] { open_input(); });
+    manifest_.key = hash_from_hex(told);
+    config_.output = cache / told;
+    const bool is_there = is_in_cache();
+    if (!is_there && without == WithoutPrepared::tell) return std::nullopt;
+    if (!is_there && without == WithoutPrepared::refuse) refuse_unprepared(config_);
+    if (!is_there) {
+      together(world_, "make the cache", [&] {
+        if (is_root()) make_folder(cache);
+      });
+      make();
+    } else if (is_root()) {
+      output_.log().info("{} were prepared before: {}", described(), config_.output);
+    }
+    return Path(config_.output);
+  }
+
+ private:
+  bool is_root() const { return world_.rank() == 0; }
+
+  // Of the files as the file system tells of them: they stay where they lie, and are read at length only once.
+  Hash128 key() const {
+    Json document{{"tokens", 1},
+                  {"tokenizer", to_hex(tokenizer_->hash())},
+                  {"options", changed_options(config_.data)},
+                  {"files", Json::array()}};
+    for (const TokenFile& file : input_.files.files) {
+      document["files"].push_back(to_json(file));
+      document["files"].back().push_back(absolute_path(file.path).string());
+      for (const Path& path : {file.path, file.index}) {
+        if (path.empty()) continue;
+        const FileStamp stamp = stamp_of(path).value_or(FileStamp{});
+        document["files"].back().push_back({stamp.bytes, stamp.modified_ns, stamp.inode});
+      }
+    }
+    return hash128(to_text(document));
+  }
+
+  bool is_in_cache() const {
+    return rank0_tells(world_, "look into the cache",
+                       [&] { return holds_prepared(config_.output, *manifest_.key) ? "yes" : "no"; }) == "yes";
+  }
+
+  void make() {
+    const double start_s = monotonic_seconds();
+    together(world_, "prepare tokens", [&] { refuse_input_in_output(config_, input_); });
     if (is_root()) tell();
-    if (output_.common().dry_run) return plan_only();
-    const auto make = [this] {
-      return std::make_unique<OutputFolder>(config_.output, dataset_output(),
-                                            config_.overwrite ? Existing::replace : Existing::refuse);
-    };
-    const auto [staging, scratch] = take_turn(session_, output_.log(), folder_, make, [] { return false; }).value();
+    const bool replaces = config_.overwrite || manifest_.key;
+    const auto paths = take_turn(
+        session_, output_.log(), folder_,
+        [&] {
+          return std::make_unique<OutputFolder>(config_.output, dataset_output(),
+                                                replaces ? Existing::replace : Existing::refuse);
+        },
+        [&] { return manifest_.key && is_in_cache(); });
+    if (!paths) return;  // another job has made it
+    const auto& [staging, scratch] = *paths;
     std::optional<WriteFormat> write = config_.data.write;
     Path source = input_.dataset.value_or(staging);
     if (!input_.dataset) {
@@ -179,9 +243,6 @@ class TokenPreparation {
     folder_.reset();
     if (is_root()) summarise(write, monotonic_seconds() - start_s);
   }
-
- private:
-  bool is_root() const { return world_.rank() == 0; }
 
   // Compressed files cannot be mapped.
   bool copies() const { return std::ranges::any_of(input_.files.files, &TokenFile::compressed); }
@@ -259,7 +320,7 @@ class TokenPreparation {
 
   void summarise(const std::optional<WriteFormat>& write, double seconds) {
     const auto format = write ? token_format_of(*write) : std::nullopt;
-    if (output_.common().json) {
+    if (output_.common().json && !manifest_.key) {
       const auto json_of = [](const SplitEntry& split) {
         return Json{{"documents", split.documents}, {"tokens", split.tokens}, {"shards", split.shards.size()}};
       };
@@ -285,11 +346,14 @@ class TokenPreparation {
     const std::string what = !write   ? "in place"
                              : format ? fmt::format("written in the format {}", name_of(*format))
                                       : "written into token shards";
-    output_.print(fmt::format("{}: {}, {}, with the tokenizer {} ({} tokens) in {}\n{}", config_.output, described(),
-                              what, manifest_.tokenizer, manifest_.vocabulary, human_seconds(seconds), table.text(2)));
+    const std::string told =
+        fmt::format("{}: {}, {}, with the tokenizer {} ({} tokens) in {}\n{}", config_.output, described(), what,
+                    manifest_.tokenizer, manifest_.vocabulary, human_seconds(seconds), table.text(2));
+    if (manifest_.key) return output_.log().info("{}", told);
+    output_.print(told);
   }
 
-  const PrepareConfig& config_;
+  PrepareConfig config_;
   const TokenInput& input_;
   Session& session_;
   Communicator& world_;
@@ -319,6 +383,13 @@ std::optional<TokenInput> find_token_input(const PrepareConfig& config, Session&
 
 void prepare_tokens(const PrepareConfig& config, const TokenInput& input, Session& session, Output& output) {
   TokenPreparation(config, input, session, output).run();
+}
+
+std::optional<Path> prepare_tokens_in_cache(const PrepareConfig& named, const TokenInput& input, const Path& cache,
+                                            WithoutPrepared without, Session& session, Output& output) {
+  PrepareConfig config = named;
+  config.threads.reset();  // of text
+  return TokenPreparation(config, input, session, output).run_in(cache, without);
 }
 
 void write_dataset_as(Session& session, WriteFormat format, const Path& source, DatasetManifest& manifest,

@@ -7,6 +7,7 @@
 #include "comm/session.hpp"
 #include "config/prepare_config.hpp"
 #include "corpus/tokenizer.hpp"
+#include "data/prepare.hpp"
 #include "exchange/token_files.hpp"
 #include "store/token_shards.hpp"
 
@@ -26,6 +27,12 @@ std::optional<TokenInput> find_token_input(const PrepareConfig& config, Session&
 /// Makes the dataset. Collective over the session's world. Throws AgreedError, or Error(usage) for options that mean
 /// nothing for tokens.
 void prepare_tokens(const PrepareConfig& config, const TokenInput& input, Session& session, Output& output);
+
+/// The dataset in the folder `cache` that is made of the token files, by its key, as prepare_in_cache says it of text.
+/// Files that have changed since are others. Collective over the session's world. Throws what prepare_tokens throws;
+/// Error(input), with the command that makes the dataset, where it is refused.
+std::optional<Path> prepare_tokens_in_cache(const PrepareConfig& config, const TokenInput& input, const Path& cache,
+                                            WithoutPrepared without, Session& session, Output& output);
 
 /// Writes the dataset of `manifest`, which lies in `source`, into `staging` as files of the format, and makes
 /// `manifest` name these. Collective over the session's world. Throws as write_token_files does.

@@ -79,7 +79,7 @@ struct DatasetManifest {
   TokenMasks masks = TokenMasks::absent;
   std::string options;              // JSON text of what made it, for people and for look-up
   std::string inputs = "null";      // JSON text of what it was made from, likewise
-  std::optional<Hash128> key = {};  // of all that decided its bytes (data/preparation_key.hpp); absent: not of text
+  std::optional<Hash128> key = {};  // of all that decided its bytes (data/preparation_key.hpp); absent: none is known
   SplitEntry train;
   SplitEntry validation;
 

@@ -14,6 +14,7 @@ import hub_server
 import store_server
 from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, SOURCE, digest, program, records, run, sample_text, shared_data, write_config
 from running_jobs import started_and_stopped, with_short_and_long_deadline
+from token_file_writers import write_mds, write_megatron
 
 
 def write_inputs(tmp):
@@ -143,9 +144,39 @@ def test_what_cannot_be_prepared_is_refused_with_what_to_do(tmp):
                              (tmp / "absent/*.txt", 3, "no file matches"), (tmp / "model/config.json", 3, "config.json: record 1")]:
         assert told in train(tmp, tmp / "run", {"data.path": path}, expect=code, ranks=2).stderr, path
     part.rename(tmp / "tokens.bin")
-    refused = train(tmp, tmp / "run", {"data.path": tmp / "tokens.bin"}, expect=3).stderr
-    assert "holds token files of the format llmc" in refused and "--data.tokenizer TOKENIZER --output DIR" in refused, refused
+    refused = train(tmp, tmp / "run", {"data.path": tmp / "tokens.bin"}, expect=2).stderr
+    assert "token files do not tell their tokenizer" in refused and "--data.tokenizer" in refused, refused
+    refused = train(tmp, tmp / "run", {"data.path": tmp / "tokens.bin", "data.tokenizer": "bytes", "data.text_field": "body"}, expect=2).stderr
+    assert "data.text_field has no effect: INPUT holds tokens" in refused, refused
     assert not (tmp / "run/records.jsonl").exists() and entries(tmp / ".lockstep-cache") == []
+
+
+def test_token_files_become_a_dataset_of_the_cache_where_they_lie_until_they_change(tmp):
+    write_inputs(tmp)
+    rng = random.Random(5)
+    documents = [[rng.randrange(256) for _ in range(rng.randrange(5, 60))] + [256] for _ in range(120)]
+    write_megatron(tmp / "m", documents)
+    write_mds(tmp / "mds", documents, compression="zstd")
+    for name, path in [("in-place", tmp / "m.bin"), ("copied", tmp / "mds")]:
+        run("prepare-data", path, "--output", tmp / name, "--data.tokenizer", "bytes", "--data.validation", "tail:0.2")
+        for ranks in [None, 2]:
+            changes = {"data.path": path, "data.tokenizer": "bytes", "data.cache": tmp / f"cache-{name}-{ranks}"}
+            refused = train(tmp, tmp / f"run-{name}-{ranks}", {**changes, "data.prepare": "skip"}, expect=3, ranks=ranks).stderr
+            (command,) = re.findall(r"make it with: (prepare-data .*)", refused)
+            assert f"{path} is not prepared" in refused and entries(tmp / f"cache-{name}-{ranks}") == [], refused
+            done = train(tmp, tmp / f"run-{name}-{ranks}", changes, ranks=ranks)
+            (made,) = entries(tmp / f"cache-{name}-{ranks}")
+            assert f"{made}: " in done.stderr and shlex.split(command)[-1] == str(made), (command, done.stderr)
+            train(tmp, tmp / f"dataset-{name}-{ranks}", {"data.path": tmp / name}, ranks=ranks)
+            assert losses(tmp / f"run-{name}-{ranks}") == losses(tmp / f"dataset-{name}-{ranks}") != []
+            again = train(tmp, tmp / f"run-{name}-{ranks}", {**changes, "train.max_steps": 5}, ranks=ranks).stderr
+            assert f"prepared before: {made}" in again and entries(tmp / f"cache-{name}-{ranks}") == [made], again
+    for name, file in [("in-place", "m.bin"), ("copied", "train/")]:
+        shards = json.loads((entries(tmp / f"cache-{name}-2")[0] / "DATASET.json").read_text())["splits"]["train"]["shards"]
+        assert all(file in json.dumps(shard) for shard in shards), shards
+    write_megatron(tmp / "m", documents[:-1])
+    train(tmp, tmp / "other", {"data.path": tmp / "m.bin", "data.tokenizer": "bytes", "data.cache": tmp / "cache-in-place-None"})
+    assert len(entries(tmp / "cache-in-place-None")) == 2, "files that have changed are others"
 
 
 def stopped_amid_preparation(tmp, folder):
