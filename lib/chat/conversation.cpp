@@ -14,12 +14,13 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 10> sharegpt_roles{{{"human", "user"},
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> sharegpt_roles{{{"human", "user"},
                                                                                         {"user", "user"},
                                                                                         {"gpt", "assistant"},
                                                                                         {"chatgpt", "assistant"},
                                                                                         {"assistant", "assistant"},
                                                                                         {"model", "assistant"},
+                                                                                        {"function_call", "assistant"},
                                                                                         {"system", "system"},
                                                                                         {"tool", "tool"},
                                                                                         {"observation", "tool"},
@@ -35,11 +36,31 @@ void drop_nulls(Json& message) {
   message = std::move(kept);
 }
 
+/// What the assistant calls, spelled out as JSON: an object with name and arguments, or a list of such.
+Json tool_calls_of(const Json& value, const std::string& place) {
+  const auto refuse = [&] {
+    throw Error(ExitCode::input, fmt::format("{} is a function_call of {}", place, shown(value)),
+                "its value is JSON, as object or text: one object with name and arguments, or a list of them");
+  };
+  Json calls = value.is_string() ? Json::parse(value.get_ref<const std::string&>(), nullptr, false) : value;
+  if (calls.is_object()) calls = Json::array({std::move(calls)});
+  if (!calls.is_array() || calls.empty()) refuse();
+  Json made = Json::array();
+  for (const Json& call : calls) {
+    const auto name = call.is_object() ? call.find("name") : call.end();
+    if (!call.is_object() || name == call.end() || !name->is_string()) refuse();
+    made.push_back({{"type", "function"}, {"function", call}});
+  }
+  return made;
+}
+
 /// A message of ShareGPT with the names that templates know.
 Json renamed(const Json& message, const std::string& place) {
   Json made = Json::object();
   for (const auto& [key, value] : message.items()) {
-    if (key == "value") {
+    if (key == "value" && message["from"] == "function_call") {
+      made["tool_calls"] = tool_calls_of(value, place);
+    } else if (key == "value") {
       made["content"] = value;
     } else if (key == "from") {
       const auto role = value.is_string() ? std::ranges::find(sharegpt_roles, value.get_ref<const std::string&>(),
@@ -87,9 +108,27 @@ void check_weight(const Json& message, const std::string& place) {
     fail(ExitCode::input, "{}.weight is {}, neither 0 nor 1", place, shown(*weight));
 }
 
+void put_system_first(Json& messages, const Json& system, const std::string& field) {
+  if (system.is_null() || system == "") return;
+  if (!system.is_string()) fail(ExitCode::input, "system is {}, no text", shown(system));
+  if (messages[0]["role"] == "system")
+    throw Error(ExitCode::input, fmt::format("the record has a text system, and {}[0] is of the system as well", field),
+                "leave one of them out: a template takes one system message");
+  messages.insert(messages.begin(), Json{{"role", "system"}, {"content", system}});
+}
+
+void check_variables(const Json& variables) {
+  if (!variables.is_object())
+    fail(ExitCode::input, "chat_template_kwargs is {}, no object of variables", shown(variables));
+  for (const char* const name : {"messages", "tools", "add_generation_prompt"})
+    if (variables.contains(name))
+      fail(ExitCode::input, "chat_template_kwargs has {}, which a template gets from the conversation", name);
+}
+
 }  // namespace
 
-Conversation conversation_of(Json messages, Json tools, const std::string& field) {
+Conversation conversation_of(ConversationRecord record, const std::string& field) {
+  Json& messages = record.messages;
   if (!messages.is_array()) fail(ExitCode::input, "{} is {}, no list of messages", field, shown(messages));
   if (messages.empty()) fail(ExitCode::input, "{} holds no message", field);
   for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -106,8 +145,12 @@ Conversation conversation_of(Json messages, Json tools, const std::string& field
     check_content(message, place);
     check_weight(message, place);
   }
-  if (!tools.is_null() && !tools.is_array()) fail(ExitCode::input, "tools is {}, no list", shown(tools));
-  return {std::move(messages), std::move(tools)};
+  put_system_first(messages, record.system, field);
+  if (!record.tools.is_null() && !record.tools.is_array())
+    fail(ExitCode::input, "tools is {}, no list", shown(record.tools));
+  if (record.variables.is_null()) record.variables = Json::object();
+  check_variables(record.variables);
+  return {std::move(messages), std::move(record.tools), std::move(record.variables)};
 }
 
 bool is_of_assistant(const Json& message) { return message["role"] == "assistant"; }

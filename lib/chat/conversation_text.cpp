@@ -29,8 +29,8 @@ std::string excerpt(std::string_view text, std::size_t at) {
 class TurnFinder {
  public:
   TurnFinder(const Conversation& conversation, const ConversationFormat& format)
-      : messages_(conversation.messages), tools_(conversation.tools), format_(format) {
-    whole_ = format.render(messages_, tools_, GenerationPrompt::absent);
+      : conversation_(conversation), messages_(conversation.messages), format_(format) {
+    whole_ = format.render(conversation, messages_.size(), GenerationPrompt::absent);
   }
 
   RenderedChat& whole() { return whole_; }
@@ -42,10 +42,8 @@ class TurnFinder {
 
  private:
   RenderedChat render_first(std::size_t count, GenerationPrompt prompt) const {
-    Json first = Json::array();
-    for (std::size_t i = 0; i < count; ++i) first.push_back(messages_[i]);
     try {
-      return format_.render(first, tools_, prompt);
+      return format_.render(conversation_, count, prompt);
     } catch (const Error& problem) {
       if (problem.code() != ExitCode::input) throw;
       throw Error(ExitCode::input,
@@ -101,8 +99,8 @@ class TurnFinder {
                 turns_hint);
   }
 
-  const Json& messages_;
-  const Json& tools_;
+  const Conversation& conversation_;
+  const Json& messages_;  // of it
   const ConversationFormat& format_;
   RenderedChat whole_;
 };
@@ -151,11 +149,21 @@ void refuse_weight_of_others(const Json& messages, CountedTurns counted) {
 
 }  // namespace
 
-RenderedChat ConversationFormat::render(const Json& messages, const Json& tools, GenerationPrompt prompt) const {
-  return chat.render({.messages = messages,
-                      .tools = tools.is_null() ? nullptr : &tools,
+RenderedChat ConversationFormat::render(const Conversation& conversation, std::size_t count,
+                                        GenerationPrompt prompt) const {
+  const Json& all = conversation.messages;
+  Json first = Json::array();
+  if (count < all.size())
+    first.get_ref<Json::array_t&>().assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count));
+  Json merged;
+  if (!conversation.variables.empty()) {
+    merged = variables;
+    merged.update(conversation.variables);
+  }
+  return chat.render({.messages = count < all.size() ? first : all,
+                      .tools = conversation.tools.is_null() ? nullptr : &conversation.tools,
                       .add_generation_prompt = prompt == GenerationPrompt::added,
-                      .variables = &variables});
+                      .variables = merged.is_null() ? &variables : &merged});
 }
 
 ConversationText text_of(const Conversation& conversation, const ConversationFormat& format, CountedTurns counted) {

@@ -31,8 +31,8 @@ struct ConversationFormat {
   ChatTemplate chat;
   Json variables;
 
-  /// As ChatTemplate::render.
-  RenderedChat render(const Json& messages, const Json& tools, GenerationPrompt prompt) const;
+  /// The first `count` messages, as ChatTemplate::render. A variable of the conversation goes before one of the format.
+  RenderedChat render(const Conversation& conversation, std::size_t count, GenerationPrompt prompt) const;
 };
 
 /// Local, from any thread. Throws Error(input) for what the template refuses, and where neither its {% generation %}

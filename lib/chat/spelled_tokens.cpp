@@ -97,9 +97,10 @@ std::vector<TextSpan> spelled_tokens(const Conversation& conversation, const Con
                                      const std::string& text, const SpecialNames& names) {
   const std::string mark = unused_mark(text);
   Marker marker(names, mark);
-  const Json messages = marker.marked(conversation.messages), tools = marker.marked(conversation.tools);
+  const Conversation with_marks{marker.marked(conversation.messages), marker.marked(conversation.tools),
+                                marker.marked(conversation.variables)};
   if (!marker.found_any()) return {};
-  const std::string marked = format.render(messages, tools, GenerationPrompt::absent).text;
+  const std::string marked = format.render(with_marks, with_marks.messages.size(), GenerationPrompt::absent).text;
   std::string unmarked;
   std::vector<TextSpan> places;
   for (std::size_t done = 0; done < marked.size();) {

@@ -43,7 +43,11 @@ class MessageReader : public RecordReader {
     std::string field;
     Json messages = messages_of(record, field);
     const Conversation conversation =
-        conversation_of(std::move(messages), member(record, "tools").value_or(Json()), field);
+        conversation_of({.messages = std::move(messages),
+                         .tools = member(record, "tools").value_or(Json()),
+                         .system = text_member(record, "system"),
+                         .variables = member(record, "chat_template_kwargs").value_or(Json())},
+                        field);
     const ConversationText made = text_of(conversation, format_.conversations, counted_);
     std::vector<TextRange> literal;
     if (format_.spelled == SpecialTokens::text)
@@ -62,6 +66,11 @@ class MessageReader : public RecordReader {
         parser_.parse(text.data(), text.size(), true).get(value) != simdjson::SUCCESS)
       throw BadRecord{fmt::format("the text of {} is no JSON", name)};
     return json_of(value);
+  }
+
+  Json text_member(const simdjson::dom::object& record, std::string_view name) {
+    simdjson::dom::element value;
+    return record.at_key(name).get(value) == simdjson::SUCCESS ? json_of(value) : Json();
   }
 
   Json messages_of(const simdjson::dom::object& record, std::string& field) {

@@ -310,6 +310,26 @@ def test_one_conversation_has_one_sample_in_every_form_and_kind_of_file(tmp):
     assert masked_documents(tmp / "parquet") == expected
 
 
+def test_what_stands_beside_messages_goes_to_the_template_as_if_it_were_said_there(tmp):
+    tokens = Tokens(tmp / "bpe")
+    (tmp / "calls.jinja").write_text("{{ mood }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}({{ c.function.arguments | tojson }}){% endfor %}\n{% endfor %}"
+                                     "{{ '<assistant>' if add_generation_prompt }}")
+    settings = {"tokenizer": tokens.folder, "form": "messages", "chat_template": tmp / "calls.jinja"}
+    call = {"name": "add", "arguments": {"a": 1, "b": [2]}}
+    for number, (inside, beside) in enumerate([
+            ({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]},
+             {"system": "s", "conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}),
+            ({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [{"type": "function", "function": call}]}, {"role": "tool", "content": "3"}, {"role": "assistant", "content": "3!"}]},
+             {"system": "", "conversations": [{"from": "human", "value": "a"}, {"from": "function_call", "value": json.dumps(call)}, {"from": "observation", "value": "3"}, {"from": "gpt", "value": "3!"}]})]):
+        prepared(tmp, write_lines(tmp / f"inside-{number}.jsonl", [inside]), name=f"inside-{number}", **settings)
+        prepared(tmp, write_lines(tmp / f"beside-{number}.jsonl", [beside]), name=f"beside-{number}", **settings)
+        documents = masked_documents(tmp / f"inside-{number}")
+        assert documents == masked_documents(tmp / f"beside-{number}") and sum(documents[0][1]) > 0
+        prepared(tmp, write_lines(tmp / f"mood-{number}.jsonl", [{**inside, "chat_template_kwargs": {"mood": "glad "}}]), name=f"mood-{number}", **settings)
+        (ids, _), = masked_documents(tmp / f"mood-{number}")
+        assert "glad <" in tokens.whole.decode(ids) and "glad" not in tokens.whole.decode(documents[0][0])
+
+
 def test_any_ranks_and_threads_write_the_same_bytes_of_conversations(tmp):
     tokens = Tokens(tmp / "bpe")
     dice = random.Random(6)
@@ -405,7 +425,10 @@ def test_a_conversation_that_cannot_be_used_is_refused_with_its_place(tmp):
            ({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}]}, answer]}, "messages[0].content[1] is of the type \"image_url\""),
            ({"messages": [{"role": "user", "content": 5}, answer]}, "messages[0].content is 5, neither text nor a list of parts"), ({"messages": [user, {**answer, "weight": 0.5}]}, "messages[1].weight is 0.5, neither 0 nor 1"),
            ({"messages": [{**user, "weight": 1}, answer]}, "message 0 is of the role \"user\" and has the weight 1, but the assistant's messages alone count"),
-           ({"messages": [user, answer], "tools": 5}, "tools is 5, no list")]
+           ({"messages": [user, answer], "tools": 5}, "tools is 5, no list"),
+           ({"messages": [{"role": "system", "content": "s"}, answer], "system": "t"}, "the record has a text system, and messages[0] is of the system as well"),
+           ({"messages": [user, answer], "chat_template_kwargs": {"messages": 1}}, "chat_template_kwargs has messages, which a template gets from the conversation"),
+           ({"conversations": [{"from": "function_call", "value": "add(1)"}]}, "conversations[0] is a function_call of \"add(1)\"")]
     options = ["--data.tokenizer", tokens.folder, "--data.records", "messages", "--data.validation", "none"]
     template = ["--data.chat_template", chatml(tmp)["chat_template"]]
     for number, (record, message) in enumerate(bad):

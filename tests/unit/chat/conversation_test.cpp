@@ -23,7 +23,7 @@ const std::string marked =
 ConversationFormat format_of(const std::string& text) { return {ChatTemplate(text, "t.jinja"), Json::object()}; }
 
 Conversation conversation(const std::string& messages) {
-  return conversation_of(parse_json(messages, "test"), nullptr, "messages");
+  return conversation_of({.messages = parse_json(messages, "test")}, "messages");
 }
 
 /// The text, with what counts in brackets.
@@ -84,6 +84,41 @@ BOOST_AUTO_TEST_CASE(messages_of_sharegpt_are_those_of_openai_and_nulls_are_drop
   BOOST_TEST(to_text(shared.messages) ==
              R"([{"role":"user","content":"a"},{"role":"assistant","content":"b","weight":1},)"
              R"({"role":"tool","content":"c"}])");
+}
+
+BOOST_AUTO_TEST_CASE(what_the_assistant_calls_in_sharegpt_becomes_its_tool_calls) {
+  const std::string call = R"({"name":"add","arguments":{"a":1}})";
+  const std::string as_object =
+      to_text(conversation("[{\"from\": \"function_call\", \"value\": " + call + "}]").messages);
+  BOOST_TEST(as_object == R"([{"role":"assistant","tool_calls":[{"type":"function","function":)" + call + "}]}]");
+  BOOST_TEST(to_text(conversation(R"([{"from": "function_call", "value": )" + to_text(Json(call)) + "}]").messages) ==
+             as_object);
+  BOOST_TEST(conversation(R"([{"from": "function_call", "value": [)" + call + "," + call + "]}]")
+                 .messages[0]["tool_calls"]
+                 .size() == 2);
+  for (const std::string wrong : {"\"add\"", "[]", "[5]", "{\"arguments\":{}}"})
+    BOOST_TEST(refusal([&] { conversation("[{\"from\": \"function_call\", \"value\": " + wrong + "}]"); }) ==
+               "messages[0] is a function_call of " + wrong);
+}
+
+BOOST_AUTO_TEST_CASE(a_system_text_and_variables_beside_the_messages_are_for_the_template) {
+  const auto beside = [](const char* system, const char* variables, const std::string& first = "user") {
+    const Json messages = parse_json("[{\"role\": \"" + first + "\", \"content\": \"a\"}]", "test");
+    const Conversation made = conversation_of(
+        {.messages = messages, .system = parse_json(system, "test"), .variables = parse_json(variables, "test")},
+        "messages");
+    const ConversationFormat format{ChatTemplate(plain + "{{ mood }}", "t.jinja"), Json{{"mood", "calm"}}};
+    return text_of(made, format, CountedTurns::all).text;
+  };
+  BOOST_TEST(beside("null", "null") == "<user>a;calm");
+  BOOST_TEST(beside("\"\"", "{}", "system") == "<system>a;calm");
+  BOOST_TEST(beside("\"s\"", R"({"mood": "glad"})") == "<system>s;<user>a;glad");
+  BOOST_TEST(refusal([&] { beside("\"s\"", "{}", "system"); }) ==
+             "the record has a text system, and messages[0] is of the system as well");
+  BOOST_TEST(refusal([&] { beside("5", "{}"); }) == "system is 5, no text");
+  BOOST_TEST(refusal([&] { beside("null", "[]"); }) == "chat_template_kwargs is [], no object of variables");
+  BOOST_TEST(refusal([&] { beside("null", R"({"tools": []})"); }) ==
+             "chat_template_kwargs has tools, which a template gets from the conversation");
 }
 
 BOOST_AUTO_TEST_CASE(special_tokens_that_messages_spell_out_are_found_where_they_stand_in_the_text) {
