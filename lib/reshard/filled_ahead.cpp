@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <new>
 #include <system_error>
+#include <utility>
 
 namespace lockstep {
 
@@ -39,12 +40,25 @@ FilledAhead::~FilledAhead() {
   has_room_.notify_all();
 }
 
-FilledAhead::Pages FilledAhead::filled(std::size_t portion) const {
+FilledAhead::Pages FilledAhead::pages_of(std::uint64_t bytes) {
+  Pages pages;
+  {
+    const std::lock_guard lock(mutex_);
+    pages = std::exchange(spare_, {});
+  }
+  if (pages.room >= bytes) return pages;
+  pages = {};
+  const std::uint64_t room = rounded_up(bytes, page_bytes);
+  pages = {std::unique_ptr<std::byte, Free>(static_cast<std::byte*>(std::aligned_alloc(page_bytes, room))), room};
+  if (!pages.memory) throw std::bad_alloc();
+  return pages;
+}
+
+FilledAhead::Pages FilledAhead::filled(std::size_t portion) {
   const std::uint64_t bytes = portions_[portion].bytes;
   if (bytes == 0) return {};
-  Pages pages(static_cast<std::byte*>(std::aligned_alloc(page_bytes, rounded_up(bytes, page_bytes))));
-  if (!pages) throw std::bad_alloc();
-  fill_(portion, {pages.get(), bytes});
+  Pages pages = pages_of(bytes);
+  fill_(portion, {pages.memory.get(), bytes});
   return pages;
 }
 
@@ -87,7 +101,7 @@ std::span<const std::byte> FilledAhead::next() {
   std::unique_lock lock(mutex_);
   is_filled_.wait(lock, [this] { return filled_ > released_ || failure_; });
   if (filled_ == released_) std::rethrow_exception(failure_);
-  return {pages_.front().get(), portions_[released_].bytes};
+  return {pages_.front().memory.get(), portions_[released_].bytes};
 }
 
 void FilledAhead::release() {
@@ -98,6 +112,7 @@ void FilledAhead::release() {
     pages_.pop_front();
     if (thread_) in_work_ -= portions_[released_].memory;
     ++released_;
+    if (pages.room > spare_.room && in_work_ + pages.room <= memory_) std::swap(pages, spare_);
   }
   has_room_.notify_one();
 }

@@ -51,8 +51,12 @@ class FilledAhead {
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
-  using Pages = std::unique_ptr<std::byte, Free>;
-  Pages filled(std::size_t portion) const;
+  struct Pages {
+    std::unique_ptr<std::byte, Free> memory;
+    std::uint64_t room = 0;
+  };
+  Pages pages_of(std::uint64_t bytes);
+  Pages filled(std::size_t portion);
   bool may_fill() const;
   void work();
 
@@ -65,6 +69,7 @@ class FilledAhead {
   std::size_t filled_ = 0;      // portions
   std::size_t released_ = 0;    // portions
   std::uint64_t in_work_ = 0;   // bytes, those that are being filled among them
+  Pages spare_;                 // that were released: memory that is new costs more than what is put into it
   std::exception_ptr failure_;  // of portion filled_
   bool ends_ = false;
   std::optional<std::jthread> thread_;  // last: it ends before the rest goes

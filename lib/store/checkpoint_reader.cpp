@@ -15,7 +15,9 @@ namespace lockstep {
 struct CheckpointReader::Block {
   const IndexedPiece* piece = nullptr;
   std::size_t number = 0;
-  std::vector<std::byte> bytes;
+  std::unique_ptr<std::byte[]> memory;
+  std::size_t room = 0;  // there
+  std::span<std::byte> bytes;
   OpenPart part;
 };
 
@@ -242,7 +244,8 @@ std::string CheckpointReader::values_text(const std::string& component, const st
   return text;
 }
 
-// It goes block by block, so that each byte is checked before it is used and no more than a block is held.
+// It goes block by block, so that each byte is checked before it is used and no more than a block is held: none where
+// all of it goes to one place.
 void CheckpointReader::copy_piece(const IndexedPiece& piece, const Box& box, std::span<std::byte> out) const {
   const auto size = static_cast<std::int64_t>(size_of(manifest_.tensors[piece.tensor].layout.dtype));
   const std::int64_t per_block = static_cast<std::int64_t>(block_bytes) / size;
@@ -254,11 +257,18 @@ void CheckpointReader::copy_piece(const IndexedPiece& piece, const Box& box, std
     for (std::int64_t done = 0; done < run.length;) {
       const std::int64_t at = run.in_a + done;
       const std::int64_t count = std::min(run.length - done, (at / per_block + 1) * per_block - at);
-      const std::vector<std::byte>& block = block_of(piece, static_cast<std::size_t>(at / per_block));
-      std::memcpy(out.data() + (run.in_b + done) * size, block.data() + at % per_block * size,
-                  static_cast<std::size_t>(count * size));
+      const auto number = static_cast<std::size_t>(at / per_block);
+      const auto to =
+          out.subspan(static_cast<std::size_t>((run.in_b + done) * size), static_cast<std::size_t>(count * size));
+      if (to.size() == block_size(piece, number) && at % per_block == 0) {  // it need not be held
+        fetch_block(piece, number, whole_blocks_, to);
+        check_block(piece, number, to);
+      } else {
+        const auto from = block_of(piece, number).subspan(static_cast<std::size_t>(at % per_block * size));
+        std::memcpy(to.data(), from.data(), to.size());
+        if (at + count == elements(piece.box)) blocks_.front().piece = nullptr;
+      }
       done += count;
-      if (at + count == elements(piece.box)) blocks_.front().piece = nullptr;
     }
   }
 }
@@ -279,11 +289,16 @@ CheckpointReader::Block& CheckpointReader::place_for(const IndexedPiece& piece) 
   return blocks_.front();
 }
 
-const std::vector<std::byte>& CheckpointReader::block_of(const IndexedPiece& piece, std::size_t block) const {
+std::span<const std::byte> CheckpointReader::block_of(const IndexedPiece& piece, std::size_t block) const {
   Block& place = place_for(piece);
   if (place.piece == &piece && place.number == block) return place.bytes;
   place.piece = nullptr;
-  place.bytes.resize(block_size(piece, block));
+  const std::size_t bytes = block_size(piece, block);
+  if (place.room < bytes) {
+    place.memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    place.room = bytes;
+  }
+  place.bytes = {place.memory.get(), bytes};
   fetch_block(piece, block, place.part, place.bytes);
   check_block(piece, block, place.bytes);
   place.piece = &piece;

@@ -111,7 +111,7 @@ class CheckpointReader final : public TensorSource {
   std::vector<const IndexedPiece*> pieces_meeting(std::size_t tensor, const Box& box) const;
   void copy_piece(const IndexedPiece& piece, const Box& box, std::span<std::byte> out) const;
   Block& place_for(const IndexedPiece& piece) const;
-  const std::vector<std::byte>& block_of(const IndexedPiece& piece, std::size_t block) const;
+  std::span<const std::byte> block_of(const IndexedPiece& piece, std::size_t block) const;
   Path path_;
   Manifest manifest_;
   std::map<std::string, std::size_t> number_;  // by full name and by full alias
@@ -121,8 +121,9 @@ class CheckpointReader final : public TensorSource {
   mutable std::map<std::size_t, std::string> tables_of_others_;           // by file: those that were taken
   mutable std::deque<Search> searches_;                                   // the last ones
   std::size_t most_blocks_ = 1;
-  mutable std::mutex mutex_;         // guards the blocks
+  mutable std::mutex mutex_;         // guards what follows
   mutable std::list<Block> blocks_;  // of different pieces, that which was read last first
+  mutable OpenPart whole_blocks_;    // of those that are read to where they go
   mutable std::atomic<std::uint64_t> bytes_read_{0};
 };
 
