@@ -247,7 +247,7 @@ constexpr std::array keys{
     DialectKey{"debug_model_init", flag, "false", refused, "", "checkpoint-inspect shows values of any step", "false"},
 
     DialectKey{"args", text, "", refused, "", "its members stand at the top of the file"},
-    DialectKey{"model", text, "", taken, "model.path", "a folder with weights"},
+    DialectKey{"model", text, "", taken, "model.path", "a folder with weights, or a model in the cache of the hub"},
     DialectKey{"model_init", text, "", taken, "model.config", "weights are initialised by seed"},
     DialectKey{"data_collator", text, "", refused, "", "data.packing says how documents become samples"},
     DialectKey{"train_dataset", text, "", taken, "data.path"},

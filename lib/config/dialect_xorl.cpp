@@ -92,7 +92,7 @@ void config_path(const Node& value, Lowering& lowering) {
 }
 
 constexpr std::array keys{
-    DialectKey{"model.model_path", text, "", taken, "model.path", "a local folder"},
+    DialectKey{"model.model_path", text, "", taken, "model.path", "a folder, or a model in the cache of the hub"},
     DialectKey{"model.config_path", text, "", taken, "model.config", "beside model_path it says the same or is refused",
                "", "", config_path},
     DialectKey{"model.tokenizer_path", text, "", taken, "data.tokenizer", "of prepare-data; the dataset keeps it"},

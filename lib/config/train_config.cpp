@@ -12,14 +12,20 @@ constexpr std::int64_t most_planned_ranks = 1 << 24;  // every rank has its plac
 namespace {
 
 void describe(Declaration& visit, ModelOptions& model) {
-  visit.field("config", model.config,
-              {.help = "a Hugging Face config.json, or its folder: the network, initialised from train.seed",
-               .value_name = "PATH",
-               .completes = Completes::files});
-  visit.field("path", model.path,
-              {.help = "a folder with config.json and safetensors: the network, starting from these weights",
-               .value_name = "DIR",
-               .completes = Completes::folders});
+  visit.field(
+      "config", model.config,
+      {.help =
+           "a Hugging Face config.json, its folder, or a model OWNER/NAME in the cache of the Hugging Face hub: the "
+           "network, initialised from train.seed",
+       .value_name = "PATH",
+       .completes = Completes::files});
+  visit.field(
+      "path", model.path,
+      {.help =
+           "a folder with config.json and safetensors, or a model OWNER/NAME in the cache of the Hugging Face hub: the "
+           "network, starting from these weights",
+       .value_name = "DIR",
+       .completes = Completes::folders});
   const auto rate = [&](const std::string& name, std::optional<double>& value, const std::string& help) {
     visit.field(name, value, {.help = help, .min = 0, .max = 0.99, .fixed_on_resume = true});
   };

@@ -5,6 +5,7 @@
 #include "comm/together.hpp"
 #include "engine/engine.hpp"
 #include "train/evaluation.hpp"
+#include "train/run_model.hpp"
 #include "train/run_preparation.hpp"
 #include "train/run_setup.hpp"
 
@@ -17,7 +18,8 @@ int evaluate_only(const TrainConfig& given, Session& session, Output& output) {
   Communicator& world = session.world();
   session.configure(session_settings(given, {}));  // no folder: nothing is written
   const Machines machines = set_up_machines(given, world);
-  const TrainConfig config = with_prepared_data(given, WithoutPrepared::prepare, session, output);
+  const TrainConfig config =
+      with_local_model(with_prepared_data(given, WithoutPrepared::prepare, session, output), session);
   const TrainPlan plan = agree_on_plan(config, world);
   const std::unique_ptr<ShardVerifier> verifier = make_verifier(config.data.verify, world.rank(), machines.hosts);
   for (const EvaluationPlan& evaluation : plan.evaluations)

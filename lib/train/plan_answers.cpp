@@ -12,6 +12,7 @@
 #include "train/component_table.hpp"
 #include "train/memory_check.hpp"
 #include "train/run_mesh.hpp"
+#include "train/run_model.hpp"
 #include "train/run_preparation.hpp"
 #include "train/run_setup.hpp"
 
@@ -145,7 +146,8 @@ bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
 int answer_from_plan(const TrainConfig& given, Session& session, Output& output) {
   const int ranks = ranks_planned(given, session.world().size());
   const Machines machines = set_up_machines(given, session.world());
-  const TrainConfig config = with_prepared_data(given, WithoutPrepared::tell, session, output);
+  const TrainConfig config =
+      with_local_model(with_prepared_data(given, WithoutPrepared::tell, session, output), session);
   const std::vector<std::string> unprepared = unprepared_text(config);
   const bool without_data = config.world_size || !unprepared.empty();
   TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()), agree_on_kept(config, session.world()),

@@ -14,6 +14,7 @@
 #include "train/plan_answers.hpp"
 #include "train/resume_or_start.hpp"
 #include "train/run_mesh.hpp"
+#include "train/run_model.hpp"
 #include "train/run_preparation.hpp"
 #include "train/run_setup.hpp"
 
@@ -159,7 +160,7 @@ void log_end(Log& log, const SummaryRecord& record) {
 /// What the run trains on, prepared; nothing where the job was asked to stop meanwhile. Collective.
 std::optional<TrainConfig> prepare_or_stop(const TrainConfig& config, Session& session, Output& output) {
   try {
-    return with_prepared_data(config, WithoutPrepared::prepare, session, output);
+    return with_local_model(with_prepared_data(config, WithoutPrepared::prepare, session, output), session);
   } catch (const AgreedError& error) {
     if (error.code() != ExitCode::verdict) throw;
     if (session.world().rank() == 0)

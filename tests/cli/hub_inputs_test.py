@@ -9,7 +9,7 @@ import threading
 import unittest
 
 from hub_server import Hub, environment, everything_below, served
-from lockstep_testing import BUILD, PATIENCE_S, needs, program
+from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, needs, program, records, run, write_config
 from prepare_data_test import digest, documents, manifest, prepare
 from running_jobs import wait_until
 
@@ -276,6 +276,29 @@ def test_a_tokenizer_is_taken_from_the_cache_of_the_hub(tmp):
     assert documents(tmp / "hub", "train") == documents(tmp / "local", "train")
     error = prepare(tmp / "a.jsonl", "--output", tmp / "none", "--data.tokenizer", "some/other", *settings, env=environment(tmp), expect=3).stderr
     assert "no model of the cache of the Hugging Face hub" in error, error
+
+
+def test_a_model_is_taken_from_the_cache_of_the_hub(tmp):
+    snapshot = write_config(tmp / "hf/hub/models--some--model/snapshots" / ("d" * 40), dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+    (tmp / "hf/hub/models--some--model/refs").mkdir()
+    (tmp / "hf/hub/models--some--model/refs/main").write_text("d" * 40)
+    (tmp / "a.txt").write_text("to be or not to be " * 300)
+    prepare(tmp / "a.txt", "--output", tmp / "data", "--data.validation", "none")
+    settings = ["--data.path", tmp / "data", "--data.sequence_length", 16, "--train.global_batch", 2, "--schedule.name", "constant"]
+    for ranks in [None, 2]:
+        for name, model in [("hub", "some/model"), ("local", snapshot)]:
+            run("train", *settings, "--train.run_dir", tmp / f"{name}-{ranks}", "--model.config", model, "--train.max_steps", 2, env=environment(tmp), ranks=ranks, cwd=tmp)
+        losses = [[record["loss"] for record in records(tmp / f"{name}-{ranks}", "step")] for name in ["hub", "local"]]
+        assert losses[0] == losses[1] != []
+        run("train", *settings, "--train.run_dir", tmp / f"hub-{ranks}", "--model.config", "some/model", "--train.max_steps", 3, env=environment(tmp), ranks=ranks, cwd=tmp)
+    run("finalize-quantize", tmp / "hub-2", "--output", snapshot / "exported")
+    for path in (snapshot / "exported").iterdir():
+        path.rename(snapshot / path.name)
+    started = run("train", *settings, "--train.run_dir", tmp / "second", "--model.path", "some/model", "--train.max_steps", 2, env=environment(tmp), ranks=2, cwd=tmp)
+    assert records(tmp / "second", "step")[0]["loss"] < losses[0][0], started.stderr
+    for switches in [[], ["--dry-run"], ["--eval-only"]]:
+        refused = run("train", *settings, "--train.run_dir", tmp / "none", "--model.path", "some/other", "--train.max_steps", 2, *switches, env=environment(tmp), ranks=2, expect=3, cwd=tmp).stderr
+        assert "there is no some/other, neither as a path nor as a model in the Hugging Face cache" in refused and "hf download some/other" in refused, refused
 
 
 class Held:

@@ -1,0 +1,35 @@
+#include "train/run_model.hpp"
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "comm/together.hpp"
+#include "remote/hub_cache.hpp"
+#include "remote/hub_files.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+namespace {
+
+std::string local_folder(const std::string& word) {
+  if (is_there(word) || word.starts_with("hf:")) return word;
+  const auto reference = hub_reference(word);
+  if (!reference) return word;
+  if (const auto folder = cached_model(word)) return folder->string();
+  const Path cache = HubCache(reference->id, HubKind::model).folder().parent_path();
+  throw Error(ExitCode::input,
+              fmt::format("there is no {}, neither as a path nor as a model in the Hugging Face cache {}", word,
+                          cache.string()),
+              fmt::format("where there is a network: hf download {}", word));
+}
+
+}  // namespace
+
+TrainConfig with_local_model(TrainConfig config, Session& session) {
+  for (std::optional<std::string>* const word : {&config.model.config, &config.model.path})
+    if (*word) *word = rank0_tells(session.world(), "find the model", [&] { return local_folder(**word); });
+  return config;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+// The model that a run starts from, where it is one of the Hugging Face hub.
+#pragma once
+
+#include "comm/session.hpp"
+#include "config/train_config.hpp"
+
+namespace lockstep {
+
+/// The configuration with the folder in the hub's cache of this machine where model.config or model.path is
+/// OWNER/NAME and no path that is there. Rank 0 looks, so that its environment counts. Collective over the session's
+/// world. Throws Error(input) for a model that is neither here nor in the cache.
+TrainConfig with_local_model(TrainConfig config, Session& session);
+
+}  // namespace lockstep
