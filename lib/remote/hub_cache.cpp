@@ -4,7 +4,7 @@
 #include "base/text.hpp"
 #include "remote/hub_environment.hpp"
 #include "remote/hub_listing.hpp"
-#include "remote/sha256.hpp"
+#include "remote/sha.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -42,11 +42,17 @@ FileDescriptor locked(const Path& path, const std::function<void()>& alive) {
   return lock;
 }
 
-std::string sha256_of(const Path& path, const std::function<void()>& alive) {
+/// What the hub would call a file with these bytes: a large one by its SHA-256, others as git does, by a SHA-1 of a
+/// header and the bytes.
+std::string etag_of(const Path& path, ShaKind kind, const std::function<void()>& alive) {
   const FileDescriptor file = open_regular(path);
   const std::uint64_t length = length_of(path).value_or(0);
   std::vector<std::byte> buffer(std::size_t{1} << 20);
-  Sha256 hash;
+  Sha hash(kind);
+  if (kind == ShaKind::sha1) {
+    const std::string header = fmt::format("blob {}", length);
+    hash.add(std::as_bytes(std::span(header.c_str(), header.size() + 1)));
+  }
   for (std::uint64_t at = 0; at < length;) {
     alive();
     const std::span<std::byte> piece = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), length - at));
@@ -124,9 +130,10 @@ void HubCache::bring(const std::string& commit, const HubFile& file, const std::
   if (!is_there(blob) || length_of(blob) != file.bytes) {
     const Path part = blob.string() + ".lockstep.incomplete";
     fetch(part);
-    if (file.has_sha256() && sha256_of(part, alive) != file.etag) {
+    if (etag_of(part, file.has_sha256() ? ShaKind::sha256 : ShaKind::sha1, alive) != file.etag) {
       remove_tree(part);
-      fail(ExitCode::input, "{} came with other bytes than its SHA-256 promises", file.name);
+      fail(ExitCode::input, "{} came with other bytes than its {} promises", file.name,
+           file.has_sha256() ? "SHA-256" : "hash of git");
     }
     publish_rename(part, blob);
   }

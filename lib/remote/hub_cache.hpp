@@ -34,7 +34,7 @@ class HubCache {
   void keep(const HubListing& listing) const;
   void keep(const std::string& revision, const std::string& commit) const;
   /// Brings a file here by `fetch`, which makes the file of a name the one that is wanted, from the bytes on that it
-  /// has; its SHA-256 is compared where the blob has that name. One process does so at a time, others wait and call
+  /// has; its hash is compared with the name of the blob. One process does so at a time, others wait and call
   /// `alive`. Throws Error(input) for other bytes than promised, Error(storage).
   void bring(const std::string& commit, const HubFile& file, const std::function<void(const Path& part)>& fetch,
              const std::function<void()>& alive) const;

@@ -236,9 +236,12 @@ def test_a_hub_that_is_busy_is_asked_again_and_one_that_stays_so_is_told(tmp):
 def test_bytes_that_are_not_those_of_the_listing_are_refused_and_not_kept(tmp):
     needs_http()
     content = lines("a" * 5000)
-    hub = Hub({"some/set": {"train.jsonl": content}})
+    hub = Hub({"some/set": {"train.jsonl": content}, "small/set": {"train.txt": b"a" * 50}})
     with served(hub) as server:
-        hub.faults.append(lambda handler, path: "/resolve/" in path and (handler.send_file(content.replace(b"a", b"b")) or True))
+        hub.faults.append(lambda handler, path: "/resolve/" in path and (handler.send_file(b"b" * 50) or True))
+        error = refused(tmp, environment(tmp, server.endpoint), "small/set")
+        assert "train.txt came with other bytes than its hash of git promises" in error, error
+        hub.faults[:] = [lambda handler, path: "/resolve/" in path and (handler.send_file(content.replace(b"a", b"b")) or True)]
         error = refused(tmp, environment(tmp, server.endpoint), "some/set")
         assert "train.jsonl came with other bytes than its SHA-256 promises" in error, error
         hub.faults[:] = [lambda handler, path: "/resolve/" in path and (handler.send_file(content + b"x") or True)]

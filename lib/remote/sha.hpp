@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), by which the hub names large files.
+// SHA-1 and SHA-256 (FIPS 180-4), by which the hub names files: git's small ones, and large ones.
 #pragma once
 
 #include <array>
@@ -6,18 +6,22 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
-class Sha256 {
+enum class ShaKind { sha1, sha256 };
+
+class Sha {
  public:
+  explicit Sha(ShaKind kind);
   void add(std::span<const std::byte> bytes);
-  std::string hex();  // 64 digits; ends the hash
+  std::string hex();  // 40 or 64 digits; ends the hash
 
  private:
   void compress(const std::byte* block);
-  std::array<std::uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  ShaKind kind_;
+  std::vector<std::uint32_t> state_;
   std::array<std::byte, 64> held_{};
   std::size_t held_bytes_ = 0;
   std::uint64_t bytes_ = 0;
