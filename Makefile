@@ -2,9 +2,6 @@
 # test oracles are or go; clones may share one), MESON_OPTIONS='-Doption=value …' (of a new build folder).
 BUILD ?= build
 export LOCKSTEP_BUILD_FOLDER := $(BUILD)
-ifneq ($(shell command -v mold 2>/dev/null),)
-export CXX_LD ?= mold
-endif
 SANITIZERS := -Db_sanitize=address,undefined -Db_lundef=false -Ddocs=disabled '-Dcpp_args=-g1 -D_GLIBCXX_ASSERTIONS'
 .PHONY: help setup setup-test build programs quickstart check test test-full format lint sanitize debug bench compare docs install clean
 .DEFAULT_GOAL := help
