@@ -350,7 +350,7 @@ void check_end(const TrainConfig& config, Problems& problems) {
       problems.add({"checkpoint.load_best_at_end", "checkpoint.every"},
                    "checkpoint.load_best_at_end has no checkpoint to load: none is saved");
     if (saves(checkpoint) && !evaluates_each(config))
-      problems.add({"checkpoint.load_best_at_end", "eval.on_save"},
+      problems.add({"checkpoint.load_best_at_end", "checkpoint.every", "eval.every"},
                    "checkpoint.load_best_at_end takes the best of the checkpoints that were evaluated, and "
                    "checkpoint.every saves some at steps that eval.every leaves out: eval.on_save evaluates each");
     if (checkpoint.keep_best == 0)
