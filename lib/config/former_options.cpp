@@ -11,7 +11,10 @@ namespace lockstep {
 namespace {
 
 constexpr std::array former{
-    FormerOption{.name = "checkpoint.every_epochs", .now = "checkpoint.every", .says = "checkpoint.every: N epochs"},
+    FormerOption{.name = "checkpoint.every_epochs",
+                 .now = "checkpoint.every",
+                 .says = "checkpoint.every: N epochs",
+                 .value = [](const std::string& text) { return text + " epochs"; }},
 };
 
 Node::Entry* find_entry(Node& map, std::string_view key) {
@@ -45,11 +48,16 @@ void update_names(const Declaration& declaration, Node& saved) {
     Node& section = section_of(saved, option.name);
     const Node::Entry* const entry = find_entry(section, key_of(option.name));
     if (entry == nullptr) continue;
-    const Node value = entry->value;
+    Node value = entry->value;
     std::erase_if(section.entries, [&](const Node::Entry& other) { return other.key == key_of(option.name); });
-    if (!option.renamed) continue;
+    if (value.kind != Node::Kind::scalar) continue;
+    value.text = option.value(value.text);
     Node& now = section_of(saved, option.now);
-    if (find_entry(now, key_of(option.now)) == nullptr) now.entries.push_back({std::string(key_of(option.now)), value});
+    Node::Entry* const said = find_entry(now, key_of(option.now));
+    if (said == nullptr)
+      now.entries.push_back({std::string(key_of(option.now)), value});
+    else if (said->value.kind == Node::Kind::null)
+      said->value = value;
   }
 }
 

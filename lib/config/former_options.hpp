@@ -13,10 +13,10 @@ namespace lockstep {
 class Declaration;
 
 struct FormerOption {
-  std::string_view name;  // dotted
-  std::string_view now;   // the option that took its place
-  std::string_view says;  // how that says the same, for messages
-  bool renamed = false;   // a value means under the new name what it meant under this one
+  std::string_view name;                          // dotted
+  std::string_view now;                           // the option that took its place
+  std::string_view says;                          // how that says the same, for messages
+  std::string (*value)(const std::string& text);  // the value of that option that means what this one's did
 };
 
 std::span<const FormerOption> former_options();
@@ -24,8 +24,8 @@ std::span<const FormerOption> former_options();
 /// The former name `path` of an option that is declared; null: it is none. Local.
 const FormerOption* find_former(const Declaration& declaration, const std::string& path);
 
-/// A configuration that an earlier version saved, in the names of this one: what was renamed is found under its new
-/// name, unless that is said as well, and what has no value of the same meaning is gone. Local.
+/// A configuration that an earlier version saved, in the names of this one: what it says under a former name is said
+/// under the new one, unless that has a value as well. Local.
 void update_names(const Declaration& declaration, Node& saved);
 
 }  // namespace lockstep

@@ -243,9 +243,9 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   TrainingLoop loop({config, plan, ranks, session, output, files, engine, state->model, tokenizer.get(),
                      state->components, state->cells, documents, train_state, *verifier});
   const LoopEnd end = run_loop(loop, session);
-  if (end == LoopEnd::finished && config.checkpoint.export_at_end) export_at_end(config, files, session, output.log());
 
   session.enter(Phase::shutdown, train_state.step);
+  if (end == LoopEnd::finished && config.checkpoint.export_at_end) export_at_end(config, files, session, output.log());
   output.log().debug("left the loop after step {}", train_state.step);
   SummaryRecord record = summary(end, start, train_state, plan.uses_by_name(config, train_state),
                                  monotonic_seconds() - start_s, loop.last_checkpoint());

@@ -82,9 +82,10 @@ def test_an_evaluation_does_not_depend_on_its_micro_batch(tmp):
     changes = {"eval.every": 4, "train.micro_batch": 2, "eval.batches": 5}
     train(tmp, "base", changes)
     want = [record["loss"] for record in records(tmp / "base", "eval")]
-    for ranks, samples in [(1, 1), (1, 7), (2, 3), (2, 64)]:
-        folder = f"run-{ranks}-{samples}"
-        train(tmp, folder, {**changes, "eval.micro_batch": samples, "train.micro_batch": 2}, ranks=ranks)
+    for ranks, samples, more in [(1, 1, {}), (1, 7, {}), (2, 3, {}), (2, 64, {}), (2, 3, {"parallel.pp": 2}), (2, 5, {"parallel.dp_shard": 2}),
+                                 (2, 5, {"parallel.tp": 2}), (2, 3, {"parallel.ulysses": 2})]:
+        folder = f"run-{ranks}-{samples}{''.join(more)}"
+        train(tmp, folder, {**changes, "eval.micro_batch": samples, **more}, ranks=ranks)
         told = [record["loss"] for record in records(tmp / folder, "eval")]
         assert all(abs(one - other) <= 1e-9 * other for one, other in zip(told, want, strict=True)), (folder, told, want)
         assert [record["tokens"] for record in records(tmp / folder, "eval")] == [record["tokens"] for record in records(tmp / "base", "eval")]
@@ -140,6 +141,19 @@ def test_what_cannot_be_the_best_at_the_end_is_refused_before_the_run(tmp):
     run("prepare-data", tmp / "text.txt", "--output", tmp / "bare/data", "--data.tokenizer", "bytes", "--data.validation", "none")
     refused = train(tmp, "refused", {"data.path": tmp / "bare/data", "checkpoint.load_best_at_end": "true"}, expect=2).stderr
     assert "checkpoint.load_best_at_end is set, but" in refused and "has no validation split" in refused, refused
+
+
+def test_a_checkpoint_has_the_metrics_of_its_own_step_alone(tmp):
+    prepare(tmp)
+    changes = {"checkpoint.every": 2, "eval.every": 3, "eval.at_end": "false", "train.max_steps": 14}
+    for stop in [6, 7]:
+        train(tmp, "run", changes, *stopped_at(stop), expect=75)
+    train(tmp, "run", changes)
+    losses = {record["step"]: record["loss"] for record in records(tmp / "run", "eval")}
+    assert sorted(losses) == [3, 6, 9, 12] and saved(tmp / "run") == [2, 4, 6, 7, 8, 10, 12, 14]
+    for path in step_folders(tmp / "run"):
+        manifest = manifest_of(path)
+        assert manifest["metrics"].get("validation_loss", {}).get("value") == losses.get(manifest["step"]), (path, manifest["metrics"])
 
 
 def test_one_of_the_checkpoints_of_a_run_is_exported(tmp):

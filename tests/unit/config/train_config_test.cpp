@@ -374,12 +374,20 @@ BOOST_AUTO_TEST_CASE(former_names_are_those_of_no_option_and_lead_to_one) {
     BOOST_TEST(declaration.find(option.now) != nullptr, option.now);
     BOOST_TEST(find_former(declaration, std::string(option.name)) == &option);
   }
-  Problems problems;
-  Node saved = parse_yaml("checkpoint:\n  every_epochs: 3\n  keep_last: 2\n", "config.yaml", problems);
-  update_names(declaration, saved);
-  const Node* const section = saved.find("checkpoint");
-  BOOST_TEST((section->find("every_epochs") == nullptr && section->find("every") == nullptr));
-  BOOST_TEST(section->find("keep_last")->text == "2");
+  const auto every = [&](const std::string& said) {
+    Problems problems;
+    Node saved = parse_yaml("checkpoint:\n  keep_last: 2\n" + said, "config.yaml", problems);
+    update_names(declaration, saved);
+    const Node* const section = saved.find("checkpoint");
+    BOOST_TEST((section->find("every_epochs") == nullptr && section->find("keep_last")->text == "2"));
+    const Node* const found = section->find("every");
+    return found == nullptr ? "absent" : found->kind == Node::Kind::null ? "null" : found->text;
+  };
+  BOOST_TEST(every("  every_epochs: 3\n") == "3 epochs");
+  BOOST_TEST(every("  every_epochs: 3\n  every: null\n") == "3 epochs");
+  BOOST_TEST(every("  every_epochs: null\n  every: 5\n") == "5");
+  BOOST_TEST(every("  every_epochs: 3\n  every: 5\n") == "5");
+  BOOST_TEST(every("  every_epochs: null\n") == "absent");
 }
 
 BOOST_AUTO_TEST_CASE(the_other_programs_take_flags_and_arguments) {
