@@ -95,6 +95,23 @@ std::vector<std::string> names_in(const Path& folder) {
 
 }  // namespace
 
+ModelSource agreed_source(Communicator& ranks, const FinalizeConfig& config) {
+  const std::optional<Path> tokenizer = config.tokenizer ? std::optional<Path>(*config.tokenizer) : std::nullopt;
+  ModelSource source;
+  const Path folder = rank0_tells(ranks, "open the model", [&] {
+    source = open_model_source(config.checkpoint, config.which, tokenizer);
+    return source.folder.string();
+  });
+  together(ranks, "open the model", [&] {
+    if (ranks.rank() != 0) source = open_model_source(folder, {}, tokenizer);
+  });
+  std::string what = source.state_digest;
+  for (const TensorDescription& tensor : source.weights->list())
+    what += fmt::format("\n{} {} {}", tensor.name, name_of(tensor.dtype), to_text(tensor.shape));
+  agree_equal(ranks, "the model to export", to_hex(hash128(what)));
+  return source;
+}
+
 Exported finalize(const FinalizeConfig& config, const ModelSource& source, Session& session,
                   const ExportProgress& advance) {
   Communicator& ranks = session.world();
@@ -120,24 +137,6 @@ namespace {
 std::string summary(const FinalizeConfig& config, const ModelSource& source, double parameters, std::uint64_t bytes) {
   return fmt::format("{}: {} parameters in {}, from {}{}\n", config.output, human_count(parameters), human_bytes(bytes),
                      source.folder.string(), source.step ? fmt::format(" (step {})", *source.step) : "");
-}
-
-/// The model as rank 0 finds it, on all ranks: of a run, the same checkpoint. Collective.
-ModelSource agreed_source(Communicator& ranks, const FinalizeConfig& config) {
-  const std::optional<Path> tokenizer = config.tokenizer ? std::optional<Path>(*config.tokenizer) : std::nullopt;
-  ModelSource source;
-  const Path folder = rank0_tells(ranks, "open the model", [&] {
-    source = open_model_source(config.checkpoint, tokenizer);
-    return source.folder.string();
-  });
-  together(ranks, "open the model", [&] {
-    if (ranks.rank() != 0) source = open_model_source(folder, tokenizer);
-  });
-  std::string what = source.state_digest;
-  for (const TensorDescription& tensor : source.weights->list())
-    what += fmt::format("\n{} {} {}", tensor.name, name_of(tensor.dtype), to_text(tensor.shape));
-  agree_equal(ranks, "the model to export", to_hex(hash128(what)));
-  return source;
 }
 
 /// Rank 0 says what there is to say. Local.

@@ -16,6 +16,10 @@ struct Exported {
   std::vector<std::string> files;  // all that the folder holds, sorted
 };
 
+/// The model as rank 0 finds it, on all ranks: of a run the same checkpoint, as config.which says. Collective over
+/// `ranks`. Throws what open_model_source throws.
+ModelSource agreed_source(Communicator& ranks, const FinalizeConfig& config);
+
 /// Writes into config.output: config.json, generation_config.json, tokenizer files, safetensors and the report; all or
 /// nothing. `source` is the same model on all ranks; its companions count on rank 0, which alone has `files` and errors
 /// afterwards. Throws Error(usage) if the output is taken or the recipe does not fit the family; else as the parts say.

@@ -8,6 +8,7 @@
 #include "corpus/tokenizers.hpp"
 #include "exchange/model_folder.hpp"
 #include "exchange/safetensors.hpp"
+#include "store/best_evaluations.hpp"
 #include "store/checkpoint_reader.hpp"
 #include "store/checkpoint_verify.hpp"
 #include "store/run_directory.hpp"
@@ -122,10 +123,42 @@ ModelSource open_checkpoint(const Path& folder) {
   return source;
 }
 
-/// The checkpoint in a folder, or the newest sound one of the run in it.
-ModelSource open_saved(const Path& folder) {
-  const Found found =
-      find_at(folder, [](const Path& checkpoint) { return judge_checkpoint(checkpoint, VerifyLevel::sizes); });
+Judgement judge(const Path& checkpoint) { return judge_checkpoint(checkpoint, VerifyLevel::sizes); }
+
+/// The best sound checkpoint of a run, by what the run goes by.
+Found find_best(const Path& run) {
+  const BestBy by = metric_of_run(run);
+  const std::vector<CheckpointEntry> candidates = best_first(list_checkpoints(run), by);
+  if (candidates.empty())
+    throw Error(ExitCode::input,
+                fmt::format("{} has no checkpoint with the metric {}: none is the best", run.string(), by.metric),
+                "a checkpoint has it where the run evaluates at its step; --which last is the newest one");
+  Found found = first_sound(candidates, judge);
+  if (!found.checkpoint) fail(ExitCode::input, "no checkpoint of {} that was evaluated is sound", run.string());
+  return found;
+}
+
+Found find_step(const Path& run, std::int64_t step) {
+  std::vector<std::string> steps;
+  for (const CheckpointEntry& entry : list_checkpoints(run)) {
+    if (entry.step == step) return find_at(entry.path, judge);
+    steps.push_back(fmt::format("{}", entry.step));
+  }
+  throw Error(ExitCode::input, fmt::format("{} has no checkpoint of step {}", run.string(), step),
+              steps.empty() ? "it has none at all" : fmt::format("it has {}", join(steps, ", ")));
+}
+
+/// The checkpoint in a folder, or one of the run in it.
+ModelSource open_saved(const Path& folder, const CheckpointChoice& which) {
+  const auto find = [&] {
+    switch (which.by) {
+      case CheckpointChoice::By::last: return find_at(folder, judge);
+      case CheckpointChoice::By::best: return find_best(folder);
+      case CheckpointChoice::By::step: return find_step(folder, which.step);
+    }
+    throw Error(ExitCode::bug, "a choice of a checkpoint without a meaning");
+  };
+  const Found found = find();
   ModelSource source = open_checkpoint(found.checkpoint->path);
   for (const PassedOver& passed : found.damaged) source.rejected.push_back(to_text(passed));
   return source;
@@ -147,7 +180,7 @@ ModelSource open_hf_folder(const Path& folder) {
 
 }  // namespace
 
-ModelSource open_model_source(const Path& path, const std::optional<Path>& tokenizer) {
+ModelSource open_model_source(const Path& path, const CheckpointChoice& which, const std::optional<Path>& tokenizer) {
   if (!is_there(path)) fail(ExitCode::input, "{} does not exist", path.string());
   const bool checkpoint = is_there(path / manifest_file);
   const bool run = !checkpoint && is_there(checkpoints_folder(path));
@@ -156,7 +189,12 @@ ModelSource open_model_source(const Path& path, const std::optional<Path>& token
                 fmt::format("{} is neither a checkpoint nor a run nor a folder with safetensors", path.string()),
                 "give RUN, RUN/checkpoints/step-N, or a folder with config.json and model.safetensors");
   }
-  ModelSource source = checkpoint || run ? open_saved(path) : open_hf_folder(path);
+  if (!run && which != CheckpointChoice())
+    throw Error(ExitCode::usage,
+                fmt::format("--which {} chooses among the checkpoints of a run, and {} is {}", which.text(),
+                            path.string(), checkpoint ? "one checkpoint" : "a folder of weights"),
+                "leave --which out, or give the folder of the run");
+  ModelSource source = checkpoint || run ? open_saved(path, which) : open_hf_folder(path);
   if (tokenizer) {
     const std::size_t before = source.companions.size();
     add_tokenizer(source, *tokenizer);

@@ -1,8 +1,9 @@
-// Where a model to be exported comes from: a checkpoint, a run's newest sound one, or a Hugging Face folder.
+// Where a model to be exported comes from: a checkpoint, one of a run, or a Hugging Face folder.
 #pragma once
 
 #include "architecture/architecture.hpp"
 #include "base/files.hpp"
+#include "config/values.hpp"
 #include "store/tensor_source.hpp"
 
 #include <memory>
@@ -25,8 +26,10 @@ struct ModelSource {
   std::vector<std::string> rejected;      // newer checkpoints of the run that are damaged, with the reason
 };
 
-/// Opens `path`. With `tokenizer` the tokenizer files come from that folder, else from RUN/tokenizer or the Hugging
-/// Face folder. Throws Error(input) naming what is missing, damaged or of another shape. Local.
-ModelSource open_model_source(const Path& path, const std::optional<Path>& tokenizer);
+/// Opens `path`; of a run the checkpoint that `which` says, of several candidates the first that is sound. With
+/// `tokenizer` the tokenizer files come from that folder, else from RUN/tokenizer or the Hugging Face folder. Throws
+/// Error(input) naming what is missing, damaged or of another shape, Error(usage) for a choice where there is none.
+/// Local.
+ModelSource open_model_source(const Path& path, const CheckpointChoice& which, const std::optional<Path>& tokenizer);
 
 }  // namespace lockstep

@@ -51,6 +51,8 @@ class Load {
   void prepare();  // the same on all ranks
   /// What is to be read, values among it. It stays valid until the next call.
   std::vector<SharedTensor> reads();
+  /// Whether a tensor of the state comes from the checkpoint.
+  bool loads(std::size_t tensor) const { return source_[tensor] >= 0; }
   void check_fingerprints(const std::vector<Fingerprint>& sums) const;
   void restore();
   const std::vector<std::string>& notes() const { return notes_; }
@@ -269,7 +271,7 @@ std::vector<Rank> all_ranks(const World& world) {
 std::vector<SharedTensor> Load::reads() {
   std::vector<SharedTensor> reads;
   for (std::size_t i = 0; i < source_.size(); ++i) {
-    if (source_[i] < 0) continue;
+    if (!loads(i)) continue;
     const StoredTensor& tensor = state_.tensors[i];
     SharedTensor read{static_cast<std::size_t>(source_[i]), tensor.layout.global, nullptr, {}, state_.local[i]};
     const auto component = std::ranges::find(state_.components, tensor.component, &StoredComponent::key);
@@ -309,7 +311,7 @@ void Load::add_values(const Component& component, std::string& mine, std::vector
 
 void Load::check_fingerprints(const std::vector<Fingerprint>& sums) const {
   for (std::size_t i = 0; i < source_.size(); ++i) {
-    if (source_[i] < 0) continue;
+    if (!loads(i)) continue;
     const StoredTensor& stored = reader_.manifest().tensors[static_cast<std::size_t>(source_[i])];
     if (stored.fingerprint != sums[i])
       fail(ExitCode::input, "{} in {}: what was loaded does not match its fingerprint", full_name(stored),
@@ -357,11 +359,12 @@ void Load::restore() {
 }
 
 // They are put together from the boxes of all ranks, whose holders are compared: what was loaded is always proven.
-std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const CollectedState& state) {
+std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const CollectedState& state, const Load& load) {
   std::vector<HeldBox> boxes;
   std::vector<Fingerprint> sums(state.tensors.size());
   together(ranks, "comparing replicas", [&] {
     for (std::size_t tensor = 0; tensor < state.tensors.size(); ++tensor) {
+      if (!load.loads(tensor)) continue;
       const Layout& layout = state.tensors[tensor].layout;
       for (const Holding& holding : state.holdings[tensor]) {
         if (!std::ranges::binary_search(holding.ranks, ranks.rank())) continue;
@@ -400,7 +403,7 @@ LoadReport load(Communicator& ranks, const World& world, const CheckpointReader&
     reads = load.reads();
   });
   read_together(ranks, reader, reads, threads, what, access);
-  const std::vector<Fingerprint> sums = fingerprints_over_ranks(ranks, state);
+  const std::vector<Fingerprint> sums = fingerprints_over_ranks(ranks, state, load);
   together(ranks, what, [&] {
     load.check_fingerprints(sums);
     load.restore();

@@ -138,7 +138,7 @@ std::vector<CheckpointEntry> Search::best() {
   }
   if (result.empty())
     throw Error(ExitCode::input,
-                fmt::format("checkpoint.resume best: {} has no checkpoint with the metric {}", request_.run.string(),
+                fmt::format("{} has no checkpoint with the metric {}: none is the best", request_.run.string(),
                             request_.best_by.metric),
                 "a checkpoint has it where the run evaluates at its step; latest is the newest one");
   return result;
@@ -241,7 +241,7 @@ Resumed Search::run(const World& world, const std::vector<Component>& components
       std::optional<CheckpointPart> part;
       together(ranks_, what, [&] {
         reader = std::make_unique<CheckpointReader>(path, head);
-        if (request_.part && request_.wanted.by == Wanted::By::start && !newest_) part = request_.part(*reader);
+        if (request_.part && !newest_) part = request_.part(*reader);
         if (!part && request_.accept) request_.accept(*reader);
       });
       loading = true;

@@ -31,8 +31,7 @@ struct Wanted {
 
 /// Looks at a checkpoint before anything is loaded from it, and throws if the run cannot go on from it. Local.
 using Accept = std::function<void(const CheckpointReader&)>;
-/// Does the same with a checkpoint of another run, and says which part of it is to be loaded; nothing: all of it, if it
-/// is accepted. Local.
+/// Does the same, and says which part of it is to be loaded; nothing: all of it, if it is accepted. Local.
 using ChoosePart = std::function<std::optional<CheckpointPart>(const CheckpointReader&)>;
 
 struct ResumeRequest {
@@ -44,7 +43,7 @@ struct ResumeRequest {
   RunStorage storage = {};              // on which the run and Wanted::start lie
   std::optional<LocalTier> local = {};  // of the run: its checkpoints count as those of the run
   Accept accept = {};                   // may be empty
-  ChoosePart part = {};                 // before accept where Wanted::By::start counts; may be empty
+  ChoosePart part = {};                 // before accept, unless the newest of the run is taken; may be empty
   std::function<void()> refresh = {};   // brings the state back to what it was before a load that broke off. Local
   std::function<void(const std::string&)> tell = {};  // why there is a wait, when one begins; may be empty. Local
 };

@@ -114,7 +114,7 @@ constexpr std::array keys{
     DialectKey{"output_dir", text, "tmp_trainer", taken, "train.run_dir"},
     DialectKey{"logging_dir", text, "", refused, "", "log.tensorboard draws into RUN/tensorboard", "auto"},
     DialectKey{"device", text, "", taken, "train.device", "", "", "", hf::device},
-    DialectKey{"seed", number, "-1", taken, "train.seed", "from 0 on", "", "", hf::seed},
+    DialectKey{"seed", number, "-1", taken, "train.seed", "-1 draws one, which a resume keeps"},
     DialectKey{"use_cpu", flag, "false", taken, "train.device", "true: cpu", "", "", hf::use_cpu},
     DialectKey{"num_train_epochs", number, "1", taken, "train.epochs", "max_steps comes before it", "", "", jointly},
     DialectKey{"max_steps", number, "-1", taken, "train.max_steps", "extends and shortens; less than 0: none", "", "",
@@ -122,8 +122,8 @@ constexpr std::array keys{
     DialectKey{"epoch_train_steps", number, "100000", moot, "", "the length of prepared data is known"},
     DialectKey{"per_device_train_batch_size", number, "16", taken, "train.micro_batch",
                "of a pipeline divided by n_microbatches", "", "", jointly},
-    DialectKey{"per_device_eval_batch_size", number, "16", moot, "",
-               "the loss of an evaluation does not depend on it: it takes train.micro_batch"},
+    DialectKey{"per_device_eval_batch_size", number, "16", taken, "eval.micro_batch",
+               "of a pipeline divided by n_microbatches", "", "", jointly},
     DialectKey{"gradient_accumulation_steps", number, "1", taken, "train.accumulation"},
     DialectKey{"max_grad_norm", number, "", taken, "optimizer.clip_norm", "0: null", "", "", hf::max_grad_norm},
     DialectKey{"dataloader_num_workers", number, "0", taken, "data.prefetch", "batches are made by one thread", "", "",
@@ -135,10 +135,11 @@ constexpr std::array keys{
     DialectKey{"dataloader_drop_last", flag, "false", taken, "data.drop_last"},
     DialectKey{"eval_strategy", text, "no", taken, "eval.every", "no, steps or epoch", "", "", jointly},
     DialectKey{"eval_steps", number, "100", taken, "eval.every", "at multiples of it", "", "", jointly},
-    DialectKey{"eval_delay", number, "0", refused, "", "evaluations come at all multiples of eval.every", "0"},
+    DialectKey{"eval_delay", number, "0", taken, "eval.delay", "in steps; it waits for what eval_strategy says", "", "",
+               jointly},
     DialectKey{"logging_strategy", text, "steps", taken, "log.every", "no, steps or epoch", "", "", jointly},
     DialectKey{"logging_steps", number, "50", taken, "log.every", "at multiples of it", "", "", jointly},
-    DialectKey{"logging_first_step", flag, "false", refused, "", "records come at multiples of log.every", "false"},
+    DialectKey{"logging_first_step", flag, "false", taken, "log.first_step"},
     DialectKey{"torch_compile", flag, "false", refused, "", hf::no_compile, "false"},
     DialectKey{"torch_compile_backend", text, "inductor", refused, "", hf::no_compile, "", "torch_compile"},
     DialectKey{"torch_compile_mode", text, "default", refused, "", hf::no_compile, "", "torch_compile"},
@@ -152,11 +153,14 @@ constexpr std::array keys{
     DialectKey{"save_safetensors", flag, "true", moot, "", "checkpoints are HDF5 files, and exports safetensors"},
     DialectKey{"save_on_each_node", flag, "false", taken, "checkpoint.storage", "true: per_node", "", "",
                hf::node_storage},
-    DialectKey{"overwrite_output_dir", flag, "false", moot, "", "no checkpoint is ever overwritten"},
+    DialectKey{"overwrite_output_dir", flag, "false", moot, "",
+               "it is of save_model alone there, and no checkpoint is ever overwritten"},
     DialectKey{"resume_from_checkpoint", text, "true", taken, "checkpoint.resume",
                "true: auto; false: never; or a path", "", "", hf::resume_from_checkpoint},
-    DialectKey{"load_best_model_at_end", flag, "false", refused, "", hf::no_best_at_end, "false"},
-    DialectKey{"metric_for_best_model", text, "loss", taken, "checkpoint.best_metric", "", "", "", hf::metric},
+    DialectKey{"load_best_model_at_end", flag, "false", taken, "checkpoint.load_best_at_end",
+               "weights alone, after the last checkpoint"},
+    DialectKey{"metric_for_best_model", text, "loss", taken, "checkpoint.best_metric, checkpoint.best_dataset",
+               "loss, eval_loss or eval_SET_loss, likewise of the others", "", "", hf::metric},
     DialectKey{"greater_is_better", flag, "", taken, "checkpoint.best_direction", "", "", "", hf::greater_is_better},
     DialectKey{"learning_rate", number, "5e-5", taken, "optimizer.lr"},
     DialectKey{"weight_decay", number, "0.0", taken, "optimizer.weight_decay, optimizer.decay",
@@ -176,13 +180,13 @@ constexpr std::array keys{
     DialectKey{"max_eval_steps", number, "-1", taken, "eval.batches", "in global batches; less than 1: all", "", "",
                eval_batches},
     DialectKey{"preserve_best_model", flag, "false", taken, "checkpoint.keep_best", "false: 0", "", "", jointly},
-    DialectKey{"best_model_metric", text, "loss", taken, "checkpoint.best_metric", "", "", "", hf::metric},
+    DialectKey{"best_model_metric", text, "loss", taken, "checkpoint.best_metric, checkpoint.best_dataset",
+               "as metric_for_best_model", "", "", hf::metric},
     DialectKey{"best_model_greater_is_better", flag, "", taken, "checkpoint.best_direction", "", "", "",
                hf::greater_is_better},
     DialectKey{"preserve_n_best", number, "1", taken, "checkpoint.keep_best", "with preserve_best_model", "", "",
                jointly},
-    DialectKey{"eval_on_save", flag, "false", refused, "",
-               "an evaluation belongs to the save of its step: say save_steps as a multiple of eval_steps", "false"},
+    DialectKey{"eval_on_save", flag, "false", taken, "eval.on_save"},
     DialectKey{"enable_activation_offloading", flag, "false", taken, "train.offload", "true: activations", "", "",
                offload_activations},
     DialectKey{"detect_anomaly", flag, "false", refused, "",
@@ -289,12 +293,16 @@ void lower_trainer(Lowering& lowering) {
   if (pipeline) lowering.set("parallel.micro_batches", std::to_string(parts), *trainer);
   if (const Node* const stages = lowering.said("stages_per_rank"); stages != nullptr && pipeline && stages->text != "1")
     lowering.set("parallel.stages_per_rank", *stages);
-  const std::optional<std::int64_t> batch = lowering.integer("per_device_train_batch_size");
-  if (!batch) return;
-  const Node& said = *lowering.said("per_device_train_batch_size");
-  if (parts < 1 || *batch % parts != 0)
-    return lowering.refuse(said, fmt::format("it is no multiple of n_microbatches, {}", parts));
-  lowering.set("train.micro_batch", std::to_string(*batch / parts), said);
+  for (const auto& [theirs, ours] : {std::pair("per_device_train_batch_size", "train.micro_batch"),
+                                     std::pair("per_device_eval_batch_size", "eval.micro_batch")}) {
+    const std::optional<std::int64_t> batch = lowering.integer(theirs);
+    if (!batch) continue;
+    const Node& said = *lowering.said(theirs);
+    if (parts < 1 || *batch % parts != 0)
+      lowering.refuse(said, fmt::format("it is no multiple of n_microbatches, {}", parts));
+    else
+      lowering.set(ours, std::to_string(*batch / parts), said);
+  }
 }
 
 void finish(Lowering& lowering) {
@@ -304,6 +312,7 @@ void finish(Lowering& lowering) {
   hf::lower_optimizer(lowering);
   hf::lower_schedule(lowering);
   hf::lower_cadence(lowering);
+  hf::lower_delay("steps", lowering);
   hf::lower_prefetch(lowering);
   if (const Node* const best = lowering.said("preserve_best_model"))
     lowering.set("checkpoint.keep_best",

@@ -64,6 +64,12 @@ void resume_from_checkpoint(const Node& value, Lowering& lowering) {
 
 void metric(const Node& value, Lowering& lowering) {
   const std::string name = value.text.starts_with("eval_") ? value.text.substr(5) : value.text;
+  for (const std::string_view measured : {"loss", "perplexity", "accuracy"}) {
+    const std::string end = fmt::format("_{}", measured);
+    if (!name.ends_with(end) || name.size() == end.size()) continue;
+    lowering.set("checkpoint.best_dataset", name.substr(0, name.size() - end.size()), value);
+    return lowering.set("checkpoint.best_metric", std::string(measured), value);
+  }
   lowering.set("checkpoint.best_metric", name, value);
 }
 
@@ -87,11 +93,6 @@ void use_cpu(const Node& value, Lowering& lowering) {
 
 void node_storage(const Node& value, Lowering& lowering) {
   lowering.set("checkpoint.storage", flag_word(value.text).value_or(false) ? "per_node" : "shared", value);
-}
-
-void seed(const Node& value, Lowering& lowering) {
-  if (negative(value)) return lowering.refuse(value, "a run starts from a seed that is known: say a number from 0 on");
-  lowering.set("train.seed", value);
 }
 
 void dtype(const Node& value, std::string_view canonical, Lowering& lowering) {
@@ -225,6 +226,13 @@ void lower_cadence(Lowering& lowering) {
   if (const Node* const strategy = lowering.said("save_strategy");
       strategy != nullptr && (strategy->text == "no" || strategy->text == "false"))
     lowering.set("checkpoint.at_end", "false", *strategy);
+}
+
+void lower_delay(const std::string& unit, Lowering& lowering) {
+  const Node* const delay = lowering.said("eval_delay");
+  const std::string how = lowering.text("eval_strategy");
+  if (delay == nullptr || zero(*delay) || how == "no" || how == "false") return;
+  lowering.set("eval.delay", delay->text + " " + unit, *delay);
 }
 
 void lower_prefetch(Lowering& lowering) {

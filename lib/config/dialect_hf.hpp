@@ -19,13 +19,12 @@ void weight_decay(const Node& value, Lowering& lowering);            // of all t
 void save_total_limit(const Node& value, Lowering& lowering);        // 0: 1; null or less than 0: all
 void start_point(const Node& value, Lowering& lowering);             // a path, relative to the current folder
 void resume_from_checkpoint(const Node& value, Lowering& lowering);  // true: auto, false: never, else a path
-void metric(const Node& value, Lowering& lowering);                  // with or without "eval_"
+void metric(const Node& value, Lowering& lowering);                  // as loss, eval_loss or eval_SET_loss
 void greater_is_better(const Node& value, Lowering& lowering);
 void recompute(const Node& value, Lowering& lowering);
 void device(const Node& value, Lowering& lowering);  // cpu or cuda, perhaps with a number
 void use_cpu(const Node& value, Lowering& lowering);
 void node_storage(const Node& value, Lowering& lowering);
-void seed(const Node& value, Lowering& lowering);        // -1 is refused: it would be drawn anew at each start
 void bucket_cap(const Node& value, Lowering& lowering);  // in MiB
 void dtype(const Node& value, std::string_view canonical, Lowering& lowering);
 /// What lies in host memory: a list of these words.
@@ -42,11 +41,10 @@ void lower_length(Lowering& lowering);     // num_train_epochs, max_steps
 void lower_optimizer(Lowering& lowering);  // adam_beta1, adam_beta2
 void lower_schedule(Lowering& lowering);   // lr_scheduler_type, lr_scheduler_kwargs
 void lower_cadence(Lowering& lowering);    // logging, evaluation, saving: strategies and steps
-void lower_prefetch(Lowering& lowering);   // dataloader_num_workers, dataloader_prefetch_factor
+/// eval_delay, in such a unit: "steps" or "epochs". It waits for what eval_strategy says.
+void lower_delay(const std::string& unit, Lowering& lowering);
+void lower_prefetch(Lowering& lowering);  // dataloader_num_workers, dataloader_prefetch_factor
 
 inline constexpr const char* no_compile = "kernels are compiled before, not while a model runs";
-inline constexpr const char* no_best_at_end =
-    "checkpoint.resume: RUN:best starts from it, and finalize-quantize takes "
-    "the folder of a checkpoint";
 
 }  // namespace lockstep::hf

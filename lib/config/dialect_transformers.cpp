@@ -57,17 +57,34 @@ void distributed_type(const Node& value, Lowering& lowering) {
   if (!known.contains(value.text)) lowering.refuse(value, "it is one of NO, MULTI_CPU, MULTI_GPU and FSDP");
 }
 
+void seed(const Node& value, Lowering& lowering) {
+  if (value.text.starts_with('-')) return lowering.refuse(value, "it is a number from 0 on: train.seed -1 draws one");
+  lowering.set("train.seed", value);
+}
+
+/// There a run starts from scratch unless it is told to resume, and writes over what lies in its folder.
+void lower_start(Lowering& lowering) {
+  const Node* const resumes = lowering.said("resume_from_checkpoint");
+  const bool from_scratch = resumes == nullptr || !flag_word(resumes->text).value_or(true);
+  if (from_scratch && lowering.on("overwrite_output_dir", false))
+    lowering.set("checkpoint.resume", "afresh", *lowering.said("overwrite_output_dir"));
+  else if (resumes != nullptr)
+    hf::resume_from_checkpoint(*resumes, lowering);
+}
+
 constexpr std::array keys{
     DialectKey{"output_dir", text, "trainer_output", taken, "train.run_dir"},
-    DialectKey{"overwrite_output_dir", flag, "false", moot, "", "no checkpoint is ever overwritten"},
+    DialectKey{"overwrite_output_dir", flag, "false", taken, "checkpoint.resume",
+               "true without resume_from_checkpoint: afresh, each time that the command starts; older checkpoints are "
+               "put aside",
+               "", "", jointly},
     DialectKey{"do_train", flag, "", refused, "", "train trains", "true"},
     DialectKey{"do_eval", flag, "", moot, "", "eval_strategy and eval.at_end say it"},
     DialectKey{"do_predict", flag, "", refused, "", "train trains and evaluates", "false"},
     DialectKey{"num_train_epochs", number, "3", taken, "train.epochs", "max_steps comes before it", "", "", jointly},
     DialectKey{"max_steps", number, "-1", taken, "train.max_steps", "less than 0: none", "", "", jointly},
     DialectKey{"per_device_train_batch_size", number, "8", taken, "train.micro_batch"},
-    DialectKey{"per_device_eval_batch_size", number, "8", moot, "",
-               "the loss of an evaluation does not depend on it: it takes train.micro_batch"},
+    DialectKey{"per_device_eval_batch_size", number, "8", taken, "eval.micro_batch"},
     DialectKey{"gradient_accumulation_steps", number, "1", taken, "train.accumulation"},
     DialectKey{"eval_accumulation_steps", number, "", moot, "", "an evaluation keeps sums alone"},
     DialectKey{"learning_rate", number, "5e-5", taken, "optimizer.lr"},
@@ -90,12 +107,13 @@ constexpr std::array keys{
                jointly},
     DialectKey{"eval_strategy", text, "no", taken, "eval.every", "no, steps or epoch", "", "", jointly},
     DialectKey{"eval_steps", number, "", taken, "eval.every", "at multiples of it", "", "", jointly},
-    DialectKey{"eval_delay", number, "0", refused, "", "evaluations come at all multiples of eval.every", "0"},
-    DialectKey{"eval_on_start", flag, "false", refused, "", "train --eval-only evaluates where a run stands", "false"},
+    DialectKey{"eval_delay", number, "0", taken, "eval.delay",
+               "in steps, or in epochs with eval_strategy: epoch; it waits for what that says", "", "", jointly},
+    DialectKey{"eval_on_start", flag, "false", taken, "eval.at_start"},
     DialectKey{"logging_dir", text, "", refused, "", "log.tensorboard draws into RUN/tensorboard"},
     DialectKey{"logging_strategy", text, "steps", taken, "log.every", "no, steps or epoch", "", "", jointly},
     DialectKey{"logging_steps", number, "500", taken, "log.every", "at multiples of it", "", "", jointly},
-    DialectKey{"logging_first_step", flag, "false", refused, "", "records come at multiples of log.every", "false"},
+    DialectKey{"logging_first_step", flag, "false", taken, "log.first_step"},
     DialectKey{"logging_nan_inf_filter", flag, "true", moot, "", "records have the losses as they are"},
     DialectKey{"log_level", text, "passive", refused, "", "--log-level is said on the command line", "passive"},
     DialectKey{"log_on_each_node", flag, "true", moot, "", "a job has one log"},
@@ -115,14 +133,18 @@ constexpr std::array keys{
     DialectKey{"save_only_model", flag, "false", refused, "", "a checkpoint has all that a run needs to go on",
                "false"},
     DialectKey{"resume_from_checkpoint", text, "", taken, "checkpoint.resume", "true: auto; false: never; or a path",
-               "", "", hf::resume_from_checkpoint},
+               "", "", jointly},
+    DialectKey{"restore_callback_states_from_checkpoint", flag, "false", moot, "",
+               "what is part of a run is part of its checkpoints"},
     DialectKey{"ignore_data_skip", flag, "false", refused, "", "a run goes on where its data stood", "false"},
-    DialectKey{"load_best_model_at_end", flag, "false", refused, "", hf::no_best_at_end, "false"},
-    DialectKey{"metric_for_best_model", text, "", taken, "checkpoint.best_metric", "", "", "", hf::metric},
+    DialectKey{"load_best_model_at_end", flag, "false", taken, "checkpoint.load_best_at_end",
+               "weights alone, after the last checkpoint"},
+    DialectKey{"metric_for_best_model", text, "", taken, "checkpoint.best_metric, checkpoint.best_dataset",
+               "loss, eval_loss or eval_SET_loss, likewise of the others", "", "", hf::metric},
     DialectKey{"greater_is_better", flag, "", taken, "checkpoint.best_direction", "", "", "", hf::greater_is_better},
     DialectKey{"use_cpu", flag, "false", taken, "train.device", "true: cpu", "", "", hf::use_cpu},
     DialectKey{"no_cuda", flag, "false", taken, "train.device", "true: cpu", "", "", hf::use_cpu},
-    DialectKey{"seed", number, "42", taken, "train.seed", "from 0 on", "", "", hf::seed},
+    DialectKey{"seed", number, "42", taken, "train.seed", "from 0 on", "", "", seed},
     DialectKey{"data_seed", number, "", taken, "data.seed"},
     DialectKey{"full_determinism", flag, "false", moot, "", "runs are deterministic"},
     DialectKey{"bf16", flag, "false", taken, "precision.dtype", "true: bf16", "", "", bf16},
@@ -343,6 +365,8 @@ void finish(Lowering& lowering) {
   hf::lower_optimizer(lowering);
   hf::lower_schedule(lowering);
   hf::lower_cadence(lowering);
+  hf::lower_delay(lowering.text("eval_strategy") == "epoch" ? "epochs" : "steps", lowering);
+  lower_start(lowering);
   hf::lower_prefetch(lowering);
   const Node* const steps = lowering.said("warmup_steps");
   const Node* const ratio = lowering.said("warmup_ratio");

@@ -242,11 +242,10 @@ constexpr std::array keys{
     DialectKey{"train.ckpt_manager", text, "dcp", refused, "", "checkpoints are HDF5 files, lockstep-checkpoint(5)",
                "dcp"},
     DialectKey{"train.save_steps", number, "0", taken, "checkpoint.every", "0: none by steps", "", "", jointly},
-    DialectKey{"train.save_epochs", number, "1", taken, "checkpoint.every",
-               "0: none by epochs; besides steps it is refused", "", "", jointly},
+    DialectKey{"train.save_epochs", number, "1", taken, "checkpoint.every", "0: none by epochs; besides steps: both",
+               "", "", jointly},
     DialectKey{"train.save_async", flag, "false", taken, "checkpoint.background"},
-    DialectKey{"train.save_hf_weights", flag, "true", refused, "",
-               "finalize-quantize RUN --recipe none writes them when the run is done", "false"},
+    DialectKey{"train.save_hf_weights", flag, "true", taken, "checkpoint.export_at_end"},
     DialectKey{"train.load_checkpoint_path", text, "", taken, "checkpoint.resume",
                "auto, or the folder of a checkpoint", "", "", resume},
 
@@ -372,17 +371,15 @@ void lower_length(Lowering& lowering) {
 }
 
 void lower_saving(Lowering& lowering) {
-  const Node* const steps = lowering.said("train.save_steps");
-  const Node* const epochs = lowering.said("train.save_epochs");
-  const bool by_steps = steps != nullptr && !is_zero(*steps);
-  if (by_steps) lowering.set("checkpoint.every", *steps);
-  if (epochs == nullptr) {
-    if (steps != nullptr && !by_steps) lowering.set("checkpoint.every", "never", *steps);
-  } else if (!is_zero(*epochs)) {
-    lowering.set("checkpoint.every", epochs->text + " epochs", *epochs);
-  } else if (!by_steps) {
-    lowering.set("checkpoint.every", "never", *epochs);
+  std::vector<std::string> parts;
+  const Node* place = nullptr;
+  for (const auto& [key, unit] : {std::pair("train.save_steps", "steps"), std::pair("train.save_epochs", "epochs")}) {
+    const Node* const said = lowering.said(key);
+    if (said == nullptr) continue;
+    if (place == nullptr || !is_zero(*said)) place = said;
+    if (!is_zero(*said)) parts.push_back(fmt::format("{} {}", said->text, unit));
   }
+  if (place != nullptr) lowering.set("checkpoint.every", parts.empty() ? "never" : join(parts, " + "), *place);
 }
 
 void lower_memory(Lowering& lowering) {

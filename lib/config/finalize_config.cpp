@@ -11,11 +11,15 @@ ChoiceList<ExportDtype> choices_of(ExportDtype) { return {{ExportDtype::bf16, "b
 
 void describe(Declaration& visit, FinalizeConfig& config) {
   visit.field("checkpoint", config.checkpoint,
-              {.help = "folder of the checkpoint to export; of a run: its newest valid one",
+              {.help = "folder of the checkpoint to export, or of a run",
                .value_name = "CKPT",
                .required = true,
                .positional = true,
                .completes = Completes::folders});
+  visit.field(
+      "which", config.which,
+      {.help = "which checkpoint of a run: last, the newest valid one; best, by the metric that the run goes by; "
+               "or that of a step"});
   visit.field("recipe", config.recipe,
               {.help = "none: weights as trained; int8: compressed-tensors, 8 bit, symmetric, a scale a channel, "
                        "lm_head left as it is"});

@@ -16,7 +16,8 @@ enum class Recipe { none, int8 };  // int8: compressed-tensors pack-quantized, s
 enum class ExportDtype { bf16, fp32 };
 
 struct FinalizeConfig {
-  std::string checkpoint;  // folder of the checkpoint, or of a run: its newest valid one
+  std::string checkpoint;  // folder of the checkpoint, or of a run
+  CheckpointChoice which;  // of a run's checkpoints
   Recipe recipe = Recipe::none;
   ExportDtype dtype = ExportDtype::bf16;  // of the weights that stay unquantised
   std::string output;                     // folder to create

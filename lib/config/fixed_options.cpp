@@ -1,10 +1,13 @@
 #include "config/fixed_options.hpp"
 
 #include "base/json.hpp"
+#include "config/former_options.hpp"
 #include "config/interpret.hpp"
 #include "config/option.hpp"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <set>
 
 namespace lockstep {
@@ -23,12 +26,62 @@ const std::set<std::string> resolved_options{
     "train.global_batch",   "schedule.warmup_steps",   "schedule.warmup_ratio",  "schedule.decay_steps",
     "schedule.decay_ratio", "schedule.cooldown_steps", "schedule.cooldown_ratio"};
 
-/// None of the options that are no more is fixed on resume.
-void forget_former(const Declaration& declaration, Node& document) {
-  for (Node::Entry& section : document.entries)
-    std::erase_if(section.value.entries, [&](const Node::Entry& entry) {
-      return declaration.former().contains(section.key + "." + entry.key);
-    });
+/// Another way to say an option that differences name.
+const std::map<std::string, std::string> said_as{{"schedule.warmup_ratio", "schedule.warmup_steps"},
+                                                 {"schedule.decay_ratio", "schedule.decay_steps"},
+                                                 {"schedule.cooldown_ratio", "schedule.cooldown_steps"},
+                                                 {"train.accumulation", "train.global_batch"},
+                                                 {"train.micro_batch", "train.global_batch"},
+                                                 {"train.epochs", "train.max_steps"}};
+
+constexpr const char* counts_samples = "where a run stands in its data is a number of samples, which would be others";
+constexpr const char* shape_of_model = "the shape of the model is that of the weights in the checkpoint";
+constexpr const char* other_state = "the checkpoint holds the state of what was trained, and of the rule that did it";
+
+struct NeverOther {
+  std::string_view option;
+  const char* reason;
+};
+constexpr std::array never_other{NeverOther{"model.config", shape_of_model},
+                                 NeverOther{"model.path", shape_of_model},
+                                 NeverOther{"data.path", counts_samples},
+                                 NeverOther{"data.datasets", counts_samples},
+                                 NeverOther{"data.train_split", counts_samples},
+                                 NeverOther{"data.shard", counts_samples},
+                                 NeverOther{"data.sequence_length", counts_samples},
+                                 NeverOther{"data.packing", counts_samples},
+                                 NeverOther{"data.packing_group", counts_samples},
+                                 NeverOther{"data.long_documents", counts_samples},
+                                 NeverOther{"data.pad_to_multiple_of", counts_samples},
+                                 NeverOther{"data.drop_last", counts_samples},
+                                 NeverOther{"optimizer.name", other_state},
+                                 NeverOther{"optimizer.frozen", other_state}};
+
+const NeverOther* find_never_other(std::string_view option) {
+  const auto* const found = std::ranges::find(never_other, option, &NeverOther::option);
+  return found == never_other.end() ? nullptr : found;
+}
+
+bool is_fixed(const Option& option) {
+  return option.facts.fixed_on_resume || resolved_options.contains(option.path) || said_as.contains(option.path) ||
+         option.path == "train.max_steps";
+}
+
+/// Why checkpoint.allow_change cannot name it; empty: it can.
+std::string refusal_of(const Declaration& declaration, const std::string& name) {
+  const Option* const option = declaration.find(name);
+  if (const NeverOther* const never = find_never_other(name))
+    return fmt::format("{} cannot be another one on resume: {}", name, never->reason);
+  if (option != nullptr)
+    return is_fixed(*option) ? "" : fmt::format("{} may be another one on resume in any case", name);
+  const auto in_section = [&](const Option& one) { return one.path.starts_with(name + "."); };
+  if (!std::ranges::any_of(declaration.options(), in_section))
+    return fmt::format("there is no option and no section {}", name);
+  const auto changeable = [&](const Option& one) {
+    return in_section(one) && is_fixed(one) && find_never_other(one.path) == nullptr;
+  };
+  if (std::ranges::any_of(declaration.options(), changeable)) return {};
+  return fmt::format("no option of the section {} is fixed on resume", name);
 }
 
 /// What a run of an earlier version resolved, which said all of it in steps and samples.
@@ -48,7 +101,7 @@ std::vector<Difference> differing_fixed_options(const SavedRun& run, const Train
   Bound current{now};
   Node document = parse_yaml(run.config_yaml, run.origin, problems);
   std::erase_if(document.entries, [](const Node::Entry& entry) { return entry.key == "dialect"; });
-  forget_former(saved.declaration, document);
+  update_names(saved.declaration, document);
   apply(saved.declaration, document, problems);
   if (!problems.empty()) {
     const Problems::Entry& first = problems.entries().front();
@@ -80,6 +133,21 @@ std::vector<Difference> differing_fixed_options(const SavedRun& run, const Train
   // A decay that ends with the run moves as the run is extended: then its learning rates would not be what they were.
   compare("schedule.decay_steps", then.length.decay_steps, resolved.length.decay_steps);
   return differences;
+}
+
+void check_allowed_changes(const TrainConfig& config, Problems& problems) {
+  const Bound bound(config);
+  for (const std::string& name : config.checkpoint.allow_change)
+    if (const std::string refusal = refusal_of(bound.declaration, name); !refusal.empty())
+      problems.add({"checkpoint.allow_change"}, "checkpoint.allow_change: " + refusal);
+}
+
+bool may_change(const TrainConfig& config, const std::string& option) {
+  if (find_never_other(option) != nullptr) return false;
+  return std::ranges::any_of(config.checkpoint.allow_change, [&](const std::string& name) {
+    const auto said = said_as.find(name);
+    return option == name || option.starts_with(name + ".") || (said != said_as.end() && said->second == option);
+  });
 }
 
 }  // namespace lockstep

@@ -35,4 +35,11 @@ struct SavedRun {
 std::vector<Difference> differing_fixed_options(const SavedRun& run, const TrainConfig& now,
                                                 const ResolvedRun& resolved);
 
+/// Whether checkpoint.allow_change lets an option that such a difference names be another one. Pure.
+bool may_change(const TrainConfig& config, const std::string& option);
+
+/// Adds what checkpoint.allow_change cannot name: what is no option, what may change anyway, and what can never be
+/// another one in a run, as the shape of its model. Pure.
+void check_allowed_changes(const TrainConfig& config, Problems& problems);
+
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "config/arguments.hpp"
+#include "config/former_options.hpp"
 #include "config/suggestion.hpp"
 
 #include <algorithm>
@@ -356,9 +357,9 @@ Settings apply(Declaration& declaration, const Node& document, Problems& problem
   OtherKeys others(declaration, all_programs, problems);
   for_each_key(declaration, document, problems, [&](const std::string& path, const Node& node) {
     const Option* const option = declaration.find(path);
-    if (const auto former = declaration.former().find(path); former != declaration.former().end()) {
+    if (const FormerOption* const former = find_former(declaration, path)) {
       if (node.kind != Node::Kind::null)
-        problems.add_at(node.origin, path, fmt::format("this option is no more: {} says it now", former->second));
+        problems.add_at(node.origin, path, fmt::format("this option is no more: {} says it now", former->says));
     } else if (option == nullptr) {
       others.take(path, node);
     } else if (option->facts.command_line_only && node.origin != "command line") {

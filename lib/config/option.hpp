@@ -10,7 +10,6 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -80,9 +79,6 @@ class Declaration {
   template <class T>
   void field(const std::string& name, T& value, const OptionFacts& facts);
 
-  /// A name that an option had in earlier versions, and what says the same now.
-  void former(const std::string& name, const std::string& instead) { former_[prefix_ + name] = instead; }
-
   /// Names that `body` declares get the prefix "name.".
   template <class Body>
   void section(const std::string& name, const std::string& help, Body&& body) {
@@ -98,14 +94,11 @@ class Declaration {
   const std::vector<Option>& options() const { return options_; }
   const std::vector<Section>& sections() const { return sections_; }
   const Option* find(std::string_view path) const;
-  /// By the dotted name.
-  const std::map<std::string, std::string>& former() const { return former_; }
 
  private:
   std::string prefix_;
   std::vector<Option> options_;
   std::vector<Section> sections_;
-  std::map<std::string, std::string> former_;
 };
 
 /// How a C++ type is an option: its OptionType, and to and from the JSON that stands for a value.

@@ -68,6 +68,7 @@ std::string to_text(const ResolvedRun& run) {
             {"decay_steps", run.length.decay_steps},
             {"cooldown_steps", run.length.cooldown_steps}};
   if (run.samples_said) json["samples_said"] = *run.samples_said;
+  if (run.seed) json["seed"] = *run.seed;
   return to_text(json);
 }
 
@@ -81,6 +82,7 @@ ResolvedRun parse_resolved(const std::string& text, const std::string& origin) {
                   .samples_said = {},
                   .length = {number("steps"), number("warmup_steps"), number("decay_steps"), number("cooldown_steps")}};
   if (json.contains("samples_said") && !json.at("samples_said").is_null()) run.samples_said = number("samples_said");
+  if (json.contains("seed")) run.seed = number("seed");
   return run;
 }
 

@@ -42,6 +42,7 @@ struct ResolvedRun {
   std::int64_t global_batch = 0;             // samples
   std::optional<std::int64_t> samples_said;  // as of that function
   RunLength length;
+  std::optional<std::int64_t> seed = {};  // train.seed, said or drawn; absent in what earlier versions saved
   bool operator==(const ResolvedRun&) const = default;
 };
 std::string to_text(const ResolvedRun& run);

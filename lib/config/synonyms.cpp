@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 102> options{{
+constexpr std::array<Synonyms, 109> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -120,6 +120,13 @@ constexpr std::array<Synonyms, 102> options{{
     {"train.device", " accelerator device_type "},
     {"eval.every", " eval_interval eval_steps eval_every evaluation_interval val_interval val_check_interval "},
     {"eval.batches", " eval_iters eval_batches limit_val_batches num_eval_batches val_batches "},
+    {"eval.delay", " eval_delay evaluation_delay eval_start_step "},
+    {"eval.at_start", " eval_on_start evaluate_first eval_before_training "},
+    {"eval.on_save", " eval_on_save evaluate_on_save "},
+    {"eval.micro_batch", " per_device_eval_batch_size eval_batch_size eval_micro_batch_size val_batch_size "},
+    {"checkpoint.load_best_at_end", " load_best_model_at_end load_best_model restore_best_weights "},
+    {"checkpoint.export_at_end", " save_hf_weights export_hf save_hf "},
+    {"log.first_step", " logging_first_step log_first_step "},
     {"sample.max_tokens", " max_new_tokens max_gen_len "},
     {"checkpoint.every",
      " every_epochs save_interval save_steps save_every checkpoint_interval checkpoint_every ckpt_interval "

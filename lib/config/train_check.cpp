@@ -1,5 +1,6 @@
 #include "base/text.hpp"
 #include "base/words.hpp"
+#include "config/checkpoint_check.hpp"
 #include "config/data_check.hpp"
 #include "config/ranges.hpp"
 #include "config/schedule_check.hpp"
@@ -138,67 +139,6 @@ void check_offload(const TrainConfig& config, Problems& problems) {
   if (config.train.host_memory && offload.empty())
     problems.add({"train.host_memory", "train.offload"},
                  "train.host_memory has no effect: train.offload names nothing that would lie there");
-}
-
-void check_metadata(const CheckpointOptions& checkpoint, Problems& problems) {
-  for (auto entry = checkpoint.metadata.begin(); entry != checkpoint.metadata.end(); ++entry)
-    if (std::ranges::find(checkpoint.metadata.begin(), entry, entry->key, &MetadataEntry::key) != entry)
-      problems.add({"checkpoint.metadata"}, fmt::format("checkpoint.metadata says {} twice", entry->key));
-}
-
-void check_part(const TrainConfig& config, Problems& problems) {
-  for (const auto& [option, patterns] :
-       {std::pair("checkpoint.only", &config.checkpoint.only), std::pair("checkpoint.skip", &config.checkpoint.skip)}) {
-    if (patterns->empty()) continue;
-    if (config.checkpoint.resume.from != Resume::From::path) {
-      problems.add({option, "checkpoint.resume"},
-                   fmt::format("{} has no effect: checkpoint.resume names no checkpoint of another run, and a run goes "
-                               "on from all of its own",
-                               option));
-    } else if (config.eval_only) {
-      problems.add({option, "eval_only"},
-                   fmt::format("{} has no effect: --eval-only evaluates a checkpoint as it is", option));
-    }
-  }
-}
-
-void check_interval(const CheckpointOptions& checkpoint, Problems& problems) {
-  if (checkpoint.interval && checkpoint.every.unit == Cadence::Unit::time)
-    problems.add(
-        {"checkpoint.interval", "checkpoint.every"},
-        fmt::format("checkpoint.interval {} and checkpoint.every {} are both times between saves: leave one out",
-                    checkpoint.interval->text(), checkpoint.every.text()));
-}
-
-void check_storage(const CheckpointOptions& checkpoint, Problems& problems) {
-  if (checkpoint.local_dir && checkpoint.storage == CheckpointStorage::per_node)
-    problems.add({"checkpoint.local_dir", "checkpoint.storage"},
-                 "checkpoint.local_dir has checkpoints copied from disks of nodes to storage that all ranks see, and "
-                 "with checkpoint.storage per_node train.run_dir is none: leave one out");
-}
-
-void check_background(const CheckpointOptions& checkpoint, Problems& problems) {
-  if (checkpoint.background != Background::never) return;
-  for (const auto& [option, is_set] : {std::pair("checkpoint.on_busy", checkpoint.on_busy.has_value()),
-                                       std::pair("checkpoint.snapshot_memory", checkpoint.snapshot_memory.has_value())})
-    if (is_set)
-      problems.add({option, "checkpoint.background"},
-                   fmt::format("{} has no effect: without checkpoint.background each save is waited for", option));
-}
-
-void check_validation(const CheckpointOptions& checkpoint, Problems& problems) {
-  const bool rolls = checkpoint.validation == Compared::rolling;
-  if (rolls && checkpoint.every.unit != Cadence::Unit::steps)
-    problems.add({"checkpoint.validation", "checkpoint.every"},
-                 "checkpoint.validation rolling needs checkpoint.every in steps: the share that a save compares "
-                 "follows from its "
-                 "step");
-  if (checkpoint.validation_saves && !rolls)
-    problems.add({"checkpoint.validation_saves", "checkpoint.validation"},
-                 "checkpoint.validation_saves has no effect: only checkpoint.validation rolling goes by turns");
-  if (checkpoint.validation == Compared::none && checkpoint.on_difference != OnDifference::fail)
-    problems.add({"checkpoint.on_difference", "checkpoint.validation"},
-                 "checkpoint.on_difference has no effect: checkpoint.validation none finds no difference");
 }
 
 void check_recompute(const TrainOptions& train, Problems& problems) {
@@ -378,12 +318,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_offload(config, problems);
   check_data(config, problems);
   check_run(config, problems);
-  check_interval(config.checkpoint, problems);
-  check_storage(config.checkpoint, problems);
-  check_background(config.checkpoint, problems);
-  check_validation(config.checkpoint, problems);
-  check_metadata(config.checkpoint, problems);
-  check_part(config, problems);
+  check_checkpoint(config, problems);
   check_profile(config, problems);
   check_switches(config, problems);
 }

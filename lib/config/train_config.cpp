@@ -478,7 +478,10 @@ void describe(Declaration& visit, TrainOptions& train) {
       "host_memory", train.host_memory,
       {.help = "host memory of a rank for what is offloaded; as many activations go as it has room for, and a run "
                "whose optimizer or shards need more is refused with code 5; absent: no limit"});
-  visit.field("seed", train.seed, {.help = "of initial weights and sample order", .min = 0, .fixed_on_resume = true});
+  visit.field("seed", train.seed,
+              {.help = "of initial weights and sample order; -1: the run draws one, records it and keeps it on resume",
+               .min = -1,
+               .fixed_on_resume = true});
   visit.field("device", train.device, {.help = "where the network runs; this version trains on cpu only"});
   visit.field("max_time", train.max_time, {.help = "save and stop, with exit code 75, when the run has taken so long"});
   visit.field(
@@ -506,7 +509,12 @@ void describe(Declaration& visit, TrainOptions& train) {
 void describe(Declaration& visit, EvalOptions& eval) {
   visit.field("every", eval.every,
               {.help = "how often the model is evaluated during training, by steps, by epochs of the data or parts of "
-                       "them, or by the time since it was last done"});
+                       "them, by the time since it was last done, or by several of these: 500 steps + 1 epochs"});
+  visit.field("delay", eval.delay, {.help = "steps or epochs of the run before which eval.every evaluates nothing"});
+  visit.field("at_start", eval.at_start, {.help = "evaluate before the first step of the run"});
+  visit.field("on_save", eval.on_save,
+              {.help = "evaluate before each checkpoint is saved, so that every one can be the best; not before the "
+                       "save of a run that is asked to stop"});
   visit.field(
       "batches", eval.batches,
       {.help = "samples of an evaluation in global batches, spread evenly over the validation split; null: all of "
@@ -514,6 +522,12 @@ void describe(Declaration& visit, EvalOptions& eval) {
        .min = 1,
        .max = most_count});
   visit.field("at_end", eval.at_end, {.help = "evaluate after the last step"});
+  visit.field("micro_batch", eval.micro_batch,
+              {.help = "samples that a rank evaluates at once: a matter of memory and speed alone; null: those of "
+                       "training",
+               .unit = "samples",
+               .min = 1,
+               .max = most_count});
   visit.field("packing", eval.packing,
               {.help = "what a sample of an evaluation is, which packs documents by itself; absent: data.packing"});
   visit.field("datasets", eval.datasets,
@@ -539,7 +553,6 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
   visit.field("every", checkpoint.every,
               {.help = "how often a checkpoint is saved, said as eval.every; never: only when stopped and as at_end "
                        "says"});
-  visit.former("every_epochs", "checkpoint.every: N epochs");
   visit.field(
       "interval", checkpoint.interval,
       {.help = "time between checkpoints besides, counted by rank 0 from the last one; auto: what saves cost and "
@@ -571,10 +584,22 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
   visit.field("pinned", checkpoint.pinned, {.help = "steps whose checkpoints are kept besides", .min = 1});
   visit.field("at_end", checkpoint.at_end, {.help = "save after the last step"});
   visit.field(
+      "load_best_at_end", checkpoint.load_best_at_end,
+      {.help = "after the last checkpoint, which keeps the weights of the last step, load those of the best one "
+               "for a last evaluation, the texts of callbacks and the export"});
+  visit.field("export_at_end", checkpoint.export_at_end,
+              {.help = "export the last checkpoint, or with load_best_at_end the best one, as a Hugging Face model in "
+                       "bf16 to RUN/export/step-N"});
+  visit.field(
       "resume", checkpoint.resume,
       {.help = "where to start: auto continues from the newest valid checkpoint if there is one; a path "
                "names a checkpoint of another run, or of weights alone, which counts until this run has one of its "
-               "own"});
+               "own; never and afresh start from scratch, the one where there is no checkpoint, the other after those "
+               "that are there were put aside"});
+  visit.field("allow_change", checkpoint.allow_change,
+              {.help = "options whose values may be others than those of the checkpoint that the run goes on from, "
+                       "though they alter what follows, or sections of such options: each change is recorded",
+               .value_name = "OPTION"});
   visit.field(
       "only", checkpoint.only,
       {.help = "of a checkpoint of another run load these alone, what else there is starts afresh: components by "
@@ -635,6 +660,7 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
 void describe(Declaration& visit, LogOptions& log) {
   visit.field("every", log.every,
               {.help = "how often a step record is written, said as eval.every; the last step has one in any case"});
+  visit.field("first_step", log.first_step, {.help = "the first step has a record, too"});
   visit.field("tensorboard", log.tensorboard, {.help = "write event files to RUN/tensorboard"});
   visit.field("profile_start_step", log.profile_start_step,
               {.help = "first step that is profiled: time by kind of work in records and as a table, each "

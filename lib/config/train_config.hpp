@@ -179,6 +179,7 @@ struct PhaseLimit {
 };
 
 struct TrainOptions {
+  static constexpr std::int64_t drawn_seed = -1;  // as seed: a run draws one and keeps it
   std::string run_dir;
   std::optional<std::int64_t> max_steps;     // absent: epochs says
   std::optional<double> epochs;              // of the data, instead
@@ -190,7 +191,7 @@ struct TrainOptions {
   std::optional<ByteSize> activation_memory_budget;  // a rank's: both are chosen for it
   std::vector<Offload> offload;                      // what lies in host memory while nothing uses it
   std::optional<ByteSize> host_memory;               // a rank's, for that; absent: no limit
-  std::int64_t seed = 0;
+  std::int64_t seed = 0;                             // drawn_seed until a run resolves it
   Device device = Device::cpu;
   std::optional<Seconds> max_time;
   std::optional<std::int64_t> threads;  // a rank; absent: cores / local ranks
@@ -203,9 +204,13 @@ struct TrainOptions {
 };
 
 struct EvalOptions {
-  Cadence every;                        // never: only as at_end says
+  Cadence every;                        // never: only as the next ones say
+  Delay delay;                          // before which every says nothing
+  bool at_start = false;                // before the first step
+  bool on_save = false;                 // before each save but that of a stop
   std::optional<std::int64_t> batches;  // global batches an evaluation, spread over the split; absent: all of it
   bool at_end = true;
+  std::optional<std::int64_t> micro_batch;  // samples a rank evaluates at once; absent: those of training
   std::optional<SamplePacking> packing;     // absent: that of data.packing
   std::vector<EvaluationDataset> datasets;  // empty: the validation splits of what is trained on
 };
@@ -222,9 +227,12 @@ struct CheckpointOptions {
   std::optional<std::int64_t> keep_every;  // steps whose multiples stay; absent: none
   std::vector<std::int64_t> pinned;        // steps that stay
   bool at_end = true;
+  bool load_best_at_end = false;  // for the last evaluation, texts and the export, after the last checkpoint
+  bool export_at_end = false;     // a Hugging Face folder of it, or of the best
   Resume resume;
-  std::vector<NamePattern> only;  // components, or patterns of full names, of another run that are loaded
-  std::vector<NamePattern> skip;  // that are not
+  std::vector<std::string> allow_change;  // options that are fixed on resume otherwise, or sections of them
+  std::vector<NamePattern> only;          // components, or patterns of full names, of another run that are loaded
+  std::vector<NamePattern> skip;          // that are not
   CheckpointStorage storage = CheckpointStorage::shared;  // what train.run_dir is on
   std::optional<std::string> local_dir;  // where saves go first, on a disk of each node; absent: to train.run_dir
   RanksPerFile ranks_per_file;           // that share one part file
@@ -240,13 +248,19 @@ struct CheckpointOptions {
   Seconds patience{60};                             // how long a start, and a save, look anew at what is not seen
 };
 
+/// Whether checkpoints are saved but those of a stop, or on request.
+inline bool saves(const CheckpointOptions& checkpoint) {
+  return checkpoint.every || checkpoint.interval || checkpoint.at_end;
+}
+
 /// Whether a part of another run's checkpoint is loaded, where one is.
 inline bool takes_part(const CheckpointOptions& checkpoint) {
   return !checkpoint.only.empty() || !checkpoint.skip.empty();
 }
 
 struct LogOptions {
-  Cadence every{.unit = Cadence::Unit::steps, .steps = 10};  // of step records
+  Cadence every{.steps = 10};  // of step records
+  bool first_step = false;     // has one besides
   bool tensorboard = true;
   std::optional<std::int64_t> profile_start_step;  // counted from 1; absent: no profile
   std::optional<std::int64_t> profile_end_step;    // included; absent: profile_start_step
@@ -280,6 +294,13 @@ struct TrainConfig {
   bool eval_only = false;                      // evaluate the checkpoint and exit
   bool plan = false;                           // the plan in full
 };
+
+/// Whether anything is evaluated.
+inline bool evaluates(const TrainConfig& config) {
+  const EvalOptions& eval = config.eval;
+  return eval.every || eval.at_start || eval.on_save || eval.at_end || config.checkpoint.load_best_at_end ||
+         config.eval_only;
+}
 
 /// The steps that are profiled in a run that goes on after `done` steps; absent: none.
 struct ProfiledSteps {

@@ -126,11 +126,12 @@ bool NamePattern::matches(std::string_view name) const {
   return found >= 0;
 }
 
-std::string Resume::form() { return "auto|never|latest|best|STEP|PATH"; }
+std::string Resume::form() { return "auto|never|afresh|latest|best|STEP|PATH"; }
 
 Resume Resume::parse(const std::string& text) {
   if (text == "auto") return {From::automatic, 0, {}};
   if (text == "never") return {From::never, 0, {}};
+  if (text == "afresh") return {From::afresh, 0, {}};
   if (text == "latest") return {From::latest, 0, {}};
   if (text == "best") return {From::best, 0, {}};
   std::int64_t step = 0;
@@ -144,6 +145,7 @@ std::string Resume::text() const {
   switch (from) {
     case From::automatic: return "auto";
     case From::never: return "never";
+    case From::afresh: return "afresh";
     case From::latest: return "latest";
     case From::best: return "best";
     case From::step: return fmt::format("{}", step);
@@ -152,39 +154,108 @@ std::string Resume::text() const {
   throw Error(ExitCode::bug, "a kind of resume without a text");
 }
 
-std::string Cadence::form() { return "CADENCE: 100 steps, 0.5 epochs, 10m or never"; }
+std::string CheckpointChoice::form() { return "best|last|STEP"; }
 
-Cadence Cadence::parse(const std::string& text) {
-  if (text == "never") return {};
+CheckpointChoice CheckpointChoice::parse(const std::string& text) {
+  if (text == "last") return {};
+  if (text == "best") return {.by = By::best};
+  std::int64_t step = 0;
+  if (!whole_number(text, step)) refuse(text, form());
+  return {.by = By::step, .step = step};
+}
+
+std::string CheckpointChoice::text() const {
+  switch (by) {
+    case By::last: return "last";
+    case By::best: return "best";
+    case By::step: return fmt::format("{}", step);
+  }
+  throw Error(ExitCode::bug, "a choice of a checkpoint without a text");
+}
+
+namespace {
+
+/// "100", "100 steps" or "0.5 epochs"; nothing for what is neither.
+struct StepsOrEpochs {
+  std::int64_t steps = 0;
+  double epochs = 0;
+};
+std::optional<StepsOrEpochs> steps_or_epochs(std::string_view text) {
   double number = 0;
   const char* const end = text.data() + text.size();
   const auto [read, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc{} || !(number > 0)) refuse(text, form());
+  if (error != std::errc{} || !(number >= 0) || number > most_count) return std::nullopt;
   const std::string_view unit = trim(std::string_view(read, end));
   if (unit.empty() || unit == "step" || unit == "steps") {
-    if (number != std::floor(number) || number > most_count) refuse(text, form());
-    return {.unit = Unit::steps, .steps = static_cast<std::int64_t>(number)};
+    if (number != std::floor(number)) return std::nullopt;
+    return StepsOrEpochs{.steps = static_cast<std::int64_t>(number)};
   }
-  if (unit == "epoch" || unit == "epochs") {
-    if (number > most_count || Decimal::nearest(number).billionths == 0) refuse(text, form());
-    return {.unit = Unit::epochs, .epochs = number};
-  }
+  if (unit != "epoch" && unit != "epochs") return std::nullopt;
+  if (number > 0 && Decimal::nearest(number).billionths == 0) return std::nullopt;
+  return StepsOrEpochs{.epochs = number};
+}
+
+std::string text_of_epochs(double epochs) { return fmt::format("{} epochs", epochs); }
+
+/// "10m" or "10 minutes"; nothing for what is neither, or has no unit.
+std::optional<double> parse_time(const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc{} || !(number > 0)) return std::nullopt;
+  const std::string_view unit = trim(std::string_view(read, end));
+  if (unit.empty()) return std::nullopt;
   for (const auto& [word, seconds] : {std::pair("second", 1.0), {"minute", 60.0}, {"hour", 3600.0}, {"day", 86400.0}})
-    if (unit == word || unit == std::string(word) + "s") return {.unit = Unit::time, .time = {number * seconds}};
+    if (unit == word || unit == std::string(word) + "s") return number * seconds;
   const std::optional<double> seconds = parse_seconds(text);
-  if (!seconds || !std::isfinite(*seconds) || *seconds <= 0) refuse(text, form());
-  return {.unit = Unit::time, .time = {*seconds}};
+  if (!seconds || !std::isfinite(*seconds) || *seconds <= 0) return std::nullopt;
+  return seconds;
+}
+
+}  // namespace
+
+std::string Cadence::form() { return "CADENCE: 100 steps, 0.5 epochs, 10m, several of them with + between, or never"; }
+
+Cadence Cadence::parse(const std::string& text) {
+  if (text == "never") return {};
+  if (trim(text).empty()) refuse(text, form());
+  constexpr std::string_view between = " + ";
+  Cadence cadence;
+  for (std::size_t begin = 0, end = 0; end < text.size(); begin = end + between.size()) {
+    end = std::min(text.find(between, begin), text.size());
+    const std::string one(trim(std::string_view(text).substr(begin, end - begin)));
+    if (const auto counted = steps_or_epochs(one); counted && (counted->steps > 0 || counted->epochs > 0)) {
+      if ((counted->steps > 0 && cadence.steps > 0) || (counted->epochs > 0 && cadence.epochs > 0))
+        fail(ExitCode::usage, "\"{}\" says {} twice", text, counted->steps > 0 ? "steps" : "epochs");
+      if (counted->steps > 0) cadence.steps = counted->steps;
+      if (counted->epochs > 0) cadence.epochs = counted->epochs;
+    } else if (const std::optional<double> seconds = parse_time(one)) {
+      if (cadence.time.value > 0) fail(ExitCode::usage, "\"{}\" says a time twice", text);
+      cadence.time.value = *seconds;
+    } else {
+      refuse(text, form());
+    }
+  }
+  return cadence;
 }
 
 std::string Cadence::text() const {
-  switch (unit) {
-    case Unit::never: return "never";
-    case Unit::steps: return counted(steps, "step");
-    case Unit::epochs: return fmt::format("{} epochs", epochs);
-    case Unit::time: return time.text();
-  }
-  throw Error(ExitCode::bug, "a cadence without a unit");
+  std::vector<std::string> parts;
+  if (steps > 0) parts.push_back(counted(steps, "step"));
+  if (epochs > 0) parts.push_back(text_of_epochs(epochs));
+  if (time.value > 0) parts.push_back(time.text());
+  return parts.empty() ? "never" : join(parts, " + ");
 }
+
+std::string Delay::form() { return "DELAY: 100 steps, 0.5 epochs or 0"; }
+
+Delay Delay::parse(const std::string& text) {
+  const auto counted = steps_or_epochs(text);
+  if (!counted) refuse(text, form());
+  return {counted->steps, counted->epochs};
+}
+
+std::string Delay::text() const { return epochs > 0 ? text_of_epochs(epochs) : counted(steps, "step"); }
 
 std::string SaveInterval::form() { return "auto or a TIME such as 90s, 15m or 1h30m"; }
 

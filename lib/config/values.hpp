@@ -49,32 +49,54 @@ class NamePattern {
   std::shared_ptr<const Compiled> compiled_;
 };
 
-/// Where a run starts. "auto": the newest valid checkpoint, else from scratch; "never": from scratch; "latest", "best":
-/// that one or an error; a number: that step of this run; anything else: the folder of a checkpoint.
+/// Where a run starts. "auto": the newest valid checkpoint, else from scratch; "never": from scratch, where there is no
+/// checkpoint; "afresh": from scratch, after those that are there were put aside; "latest", "best": that one or an
+/// error; a number: that step of this run; anything else: the folder of a checkpoint.
 struct Resume {
-  enum class From { automatic, never, latest, best, step, path } from = From::automatic;
+  enum class From { automatic, never, afresh, latest, best, step, path } from = From::automatic;
   std::int64_t step = 0;  // of From::step
   std::string path;       // of From::path
   static std::string form();
   static Resume parse(const std::string& text);
   std::string text() const;
   bool operator==(const Resume&) const = default;
+  bool from_scratch() const { return from == From::never || from == From::afresh; }
+};
+
+/// Which checkpoint of a run is meant: "best", by the metric that the run goes by; "last", the newest; or a step.
+struct CheckpointChoice {
+  enum class By { last, best, step } by = By::last;
+  std::int64_t step = 0;  // of By::step
+  static std::string form();
+  static CheckpointChoice parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const CheckpointChoice&) const = default;
 };
 
 /// How often something is done. "100" or "100 steps": after each step whose number is a multiple; "0.5 epochs": after
 /// each step in which another half of an epoch is full; "10m" or "10 minutes": when so much time has passed since it
-/// was done last; "never".
+/// was done last; "500 steps + 1 epochs": whenever one of them says so, each unit once; "never".
 struct Cadence {
-  enum class Unit { never, steps, epochs, time } unit = Unit::never;
-  std::int64_t steps = 0;  // of Unit::steps
-  double epochs = 0;       // of Unit::epochs
-  Seconds time = {};       // of Unit::time
+  std::int64_t steps = 0;  // 0: not by steps
+  double epochs = 0;       // 0: not by epochs
+  Seconds time = {};       // 0: not by time
   static std::string form();
   static Cadence parse(const std::string& text);
   std::string text() const;
   bool operator==(const Cadence&) const = default;
   /// Whether it is ever due.
-  explicit operator bool() const { return unit != Unit::never; }
+  explicit operator bool() const { return *this != Cadence{}; }
+};
+
+/// How long something waits from the begin of a run. "100" or "100 steps"; "0.5 epochs"; "0": not at all.
+struct Delay {
+  std::int64_t steps = 0;
+  double epochs = 0;  // one of them is 0
+  static std::string form();
+  static Delay parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const Delay&) const = default;
+  explicit operator bool() const { return *this != Delay{}; }
 };
 
 /// The time between saves. "30m": that long; "auto": as often as a failure and the saves together cost least.

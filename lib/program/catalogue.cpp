@@ -77,7 +77,7 @@ std::vector<std::vector<AxisName>> groups_of(const Catalogue& programs) {
 }
 
 Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options,
-                         const std::optional<ModelPlan>& text) {
+                         const std::optional<ModelPlan>& text, const std::optional<ModelPlan>& evaluated) {
   Catalogue catalogue;
   if (options.offload.shards && !options.local.axes.empty())
     throw Error(
@@ -103,12 +103,13 @@ Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramO
     return offload_units(gather_weights(passes, model, options.shards), model, options.offload, options.update);
   };
   if (options.eval_micro_batches > 0) {
-    const ModelPlan model = untrained(plan);
-    const StepProgram eval = forwards("eval", model, pipeline_of(mesh, model, options, ProgramPhase::evaluation));
+    const ModelPlan model = untrained(evaluated.value_or(plan));
+    ProgramOptions own = options;
+    if (evaluated) own.pipeline.stages = pipeline.stages;
+    const StepProgram eval = forwards("eval", model, pipeline_of(mesh, model, own, ProgramPhase::evaluation));
     catalogue.eval = keep_own_weights(
-        allocate(reduce_loss(eval, options.eval_reduction_bytes), model, options.update, options.offload), model,
-        options.local);
-    verify(catalogue.eval, model, ProgramPhase::evaluation, options);
+        allocate(reduce_loss(eval, own.eval_reduction_bytes), model, own.update, own.offload), model, options.local);
+    verify(catalogue.eval, model, ProgramPhase::evaluation, own);
   }
   if (text) {
     ProgramOptions own = options;

@@ -31,10 +31,11 @@ struct Catalogue {
 /// The groups of ranks that the programs communicate in, each once: equal on all ranks.
 std::vector<std::vector<AxisName>> groups_of(const Catalogue& programs);
 
-/// `text`, if the run samples any, is the model on the longest. Every program is verified over all ranks
-/// (program/verify.hpp). Throws Error(usage) for numbers that make no program, Error(resources) if a rank would need
-/// more than the memory limit, Error(bug) naming rank, action and reason if a pass made a wrong program.
+/// `text`, if the run samples any, is the model on the longest; `evaluated` on micro-batches of evaluations, where
+/// these are others than those of training. Every program is verified over all ranks (program/verify.hpp). Throws
+/// Error(usage) for numbers that make no program, Error(resources) if a rank would need more than the memory limit,
+/// Error(bug) naming rank, action and reason if a pass made a wrong program.
 Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options,
-                         const std::optional<ModelPlan>& text = {});
+                         const std::optional<ModelPlan>& text = {}, const std::optional<ModelPlan>& evaluated = {});
 
 }  // namespace lockstep

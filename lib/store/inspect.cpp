@@ -199,10 +199,14 @@ InspectAnswer list_run(const Path& run) {
                                          "reads every byte\n",
                                          run.string());
   answer.json["put_aside"] = Json::array();
-  for (const Path& path : list_put_aside(run)) {
-    answer.text += fmt::format("{} was put aside as damaged; it stays until you remove it\n", path.string());
-    answer.json["put_aside"].push_back(path.string());
-  }
+  const auto tell = [&](Aside why, const char* as) {
+    for (const Path& path : list_put_aside(run, why)) {
+      answer.text += fmt::format("{} was put aside {}; it stays until you remove it\n", path.string(), as);
+      answer.json["put_aside"].push_back(path.string());
+    }
+  };
+  tell(Aside::damaged, "as damaged");
+  tell(Aside::former, "when the run was started afresh");
   return answer;
 }
 

@@ -108,8 +108,20 @@ std::optional<std::int64_t> step_within(const Path& checkpoint, const Path& run)
   return within ? step_of(real) : std::nullopt;
 }
 
-Path put_aside(const Path& checkpoint) {
-  const std::string name = fmt::format(".failed-{}", checkpoint.filename().string());
+namespace {
+
+std::string_view prefix_of(Aside why) {
+  switch (why) {
+    case Aside::damaged: return ".failed-";
+    case Aside::former: return ".former-";
+  }
+  throw Error(ExitCode::bug, "a reason to put a checkpoint aside without a name");
+}
+
+}  // namespace
+
+Path put_aside(const Path& checkpoint, Aside why) {
+  const std::string name = fmt::format("{}{}", prefix_of(why), checkpoint.filename().string());
   for (int number = 1;; ++number) {
     const Path aside = checkpoint.parent_path() / (number == 1 ? name : fmt::format("{}-{}", name, number));
     if (kind_of_name(aside) != FileKind::nothing) continue;  // an older one of this name stays too
@@ -118,9 +130,9 @@ Path put_aside(const Path& checkpoint) {
   }
 }
 
-std::vector<Path> list_put_aside(const Path& run) {
+std::vector<Path> list_put_aside(const Path& run, Aside why) {
   std::vector<Path> found = names_in(checkpoints_folder(run));
-  std::erase_if(found, [](const Path& path) { return !path.filename().string().starts_with(".failed-"); });
+  std::erase_if(found, [why](const Path& path) { return !path.filename().string().starts_with(prefix_of(why)); });
   return found;
 }
 

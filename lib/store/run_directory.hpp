@@ -57,11 +57,16 @@ Found find_at(const Path& path, const Judge& judge);
 /// The step of a checkpoint of this run, whatever path names it; nothing if it is another's. Local.
 std::optional<std::int64_t> step_within(const Path& checkpoint, const Path& run);
 
-/// Renames a damaged checkpoint to a free name .failed-…, under which it stays until a person removes it; returns the
-/// new path. Throws Error(storage).
-Path put_aside(const Path& checkpoint);
-/// The checkpoints that were put aside, by name. Throws Error(storage).
-std::vector<Path> list_put_aside(const Path& run);
+/// Why a checkpoint is put aside.
+enum class Aside {
+  damaged,  // .failed-…
+  former,   // .former-…: of a run that was started afresh
+};
+/// Renames a checkpoint to a free name that says why, under which it stays until a person removes it; returns the new
+/// path. Throws Error(storage).
+Path put_aside(const Path& checkpoint, Aside why);
+/// The checkpoints that were put aside for that reason, by name. Throws Error(storage).
+std::vector<Path> list_put_aside(const Path& run, Aside why);
 
 /// Takes back a checkpoint that a kill has caught between two names, and makes trash of what earlier jobs left: staged
 /// saves, displaced checkpoints, advice half written. No save of this run may be under way. Throws Error(storage).

@@ -14,13 +14,14 @@ namespace lockstep {
 bool due_after(const Cadence& cadence, std::int64_t step, DataPosition before, DataPosition after,
                std::int64_t samples_per_epoch);
 
+/// Whether a wait from the begin of the run is over after step `step`, as the others. Pure.
+bool is_over(const Delay& delay, std::int64_t step, DataPosition after, std::int64_t samples_per_epoch);
+
 /// When it is due by time, on one rank. Local.
 class CadenceClock {
  public:
   CadenceClock(const Cadence& cadence, double now_s) : cadence_(cadence), last_s_(now_s) {}
-  bool due(double now_s) const {
-    return cadence_.unit == Cadence::Unit::time && now_s - last_s_ >= cadence_.time.value;
-  }
+  bool due(double now_s) const { return cadence_.time.value > 0 && now_s - last_s_ >= cadence_.time.value; }
   /// It was done, for whatever reason.
   void done(double now_s) { last_s_ = now_s; }
 

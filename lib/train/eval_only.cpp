@@ -7,6 +7,7 @@
 #include "train/evaluation.hpp"
 #include "train/run_model.hpp"
 #include "train/run_preparation.hpp"
+#include "train/run_seed.hpp"
 #include "train/run_setup.hpp"
 
 #include <cmath>
@@ -19,7 +20,7 @@ int evaluate_only(const TrainConfig& given, Session& session, Output& output) {
   session.configure(session_settings(given, {}));  // no folder: nothing is written
   const Machines machines = set_up_machines(given, world);
   const TrainConfig config =
-      with_local_model(with_prepared_data(given, WithoutPrepared::prepare, session, output), session);
+      with_local_model(with_prepared_data(with_seed(given, world), WithoutPrepared::prepare, session, output), session);
   const TrainPlan plan = agree_on_plan(config, world);
   const std::unique_ptr<ShardVerifier> verifier = make_verifier(config.data.verify, world.rank(), machines.hosts);
   for (const EvaluationPlan& evaluation : plan.evaluations)
@@ -29,7 +30,8 @@ int evaluate_only(const TrainConfig& given, Session& session, Output& output) {
     session.enter(Phase::start_up);
     state.emplace(config, plan, session.world().rank());
   });
-  const std::optional<Path> checkpoint = state->fill(config, plan, world_of(plan, machines), {}, session, output.log());
+  const std::optional<Path> checkpoint =
+      state->fill(config, plan, world_of(plan, machines), {}, session, output.log()).checkpoint;
 
   Transport transport = make_transport(session, plan.programs);
   Engine engine(state->model, *state->optimizer, plan.programs, session, transport, config.optimizer.clip_norm);

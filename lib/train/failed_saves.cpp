@@ -9,8 +9,8 @@ namespace lockstep {
 namespace {
 
 std::optional<std::int64_t> next_save(const TrainConfig& config, std::int64_t last, std::int64_t step) {
-  if (const Cadence& every = config.checkpoint.every; every.unit == Cadence::Unit::steps) {
-    const std::int64_t next = (step / every.steps + 1) * every.steps;
+  if (const std::int64_t every = config.checkpoint.every.steps; every > 0) {
+    const std::int64_t next = (step / every + 1) * every;
     if (next <= last) return next;
   }
   return config.checkpoint.at_end ? std::optional(last) : std::nullopt;
@@ -38,8 +38,8 @@ std::string FailedSaves::on_save_failure(const AgreedError& error, std::int64_t 
             stays);
   if (after == AfterSave::end_of_run) return fmt::format("{}\n  {}; no other save follows", error.what(), stays);
   const auto next = next_save(config_, length_.steps, step);
-  const bool other_ways = config_.checkpoint.interval ||
-                          (config_.checkpoint.every && config_.checkpoint.every.unit != Cadence::Unit::steps);
+  const bool other_ways =
+      config_.checkpoint.interval || config_.checkpoint.every != Cadence{.steps = config_.checkpoint.every.steps};
   return fmt::format("{}\n  {}; training goes on, {}", error.what(), stays,
                      next         ? fmt::format("next attempt at step {}", *next)
                      : other_ways ? "the next attempt comes by time or epochs"

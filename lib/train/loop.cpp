@@ -6,7 +6,9 @@
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "tensor/unit.hpp"
+#include "train/best_weights.hpp"
 #include "train/components.hpp"
+#include "train/evaluated_metrics.hpp"
 #include "train/nonfinite.hpp"
 
 #include <algorithm>
@@ -103,6 +105,7 @@ LoopEnd TrainingLoop::run_steps() {
   if (!counts) std::ranges::fill(uses, 0);
   parts_.session.world().all_reduce(uses, Reduce::sum);
   uses_ = uses_of(uses);
+  if (parts_.config.eval.at_start && now.step == 0) evaluate();
   while (!finished()) {
     const StepOutcome outcome = step();
     const bool last = finished();
@@ -112,9 +115,7 @@ LoopEnd TrainingLoop::run_steps() {
     const bool ends = !saves && !promotions_ && (last || outcome.stop == StopLevel::now);
     carry_on_save(ends ? AfterSave::end_of_run : AfterSave::more_steps);
     if (promotions_) promotions_->carry_on(now.step);
-    if (due(parts_.config.eval.every) || (last && parts_.config.eval.at_end) ||
-        asks(outcome.requests, Request::evaluate))
-      evaluate();
+    if (evaluation_due(outcome.requests) || (saves && !stopping && parts_.config.eval.on_save)) evaluate();
     if (outcome.stop == StopLevel::now || (outcome.stop != StopLevel::none && asked_again())) {
       finish_save(AfterSave::end_of_run);
       return LoopEnd::stopped_now;
@@ -127,7 +128,20 @@ LoopEnd TrainingLoop::run_steps() {
   }
   parts_.verifier.settle(parts_.session);  // no checkpoint, and no end, rests on data that is not verified
   callbacks_.report(view());
+  if (parts_.config.checkpoint.load_best_at_end) end_with_best();
   return LoopEnd::finished;
+}
+
+bool TrainingLoop::evaluation_due(Request requests) const {
+  const EvalOptions& options = parts_.config.eval;
+  const bool at_end = options.at_end || parts_.config.checkpoint.load_best_at_end;
+  return (due(options.every) && evaluation_delay_is_over()) || (finished() && at_end) ||
+         asks(requests, Request::evaluate);
+}
+
+bool TrainingLoop::evaluation_delay_is_over() const {
+  const TrainState& now = parts_.train_state;
+  return is_over(parts_.config.eval.delay, now.step, now.position, parts_.plan.samples_per_epoch);
 }
 
 bool TrainingLoop::asked_again() const {
@@ -185,7 +199,8 @@ StepOutcome TrainingLoop::step() {
   if (asks(outcome.requests, Request::report)) callbacks_.report(view());
   const ProfiledScope scope(profile, "records");
   pending_requests_ = callbacks_.after_step(view());
-  if (due(parts_.config.log.every) || finished() || outcome.stop != StopLevel::none ||
+  const bool first = parts_.config.log.first_step && now.step == 1;
+  if (due(parts_.config.log.every) || first || finished() || outcome.stop != StopLevel::none ||
       asks(outcome.requests, Request::log)) {
     journal_.step(now, outcome, order, fill);
     logged_step_ = now.step;
@@ -222,7 +237,7 @@ void TrainingLoop::update_loss_scale(const StepOutcome& outcome) {
   if (now.loss_scale.scale == before.scale) return;
   const ScaledStep step{
       .step = now.step, .outcome = outcome, .scale = before.scale, .next_scale = now.loss_scale.scale};
-  journal_.loss_scale(event_of(step));
+  journal_.tell(event_of(step));
   if (now.loss_scale.scale < options.min_scale) refuse_to_scale(step, options.min_scale);
 }
 
@@ -271,9 +286,36 @@ void TrainingLoop::evaluate() {
     deciding.best = take_evaluation();
     for (const EvalRecord& record : measured) tell_evaluation(record);
   }
-  callbacks_.after_evaluation(view());
+  const bool best_follows = finished() && parts_.config.checkpoint.load_best_at_end;
+  if (!best_follows) callbacks_.after_evaluation(view());
   eval_clock_.done(monotonic_seconds());
   journal_.exclude(monotonic_seconds() - start_s);
+}
+
+void TrainingLoop::end_with_best() {
+  TrainState& now = parts_.train_state;
+  const auto& ranked = now.best_evaluations.ranked;
+  const bool is_last = saved_step_ == now.step && !ranked.empty() && ranked.front().step == now.step;
+  const std::int64_t step = is_last ? now.step : load_best_weights(parts_);
+  if (step != now.step) {
+    journal_.tell({.step = now.step,
+                   .name = "best_loaded",
+                   .message = fmt::format("what follows is of the weights of step {}, which are the best", step)});
+    for (std::size_t i = 0; i < parts_.plan.evaluations.size(); ++i) {
+      const EvaluationPlan& evaluation = parts_.plan.evaluations[i];
+      parts_.session.enter(Phase::evaluation, step);
+      EvalRecord record =
+          lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, evaluation, parts_.session, step);
+      if (i == parts_.plan.deciding) {
+        record.best = true;
+        now.eval_loss = record.loss;
+      }
+      tell_evaluation(record);
+    }
+  }
+  TrainState shown = now;
+  shown.step = step;  // records of texts name the step of the weights
+  callbacks_.after_evaluation(view_of(shown));
 }
 
 void TrainingLoop::tell_evaluation(const EvalRecord& record) {
@@ -571,12 +613,11 @@ Request TrainingLoop::requests_of_clocks() const {
   const double now_s = monotonic_seconds();
   return (save_clock_.due(now_s) ? Request::save : Request::none) |
          (log_clock_.due(now_s) ? Request::log : Request::none) |
-         (eval_clock_.due(now_s) ? Request::evaluate : Request::none);
+         (eval_clock_.due(now_s) && evaluation_delay_is_over() ? Request::evaluate : Request::none);
 }
 
-RunView TrainingLoop::view() const {
-  return {parts_.session,   parts_.engine,      parts_.plan.text,
-          parts_.tokenizer, parts_.train_state, parts_.files.records()};
+RunView TrainingLoop::view_of(const TrainState& state) const {
+  return {parts_.session, parts_.engine, parts_.plan.text, parts_.tokenizer, state, parts_.files.records()};
 }
 
 }  // namespace lockstep

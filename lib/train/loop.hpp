@@ -83,7 +83,12 @@ class TrainingLoop {
   /// Throws AgreedError(numerics) on all ranks unless the run may go on behind the step, which changed nothing.
   /// Collective over the world.
   void skip_step(const StepOutcome& outcome);
+  /// Whether it is by the options after the last step, or by request.
+  bool evaluation_due(Request requests) const;
+  bool evaluation_delay_is_over() const;
   void evaluate();
+  /// What the end of a run shows is of the best weights. Collective over the world.
+  void end_with_best();
   void tell_evaluation(const EvalRecord& record);
   /// Counts the evaluation of now, of which `measured_` tells; returns whether it is the best so far.
   bool take_evaluation();
@@ -123,7 +128,9 @@ class TrainingLoop {
   bool due(const Cadence& every) const;
   /// What is due by time: rank 0 alone counts it.
   Request requests_of_clocks() const;
-  RunView view() const;
+  RunView view() const { return view_of(parts_.train_state); }
+  /// `state` outlives it.
+  RunView view_of(const TrainState& state) const;
   /// The profile if it covers this step, else null.
   Profile* profile_of(std::int64_t step);
   /// Reports the profile, if there is one, and drops it. Collective over the world.

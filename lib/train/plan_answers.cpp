@@ -60,8 +60,7 @@ void print_programs(const TrainConfig& config, const TrainPlan& plan, Output& ou
 Timeline timeline_of(const TrainConfig& config, const TrainPlan& plan, const StepProgram& program) {
   Hardware hardware;
   if (config.log.peak_tflops) hardware.flops_per_s = *config.log.peak_tflops * 1e12;
-  const bool of_text = &program == &plan.programs.sample;
-  Timeline timeline = simulate(program, analytic_costs(of_text ? plan.text_model.value() : plan.model, hardware));
+  Timeline timeline = simulate(program, analytic_costs(plan.model_of(program), hardware));
   if (!config.rank) return timeline;
   const RankClass& of = program.class_of(chosen_rank(config));
   std::erase_if(timeline.ranks, [&](const RankTimeline& times) { return &program.class_of(times.rank) != &of; });

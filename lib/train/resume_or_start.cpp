@@ -9,7 +9,7 @@
 #include "reshard/named_part.hpp"
 #include "store/verdict.hpp"
 #include "tensor/runtime.hpp"
-#include "train/best_evaluations.hpp"
+#include "train/evaluated_metrics.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -71,6 +71,7 @@ Wanted wanted_by(const TrainConfig& config, Communicator& world) {
     case Resume::From::step: return {Wanted::By::step, resume.step};
     case Resume::From::automatic:
     case Resume::From::never:
+    case Resume::From::afresh:
     case Resume::From::latest: return {};
     case Resume::From::path: break;
   }
@@ -93,8 +94,15 @@ void put_aside_damaged(const Path& run, const Resumed& resumed, Log& log) {
     const auto step = step_within(passed.checkpoint.path, run);
     if (!step || *step <= resumed.checkpoint->step || !is_there(passed.checkpoint.path)) continue;
     log.warning("the damaged {} is now {}, where it stays until you remove it", passed.checkpoint.path.string(),
-                put_aside(passed.checkpoint.path).filename().string());
+                put_aside(passed.checkpoint.path, Aside::damaged).filename().string());
   }
+}
+
+/// A run that starts afresh has other checkpoints at the steps of the former one.
+void put_aside_all(const Path& run, Log& log) {
+  for (const CheckpointEntry& former : list_checkpoints(run))
+    log.warning("{} of a former run is now {}, where it stays until you remove it", former.path.string(),
+                put_aside(former.path, Aside::former).filename().string());
 }
 
 void compare(std::vector<std::string>& problems, const std::string& what, const std::string& saved,
@@ -164,24 +172,32 @@ void compare_samples(std::vector<std::string>& problems, const TrainConfig& conf
           packed == documents.end() ? "windows" : packed->second, packing_identity(config, plan.mesh, plan.training));
 }
 
-void check_same_trajectory(const TrainConfig& config, const TrainPlan& plan, const CheckpointReader& reader) {
+/// Returns what differs and may.
+std::vector<Difference> check_same_trajectory(const TrainConfig& config, const TrainPlan& plan,
+                                              const CheckpointReader& reader) {
+  std::vector<Difference> changed;
   std::vector<std::string> problems;
   std::string end_of_decay;  // as saved, if it differs
   for (const Difference& difference : differing_options(reader, config, plan)) {
+    if (may_change(config, difference.option)) {
+      changed.push_back(difference);
+      continue;
+    }
     compare(problems, difference.option, difference.saved, difference.now);
     if (difference.option == "schedule.decay_steps") end_of_decay = difference.saved;
   }
   compare_samples(problems, config, plan, reader);
   compare_models(problems, parse_json(document(reader, "config.json"), reader.path().string()),
                  *plan.architecture.config.original);
-  if (problems.empty()) return;
+  if (problems.empty()) return changed;
   const bool decay_only = problems.size() == 1 && !end_of_decay.empty();
   throw Error(ExitCode::usage,
               fmt::format("cannot resume from {}: what follows would alter the trajectory\n  {}",
                           reader.path().string(), join(problems, "\n  ")),
               decay_only ? fmt::format("--schedule.decay_steps {} keeps the learning rates as they were", end_of_decay)
-                         : "restore these values, or start a new run in another train.run_dir (--checkpoint.only "
-                           "model takes the weights of another run alone)");
+                         : "restore these values, say with checkpoint.allow_change which of the options may change, or "
+                           "start a new run in another train.run_dir (--checkpoint.only model takes the weights of "
+                           "another run alone)");
 }
 
 /// What an evaluation asks of a checkpoint: it makes no step that could leave the trajectory. Its data may be other.
@@ -263,8 +279,9 @@ void check_types(const TrainPlan& plan, const CheckpointReader& reader) {
   }
 }
 
-/// What of the checkpoint that checkpoint.resume names a new run begins with, if it is not all of it.
-ChoosePart part_of_start(const TrainConfig& config, const TrainPlan& plan) {
+/// What of the checkpoint of another run that checkpoint.resume names a new run begins with, if it is not all of it.
+ChoosePart part_of_start(const Wanted& wanted, const TrainConfig& config, const TrainPlan& plan) {
+  if (wanted.by != Wanted::By::start) return {};
   return [&](const CheckpointReader& reader) -> std::optional<CheckpointPart> {
     const bool weights_alone = holds_weights_alone(reader.manifest());
     if (weights_alone) check_types(plan, reader);
@@ -298,27 +315,35 @@ Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session&
 
 }  // namespace
 
-std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
-                                    const LoadedState& state) {
+RunStart resume_or_start(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
+                         const LoadedState& state) {
   Communicator& world = session.world();
   session.enter(Phase::load);
   if (config.checkpoint.resume.from == Resume::From::never) {
     together(world, "start from scratch", [&] { refuse_to_start_over(config, state.local); });
-    return std::nullopt;
+    return {};
+  }
+  if (config.checkpoint.resume.from == Resume::From::afresh) {
+    together(world, "put the checkpoints that are there aside", [&] {
+      if (state.storage.keeps(world.rank())) put_aside_all(config.train.run_dir, log);
+      if (state.local && state.local->storage.keeps(world.rank())) put_aside_all(state.local->folder, log);
+    });
+    return {};
   }
   const Wanted wanted = wanted_by(config, world);
   const bool named = wanted.by == Wanted::By::best || wanted.by == Wanted::By::step;
+  std::vector<Difference> changed;
   const Accept accept = [&](const CheckpointReader& reader) {
     check_steps_left(config, plan, reader);
-    check_same_trajectory(config, plan, reader);
+    changed = check_same_trajectory(config, plan, reader);
     if (named) refuse_to_overwrite(config, state.local, reader);
     if (state.accepted) state.accepted(reader);
   };
   const Resumed resumed = load_as_asked(
       config, plan, session, log, state,
-      {.run = config.train.run_dir, .wanted = wanted, .accept = accept, .part = part_of_start(config, plan)});
+      {.run = config.train.run_dir, .wanted = wanted, .accept = accept, .part = part_of_start(wanted, config, plan)});
   if (!resumed.checkpoint) {
-    if (config.checkpoint.resume.from == Resume::From::automatic) return std::nullopt;
+    if (config.checkpoint.resume.from == Resume::From::automatic) return {};
     throw Error(ExitCode::input,
                 fmt::format("checkpoint.resume is {}, but {} has no checkpoint", config.checkpoint.resume.text(),
                             config.train.run_dir),
@@ -328,20 +353,20 @@ std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& 
     if (state.storage.keeps(world.rank())) put_aside_damaged(config.train.run_dir, resumed, log);
     if (state.local && state.local->storage.keeps(world.rank())) put_aside_damaged(state.local->folder, resumed, log);
   });
-  return resumed.checkpoint->path;
+  return {resumed.checkpoint->path, std::move(changed)};
 }
 
 std::optional<Path> load_to_evaluate(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
                                      const LoadedState& state) {
   session.enter(Phase::load);
-  if (config.checkpoint.resume.from != Resume::From::never) {
+  if (!config.checkpoint.resume.from_scratch()) {
     const Wanted wanted = wanted_by(config, session.world());
     const Resumed resumed =
         load_as_asked(config, plan, session, log, state,
                       {.run = wanted.by == Wanted::By::start ? wanted.start : Path(config.train.run_dir),
                        .wanted = wanted,
                        .accept = [&](const CheckpointReader& reader) { check_same_model(plan, reader); },
-                       .part = part_of_start(config, plan)});
+                       .part = part_of_start(wanted, config, plan)});
     if (resumed.checkpoint) return resumed.checkpoint->path;
   }
   if (config.model.path) return std::nullopt;

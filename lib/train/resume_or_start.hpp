@@ -6,6 +6,7 @@
 
 #include "app/output.hpp"
 #include "comm/session.hpp"
+#include "config/fixed_options.hpp"
 #include "config/train_config.hpp"
 #include "model/model.hpp"
 #include "store/checkpoint_reader.hpp"
@@ -29,13 +30,19 @@ struct LoadedState {
   std::function<void(const CheckpointReader&)> accepted = {};  // called for one that is about to be loaded. Local
 };
 
-/// Fills model, moments and trajectory through the components from the checkpoint that the configuration means; its
-/// folder, or nothing if the run starts from scratch. What checkpoint.only and checkpoint.skip leave out of another
-/// run's is left as it is, and so is what another one that holds weights alone does not have. Damaged checkpoints that
-/// were passed over are logged. Collective over the world. Throws Error(usage) listing the options that differ from the
-/// saved ones, Error(input) for an absent or damaged checkpoint.
-std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
-                                    const LoadedState& state);
+/// From where a run goes on.
+struct RunStart {
+  std::optional<Path> checkpoint;   // nothing: from scratch
+  std::vector<Difference> changed;  // what checkpoint.allow_change let be another one than there
+};
+
+/// Fills model, moments and trajectory through the components from the checkpoint that the configuration means. What
+/// checkpoint.only and checkpoint.skip leave out of another run's is left as it is, and so is what another one that
+/// holds weights alone does not have. Damaged checkpoints that were passed over are logged. Collective over the world.
+/// Throws Error(usage) listing the options that differ from the saved ones, Error(input) for an absent or damaged
+/// checkpoint.
+RunStart resume_or_start(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
+                         const LoadedState& state);
 
 /// The same for an evaluation alone: nothing if the weights are those of model.path. A path that checkpoint.resume
 /// names is taken whatever the run has. Collective over the world. Throws Error(usage) for a checkpoint of another

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/words.hpp"
+#include "config/fixed_options.hpp"
 #include "config/ranges.hpp"
 #include "store/manifest.hpp"
 #include "store/run_directory.hpp"
@@ -38,7 +39,7 @@ std::optional<ResolvedRun> newest_resolved(const Path& run) {
 
 std::optional<ResolvedRun> kept_run(const TrainConfig& config) {
   const Resume& resume = config.checkpoint.resume;
-  if (resume.from == Resume::From::never) return std::nullopt;
+  if (resume.from_scratch()) return std::nullopt;
   if (const auto own = newest_resolved(config.train.run_dir)) return own;
   if (const auto tier = known_local_tier(config))
     if (const auto own = newest_resolved(*tier)) return own;
@@ -61,6 +62,8 @@ std::pair<BatchPlan, PassPlan> plan_run_batch(const TrainConfig& config, std::in
   if (static_cast<double>(batch) > most_count)
     fail(ExitCode::usage, "a step of {} samples on each of {} is too large", *said, counted(data_ranks, "rank"));
   if (kept && kept->global_batch != batch) {
+    if (kept->samples_said != said && may_change(config, "train.global_batch"))
+      return plan_passes(batch, data_ranks, wishes);
     if (kept->samples_said != said)
       throw Error(ExitCode::usage,
                   fmt::format("train.micro_batch and train.accumulation say {} a step on each of {} that share the "

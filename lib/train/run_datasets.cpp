@@ -57,6 +57,15 @@ bool can_be_evaluated(const RunDataset& dataset) {
 }
 
 /// The validation splits of what is trained on, each dataset once.
+/// The option that asks for an evaluation, so that there has to be something to evaluate; empty: none does.
+std::string_view asks_for_evaluation(const TrainConfig& config) {
+  if (config.eval_only) return "--eval-only";
+  if (config.eval.every) return "eval.every";
+  if (config.eval.at_start) return "eval.at_start";
+  if (config.eval.on_save) return "eval.on_save";
+  return config.checkpoint.load_best_at_end ? "checkpoint.load_best_at_end" : "";
+}
+
 std::vector<RunDataset> validation_splits(const TrainConfig& config) {
   std::vector<RunDataset> datasets;
   std::set<std::string> seen;
@@ -69,8 +78,7 @@ std::vector<RunDataset> validation_splits(const TrainConfig& config) {
     RunDataset dataset = opened(choice, "", config.data.validation_split, "data.validation_split");
     if (can_be_evaluated(dataset)) datasets.push_back(std::move(dataset));
   }
-  if (datasets.empty() && (config.eval.every || config.eval_only)) {
-    const std::string_view option = config.eval_only ? "--eval-only" : "eval.every";
+  if (const std::string_view option = asks_for_evaluation(config); datasets.empty() && !option.empty()) {
     throw Error(ExitCode::usage,
                 config.data.datasets.empty()
                     ? fmt::format("{} is set, but {} has no validation split", option, join(config.data.path, " "))
@@ -121,8 +129,6 @@ DataSplit split_named(const std::string& name, std::string_view option) {
   throw Error(ExitCode::usage,
               fmt::format("{} is '{}', but a dataset has the splits train and validation", option, name));
 }
-
-bool evaluates(const TrainConfig& config) { return config.eval.every || config.eval.at_end || config.eval_only; }
 
 std::vector<RunDataset> open_datasets(const TrainConfig& config, SampleUse use) {
   std::vector<RunDataset> datasets;

@@ -22,7 +22,6 @@ enum class SampleUse { training, evaluation };
 
 /// The split of this name. Throws Error(usage) naming the option.
 DataSplit split_named(const std::string& name, std::string_view option);
-bool evaluates(const TrainConfig& config);
 
 struct RunDataset {
   std::string name;  // in plans, records and messages; no other one of its use has it

@@ -160,7 +160,7 @@ void RunJournal::event(const EventRecord& event) {
   if (rank_ == 0) files_.records().write(event);
 }
 
-void RunJournal::loss_scale(const EventRecord& event) {
+void RunJournal::tell(const EventRecord& event) {
   this->event(event);
   if (rank_ == 0) output_.log().info("step {}: {}", *event.step, event.message);
 }

@@ -44,8 +44,8 @@ class RunJournal {
   void profiled(const Profile& profile);
   /// An event record.
   void event(const EventRecord& event);
-  /// The loss scale is another: an event record and a log line.
-  void loss_scale(const EventRecord& event);
+  /// An event record and a log line.
+  void tell(const EventRecord& event);
   /// A warning, which rank `owner` logs.
   void say(const EventRecord& event, int owner = 0);
   /// Both.

@@ -6,13 +6,13 @@
 #include "base/words.hpp"
 #include "comm/together.hpp"
 #include "optim/groups.hpp"
+#include "store/best_evaluations.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/gemm.hpp"
 #include "tensor/runtime.hpp"
 #include "train/components.hpp"
 #include "train/memory_check.hpp"
 #include "train/nonfinite.hpp"
-#include "train/resume_or_start.hpp"
 #include "train/run_batch.hpp"
 #include "train/run_mesh.hpp"
 
@@ -179,8 +179,8 @@ RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
   components.push_back(loss_scale_component(train_state));
 }
 
-std::optional<Path> RunState::fill(const TrainConfig& config, const TrainPlan& plan, const World& ranks,
-                                   const std::optional<LocalTier>& local, Session& session, Log& log) {
+RunStart RunState::fill(const TrainConfig& config, const TrainPlan& plan, const World& ranks,
+                        const std::optional<LocalTier>& local, Session& session, Log& log) {
   LoadedState loaded{components,
                      ranks,
                      storage_of(config, ranks),
@@ -196,15 +196,18 @@ std::optional<Path> RunState::fill(const TrainConfig& config, const TrainPlan& p
   const bool in_part = takes_part(config.checkpoint);  // then what is not loaded is as a run starts
   if (in_part) together(session.world(), "fill the weights", start_weights);
   loaded.components.push_back(config.eval_only ? CellState::left_out() : cells.component());
-  const std::optional<Path> resumed = config.eval_only ? load_to_evaluate(config, plan, session, log, loaded)
-                                                       : resume_or_start(config, plan, session, log, loaded);
+  RunStart start;
+  if (config.eval_only)
+    start.checkpoint = load_to_evaluate(config, plan, session, log, loaded);
+  else
+    start = resume_or_start(config, plan, session, log, loaded);
   if (train_state.uses && train_state.uses->size() != plan.training.size()) train_state.uses.reset();
   cells.drop();
   together(session.world(), "fill the weights", [&] {
-    if (!resumed && !in_part) start_weights();
+    if (!start.checkpoint && !in_part) start_weights();
     for (Unit* unit : model.units()) unit->update_compute_copy();
   });
-  return resumed;
+  return start;
 }
 
 }  // namespace lockstep

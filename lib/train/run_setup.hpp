@@ -11,6 +11,7 @@
 #include "store/component.hpp"
 #include "store/run_storage.hpp"
 #include "train/cell_state.hpp"
+#include "train/resume_or_start.hpp"
 #include "train/train_plan.hpp"
 #include "train/train_state.hpp"
 
@@ -67,11 +68,11 @@ class RunState {
   RunState(const RunState&) = delete;
   RunState& operator=(const RunState&) = delete;
 
-  /// Fills all of it from the checkpoint that the configuration means, whose folder is returned, or where there is none
-  /// as a run starts. Collective over the session's world. Throws what resume_or_start throws, with --eval-only what
-  /// load_to_evaluate throws.
-  std::optional<Path> fill(const TrainConfig& config, const TrainPlan& plan, const World& ranks,
-                           const std::optional<LocalTier>& local, Session& session, Log& log);
+  /// Fills all of it from the checkpoint that the configuration means, or where there is none as a run starts.
+  /// Collective over the session's world. Throws what resume_or_start throws, with --eval-only what load_to_evaluate
+  /// throws.
+  RunStart fill(const TrainConfig& config, const TrainPlan& plan, const World& ranks,
+                const std::optional<LocalTier>& local, Session& session, Log& log);
 
   Model model;
   std::unique_ptr<Optimizer> optimizer;

@@ -13,8 +13,7 @@ double least_loss_interval(double cost_s, double mtbf_s) {
 }
 
 SaveClock::SaveClock(const CheckpointOptions& options, double now_s)
-    : interval_(options.every.unit == Cadence::Unit::time ? SaveInterval{.time = options.every.time}
-                                                          : options.interval),
+    : interval_(options.every.time.value > 0 ? SaveInterval{.time = options.every.time} : options.interval),
       mtbf_s_(options.mtbf.value),
       last_s_(now_s) {}
 

@@ -10,12 +10,14 @@
 #include "report/build_info.hpp"
 #include "tensor/runtime.hpp"
 #include "train/eval_only.hpp"
+#include "train/export_at_end.hpp"
 #include "train/loop.hpp"
 #include "train/plan_answers.hpp"
 #include "train/resume_or_start.hpp"
 #include "train/run_mesh.hpp"
 #include "train/run_model.hpp"
 #include "train/run_preparation.hpp"
+#include "train/run_seed.hpp"
 #include "train/run_setup.hpp"
 
 #include <set>
@@ -67,8 +69,8 @@ std::shared_ptr<const Json> packing_of_run(const TrainConfig& config, const Trai
   return std::make_shared<Json>(Json{{"training", of_training}, {"evaluation", of_evaluation}});
 }
 
-RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Output& output, const Machines& machines,
-                     const TrainState& start, const std::optional<Path>& resumed) {
+RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Settings& settings,
+                     const Machines& machines, const TrainState& start, const std::optional<Path>& resumed) {
   Json build = Json::object();
   for (const auto& [key, value] : build_info()) build[key] = value;
   Json mesh = Json::object();
@@ -80,7 +82,7 @@ RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Out
   return {.tool = "train",
           .version = std::string(version()),
           .build = std::make_shared<Json>(std::move(build)),
-          .config = std::make_shared<Json>(to_json(output.settings())),
+          .config = std::make_shared<Json>(to_json(settings)),
           .mesh = std::make_shared<Json>(std::move(mesh)),
           .run_dir = config.train.run_dir,
           .ranks = plan.ranks,
@@ -180,7 +182,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   session.configure(session_settings(given, given.train.run_dir));
   session.accept_stop_signals();
   const Machines machines = set_up_machines(given, world);
-  const std::optional<TrainConfig> prepared = prepare_or_stop(given, session, output);
+  const std::optional<TrainConfig> prepared = prepare_or_stop(with_seed(given, world), session, output);
   if (!prepared) return static_cast<int>(ExitCode::stopped);
   const TrainConfig& config = *prepared;
   prepare_packings(config, world, output.log());
@@ -198,11 +200,13 @@ int train(const TrainConfig& given, Session& session, Output& output) {
     state.emplace(config, plan, world.rank());
     if (const Dataset* dataset = plan.dataset_with_tokenizer()) tokenizer = dataset->tokenizer();
   });
-  const std::optional<Path> resumed = state->fill(config, plan, ranks, files.local_tier(), session, output.log());
+  const RunStart begun = state->fill(config, plan, ranks, files.local_tier(), session, output.log());
+  const std::optional<Path>& resumed = begun.checkpoint;
   TrainState& train_state = state->train_state;
   const TrainState start = train_state;
 
-  const std::string config_yaml = to_yaml(output.settings(), tool_of(config), PrintExtent::full);
+  const Settings settings = with_seed(output.settings(), config);
+  const std::string config_yaml = to_yaml(settings, tool_of(config), PrintExtent::full);
   std::vector<std::pair<std::string, std::string>> documents{
       {"config.yaml", config_yaml},
       {"config.json", to_text(*plan.architecture.config.original)},
@@ -217,7 +221,14 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   files.open(world, config, config_yaml, tokenizer.get());
   if (world.rank() == 0) {
     log_start(config, plan, machines, start, resumed, output.log());
-    files.records().write(run_record(config, plan, output, machines, start, resumed));
+    files.records().write(run_record(config, plan, settings, machines, start, resumed));
+    if (given.train.seed != config.train.seed) output.log().info("the seed of this run is {}", config.train.seed);
+    for (const Difference& change : begun.changed) {
+      const std::string message =
+          fmt::format("{}: {} until here, {} from here on", change.option, change.saved, change.now);
+      output.log().info("{}", message);
+      files.records().write(EventRecord{.step = start.step, .name = "option_changed", .message = message});
+    }
     if (!unexplained.empty()) {
       output.log().warning("{}", unexplained);
       files.records().write(EventRecord{.step = start.step, .name = "unexplained_end", .message = unexplained});
@@ -234,6 +245,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   const LoopEnd end = run_loop(loop, session);
 
   session.enter(Phase::shutdown, train_state.step);
+  if (end == LoopEnd::finished && config.checkpoint.export_at_end) export_at_end(config, files, session, output.log());
   output.log().debug("left the loop after step {}", train_state.step);
   SummaryRecord record = summary(end, start, train_state, plan.uses_by_name(config, train_state),
                                  monotonic_seconds() - start_s, loop.last_checkpoint());

@@ -245,9 +245,15 @@ std::int64_t TrainPlan::load_bytes(Rank rank) const {
   return bytes_held(programs.train.class_of(rank)) + bytes_in_work(ranks, most * element_bytes);
 }
 
+const ModelPlan& TrainPlan::model_of(const StepProgram& program) const {
+  if (&program == &programs.sample) return text_model.value();
+  return &program == &programs.eval && evaluated_model ? *evaluated_model : model;
+}
+
 DataLoaderSettings TrainPlan::loader(const TrainConfig& config, SampleUse use, Rank rank) const {
   return {.global_batch = batch.global_batch,
-          .micro_batch = batch.micro_batch,
+          .micro_batch =
+              use == SampleUse::evaluation ? config.eval.micro_batch.value_or(batch.micro_batch) : batch.micro_batch,
           .rank = data_place(mesh, rank).index,
           .world = batch.ranks,
           .seed = static_cast<std::uint64_t>(config.data.seed.value_or(config.train.seed)),
@@ -361,12 +367,15 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   const SequenceRanks sequence = sequence_ranks(plan.mesh);
   cut_over(plan.architecture, sharding.blocks);
   check_heads(plan.architecture.config, sharding.blocks.ranks, sequence);
-  plan.model = plan_of(plan.architecture, plan.types,
-                       {.samples = plan.batch.micro_batch,
-                        .length = config.data.sequence_length,
-                        .sequence = sequence,
-                        .segments = plan.segments},
-                       plan.bucket_bytes, processor, sharding);
+  const auto model_on = [&](std::int64_t samples) {
+    return plan_of(
+        plan.architecture, plan.types,
+        {.samples = samples, .length = config.data.sequence_length, .sequence = sequence, .segments = plan.segments},
+        plan.bucket_bytes, processor, sharding);
+  };
+  plan.model = model_on(plan.batch.micro_batch);
+  if (const auto& samples = config.eval.micro_batch; samples && *samples != plan.batch.micro_batch)
+    plan.evaluated_model = model_on(*samples);
   ProgramOptions options{
       .micro_batches =
           checked_cast<int>(plan.batch.accumulation, "the number of micro-batches of a step", ExitCode::usage),
@@ -387,7 +396,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
         plan_of(plan.architecture, plan.types, {1, longest_text(config.sample, plan.text), ForwardFor::text, sequence},
                 plan.bucket_bytes, processor, sharding);
   options.recompute = recompute_policy(config.train, plan, options);
-  plan.programs = make_catalogue(plan.mesh, plan.model, options, plan.text_model);
+  plan.programs = make_catalogue(plan.mesh, plan.model, options, plan.text_model, plan.evaluated_model);
   if (options.offload.activations) check_activations_move(plan.programs.train, plan.model, options.offload);
   if (config.checkpoint.background != Background::never) {
     const auto& memory = config.checkpoint.snapshot_memory;

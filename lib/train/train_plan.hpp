@@ -55,9 +55,10 @@ struct TrainPlan {
   UnitTypes types;                // of weights, gradients and optimizer state
   std::int64_t bucket_bytes = 0;  // as units_of takes it
   ModelPlan model;
-  Catalogue programs;                   // verified over all ranks
-  TextWindow text;                      // of texts that are sampled
-  std::optional<ModelPlan> text_model;  // on the longest of them; absent if none are
+  std::optional<ModelPlan> evaluated_model;  // on micro-batches of evaluations; absent: as model
+  Catalogue programs;                        // verified over all ranks
+  TextWindow text;                           // of texts that are sampled
+  std::optional<ModelPlan> text_model;       // on the longest of them; absent if none are
   double flops_per_token = 0;
   std::optional<std::int64_t> snapshot_limit;  // bytes of a rank's copies for saves in the background; absent: none
   std::string no_snapshot;                     // why saves are waited for that checkpoint.background auto left open
@@ -76,7 +77,11 @@ struct TrainPlan {
   /// What of each dataset was trained on, by name; null where datasets have none, or it is not known.
   std::shared_ptr<const Json> uses_by_name(const TrainConfig& config, const TrainState& state) const;
   /// What a start on other ranks goes by.
-  ResolvedRun resolved(const TrainConfig& config) const { return {batch.global_batch, samples_said(config), length}; }
+  ResolvedRun resolved(const TrainConfig& config) const {
+    return {batch.global_batch, samples_said(config), length, config.train.seed};
+  }
+  /// The model that a program of `programs` runs.
+  const ModelPlan& model_of(const StepProgram& program) const;
   /// How rank `rank` is fed.
   DataLoaderSettings loader(const TrainConfig& config, SampleUse use, Rank rank) const;
 };

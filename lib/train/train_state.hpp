@@ -5,7 +5,7 @@
 #include "data/batch.hpp"
 #include "data/sample_order.hpp"
 #include "optim/loss_scale.hpp"
-#include "train/best_evaluations.hpp"
+#include "store/best_evaluations.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -37,8 +37,9 @@ TABLE = [
     ("forgather", 1, FORGATHER + "optimizer_groups: {a: {regex: wte, config: {momentum: 1}}}\n", ["optimizer_groups.a.config.momentum", "no momentum"]),
     ("forgather", 1, FORGATHER.replace("max_steps: 4", "max_steps: -1") + "num_train_epochs: -1\n", ["num_train_epochs: -1 is refused: a run without an end needs max_steps"]),
     ("forgather", 1, FORGATHER.replace("max_steps: 4", "max_steps: 0"), ["max_steps", "0 is out of range"]),
-    ("forgather", 1, FORGATHER + "load_best_model_at_end: true\n", ["load_best_model_at_end: true is refused"]),
-    ("forgather", 1, FORGATHER + "eval_on_save: true\n", ["eval_on_save: true is refused"]),
+    ("forgather", 1, FORGATHER + "load_best_model_at_end: true\npreserve_best_model: false\n", ["checkpoint.load_best_at_end", "checkpoint.keep_best is 0"]),
+    ("forgather", 1, FORGATHER + "load_best_model_at_end: true\npreserve_best_model: true\neval_strategy: epoch\nsave_strategy: steps\nsave_steps: 2\n", ["eval.on_save evaluates each"]),
+    ("forgather", 1, FORGATHER + "eval_on_save: true\nsave_strategy: no\n", ["eval.on_save has no effect: no checkpoint is saved"]),
     ("forgather", 1, FORGATHER + "eval_strategy: steps\neval_steps: 2\n", ["validation"]),   # the dataset has none
     ("forgather", 1, FORGATHER + "checkpoint_components: [model, nothing]\n", ["checkpoint_components: [model, nothing] is refused"]),
     ("forgather", 1, FORGATHER + "best_model_metric: loss\nmetric_for_best_model: accuracy\n", ["metric_for_best_model", "best_model_metric"]),
@@ -61,8 +62,10 @@ TABLE = [
      ["fp16", "contradicts", "bf16"]),
     ("transformers", 1, "output_dir: run\nconfig_name: model\ntrain_file: data\nblock_size: 16\nper_device_train_batch_size: 4\nmax_steps: 4\nfsdp: full_shard auto_wrap\n"
      "fsdp_config: {reshard_after_forward: false}\n", ["fsdp_config.reshard_after_forward: false is refused: it contradicts full_shard"]),
+    ("transformers", 1, "output_dir: run\nconfig_name: model\ntrain_file: data\nblock_size: 16\nper_device_train_batch_size: 4\nmax_steps: 4\ngroup_by_length: true\n"
+     "push_to_hub: true\ntorch_compile: true\n", ["group_by_length: true is refused", "push_to_hub: true is refused", "torch_compile: true is refused"]),
     ("transformers", 1, "output_dir: run\nconfig_name: model\ntrain_file: data\nblock_size: 16\nper_device_train_batch_size: 4\nmax_steps: 4\nload_best_model_at_end: true\n"
-     "push_to_hub: true\ntorch_compile: true\n", ["load_best_model_at_end: true is refused", "push_to_hub: true is refused", "torch_compile: true is refused"]),
+     "save_strategy: steps\nsave_steps: 3\neval_strategy: steps\neval_steps: 2\n", ["checkpoint.load_best_at_end", "save_steps", "eval.on_save evaluates each"]),
 ]
 
 

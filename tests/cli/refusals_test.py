@@ -151,7 +151,7 @@ TABLE = [
     (2, {"train.host_memory": "1GiB"}, "train.host_memory has no effect"),
     (2, {"checkpoint.only": "model"}, "checkpoint.only has no effect: checkpoint.resume names no checkpoint of another run"),
     (2, {"checkpoint.skip": "data", "checkpoint.resume": "latest"}, "checkpoint.skip has no effect: checkpoint.resume names no checkpoint of another run"),
-    (2, {"checkpoint.validation": "rolling"}, "checkpoint.validation rolling needs checkpoint.every in steps: the share that a save compares follows from its step"),
+    (2, {"checkpoint.validation": "rolling"}, "checkpoint.validation rolling needs checkpoint.every in steps alone: the share that a save compares follows from its step"),
     (2, {"checkpoint.validation_saves": 4}, "checkpoint.validation_saves has no effect: only checkpoint.validation rolling goes by turns"),
     (2, {"checkpoint.validation": "none", "checkpoint.on_difference": "warn"}, "checkpoint.on_difference has no effect: checkpoint.validation none finds no difference"),
     (2, {"checkpoint.local_dir": "disk", "checkpoint.storage": "per_node"}, "with checkpoint.storage per_node train.run_dir is none: leave one out"),

@@ -189,6 +189,7 @@ OWN_TESTS = {
         "output": "cli/finalize_test.py test_an_earlier_export_is_replaced_when_asked_and_a_dry_run_writes_nothing",
         "overwrite": "cli/finalize_test.py test_an_earlier_export_is_replaced_when_asked_and_a_dry_run_writes_nothing",
         "watchdog": "cli/finalize_test.py test_a_rank_that_stops_working_is_named_by_the_watchdog",
+        "which": "e2e/run_end_test.py test_one_of_the_checkpoints_of_a_run_is_exported",
     },
 }
 FOR_ALL = {   # of every program

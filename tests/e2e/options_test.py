@@ -52,6 +52,8 @@ LARGE_BATCHES = {"checkpoint.every": None, "train.global_batch": 600, "train.mic
 ONE_LEFT = {"checkpoint.every": 1, "eval.every": 1, "checkpoint.keep_last": 1}
 # The lowest loss is the last one; the lowest accuracy is the first, or as low as that.
 LOWER_BEST = {**ONE_LEFT, "checkpoint.best_direction": "lower"}
+# Higher losses are better: those of the first checkpoint.
+FIRST_IS_BEST = {"eval.every": 2, "checkpoint.best_direction": "higher"}
 WSD = {"schedule.name": "wsd", "schedule.cooldown_steps": 2}
 INFINITE = {"schedule.name": "infinite", "schedule.constant_lr": 1e-3, "schedule.decay_steps": 3}
 # option: the values to compare with the base run, and on how many ranks it shows.
@@ -115,6 +117,10 @@ EFFECTS = {
     "eval.every": lambda tmp: {"eval.every": 1},
     "eval.batches": lambda tmp: {"eval.batches": 1},
     "eval.at_end": lambda tmp: {"eval.at_end": "false", "eval.every": 3},
+    "eval.delay": lambda tmp: {"eval.every": 1, "eval.delay": 3},
+    "eval.at_start": lambda tmp: {"eval.at_start": "true"},
+    "eval.on_save": lambda tmp: {"eval.on_save": "true"},
+    "eval.micro_batch": lambda tmp: {"eval.micro_batch": 3},
     "sample.prompts": lambda tmp: {"sample.prompts": '["A", "B"]'},
     "sample.max_tokens": lambda tmp: {"sample.max_tokens": 9},
     "sample.temperature": lambda tmp: {"sample.temperature": 0},
@@ -127,8 +133,10 @@ EFFECTS = {
     "checkpoint.best_direction": lambda tmp: {**ONE_LEFT, "checkpoint.best_direction": "higher"},
     "checkpoint.keep_every": lambda tmp: {**ONE_LEFT, "checkpoint.keep_every": 2},
     "checkpoint.pinned": lambda tmp: {**ONE_LEFT, "checkpoint.pinned": "[2]"},
+    "checkpoint.load_best_at_end": lambda tmp: {**FIRST_IS_BEST, "checkpoint.load_best_at_end": "true"},
     "checkpoint.at_end": lambda tmp: {"checkpoint.at_end": "false", "train.max_steps": 5},
     "log.every": lambda tmp: {"log.every": 3},
+    "log.first_step": lambda tmp: {"log.every": 3, "log.first_step": "true"},
     "log.tensorboard": lambda tmp: {"log.tensorboard": "false"},
     "log.peak_tflops": lambda tmp: {"log.peak_tflops": 1},
 }
@@ -146,6 +154,9 @@ BASES = {   # where the effect is against another base
     "precision.backoff_factor": FP16,
     "precision.growth_interval": FP16,
     "eval.at_end": {"eval.every": 3},
+    "eval.delay": {"eval.every": 1},
+    "log.first_step": {"log.every": 3},
+    "checkpoint.load_best_at_end": FIRST_IS_BEST,
     "data.repeat_order": LARGE_BATCHES,
     "data.drop_last": LARGE_BATCHES,
     "checkpoint.keep_best": ONE_LEFT,
@@ -159,7 +170,7 @@ BASES = {   # where the effect is against another base
 }
 # Options whose effect is a test of its own, below or elsewhere.
 OWN_TESTS = {"data.prepare", "data.cache", "data.shuffle_where", "checkpoint.best_dataset", "model.path", "model.dropout", "model.embedding_dropout", "model.attention_dropout", "model.residual_dropout", "data.isolate_documents", "data.max_documents_per_row", "data.packing", "data.packing_group", "data.long_documents", "data.pad_to_multiple_of", "data.prefetch", "eval.packing", "data.verify", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero", "parallel.accumulate", "parallel.reshard_after_forward", "parallel.units", "parallel.reshard_after_backward", "parallel.prefetch", "parallel.pp", "parallel.tp", "parallel.sequence_parallel", "parallel.ep", "parallel.ep_outside", "parallel.ep_capacity", "parallel.ring", "parallel.ulysses", "parallel.cp_fsdp_mode", "parallel.schedule", "parallel.stages_per_rank", "parallel.split_points", "parallel.micro_batches", "parallel.order", "post_local_sgd.start_step", "post_local_sgd.period", "post_local_sgd.cell", "train.accumulation", "train.run_dir", "train.device",
-             "train.max_time", "train.memory_check", "train.host_memory", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "optimizer.in_backward", "checkpoint.resume", "checkpoint.interval", "checkpoint.mtbf", "checkpoint.ranks_per_file", "checkpoint.storage", "checkpoint.local_dir", "checkpoint.max_failures", "checkpoint.patience", "checkpoint.background", "checkpoint.on_difference", "checkpoint.validation", "checkpoint.validation_saves", "checkpoint.on_busy", "checkpoint.snapshot_memory", "checkpoint.read_back", "checkpoint.metadata", "checkpoint.only", "checkpoint.skip",
+             "train.max_time", "train.memory_check", "train.host_memory", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "optimizer.in_backward", "checkpoint.resume", "checkpoint.interval", "checkpoint.mtbf", "checkpoint.ranks_per_file", "checkpoint.storage", "checkpoint.local_dir", "checkpoint.max_failures", "checkpoint.patience", "checkpoint.background", "checkpoint.on_difference", "checkpoint.validation", "checkpoint.validation_saves", "checkpoint.on_busy", "checkpoint.snapshot_memory", "checkpoint.read_back", "checkpoint.metadata", "checkpoint.only", "checkpoint.skip", "checkpoint.allow_change", "checkpoint.export_at_end",
              "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "precision.reduce_dtype", "precision.min_scale", "dialect", "preset"}
 
 

@@ -143,7 +143,7 @@ LOCKSTEP_MPI_TEST(a_sharded_checkpoint_gives_the_files_of_the_whole_one, test::a
     });
     std::map<std::string, std::map<std::string, std::string>> files;
     for (const std::string run : {"whole", "rows", "columns"}) {
-      const ModelSource source = open_model_source(folder.path / run, std::nullopt);
+      const ModelSource source = open_model_source(folder.path / run, {}, std::nullopt);
       const std::string out = run + "-exported";
       export_on(world().split(0, "world"), source, request(folder.path / out, Recipe::none));
       files[run] = folder.files_in(out);

@@ -60,7 +60,7 @@ FinalizeConfig request(const Path& from, const Path& to) {
 }
 
 Exported export_of(const FinalizeConfig& config) {
-  const ModelSource source = open_model_source(config.checkpoint, std::nullopt);
+  const ModelSource source = open_model_source(config.checkpoint, {}, std::nullopt);
   Session session(solo_communicator());
   return finalize(config, source, session, [](std::int64_t, std::int64_t) {});
 }
@@ -152,10 +152,10 @@ BOOST_FIXTURE_TEST_CASE(a_damaged_newest_checkpoint_is_passed_over_with_the_reas
   const Path older = save_model(path / "run", tiny_llama(), 5, 1);
   const Path newer = save_model(path / "run", tiny_llama(), 10, 2);
   std::filesystem::remove(newer / "INDEX.h5");
-  const ModelSource source = open_model_source(path / "run", std::nullopt);
+  const ModelSource source = open_model_source(path / "run", {}, std::nullopt);
   BOOST_TEST(source.folder == older);
   BOOST_TEST(source.rejected.size() == 1u);
-  BOOST_TEST(has(error_of([&] { open_model_source(newer, std::nullopt); }, ExitCode::input), "INDEX.h5"));
+  BOOST_TEST(has(error_of([&] { open_model_source(newer, {}, std::nullopt); }, ExitCode::input), "INDEX.h5"));
 }
 
 BOOST_FIXTURE_TEST_CASE(int8_weights_unpack_to_the_values_whose_error_is_reported, Folder) {
@@ -261,13 +261,13 @@ BOOST_AUTO_TEST_CASE(ranks_have_all_rows_once_in_order_and_about_as_many_element
 }
 
 BOOST_FIXTURE_TEST_CASE(a_folder_that_is_no_model_is_refused_with_what_would_be_one, Folder) {
-  BOOST_TEST(has(error_of([&] { open_model_source(path, std::nullopt); }, ExitCode::input),
+  BOOST_TEST(has(error_of([&] { open_model_source(path, {}, std::nullopt); }, ExitCode::input),
                  "neither a checkpoint nor a run nor a folder with safetensors"));
   BOOST_TEST(
-      has(error_of([&] { open_model_source(path / "absent", std::nullopt); }, ExitCode::input), "does not exist"));
+      has(error_of([&] { open_model_source(path / "absent", {}, std::nullopt); }, ExitCode::input), "does not exist"));
   save_model(path / "run", tiny_llama(), 1, 3);
   BOOST_TEST(
-      has(error_of([&] { open_model_source(path / "run", path); }, ExitCode::input), "holds no tokenizer files"));
+      has(error_of([&] { open_model_source(path / "run", {}, path); }, ExitCode::input), "holds no tokenizer files"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -289,12 +289,12 @@ BOOST_FIXTURE_TEST_CASE(what_cannot_be_read_is_not_retired, TwoViews) {
 
 BOOST_FIXTURE_TEST_CASE(what_was_put_aside_stays, TwoViews) {
   const Path folder = checkpoints_folder(run);
-  BOOST_TEST(put_aside(newest(run)) == folder / ".failed-step-0000000030");
+  BOOST_TEST(put_aside(newest(run), Aside::damaged) == folder / ".failed-step-0000000030");
   std::filesystem::copy(newest(view), newest(run), std::filesystem::copy_options::recursive);
-  BOOST_TEST(put_aside(newest(run)) == folder / ".failed-step-0000000030-2");
+  BOOST_TEST(put_aside(newest(run), Aside::damaged) == folder / ".failed-step-0000000030-2");
   collect_leftovers(run);
   empty_trash(run);
-  BOOST_TEST(list_put_aside(run).size() == 2u);
+  BOOST_TEST(list_put_aside(run, Aside::damaged).size() == 2u);
   BOOST_TEST((names_in(folder) == std::set<std::string>{"LATEST", "step-0000000010", "step-0000000020",
                                                         ".failed-step-0000000030", ".failed-step-0000000030-2"}));
 }

@@ -2,7 +2,9 @@
 
 #include "config/finalize_config.hpp"
 #include "config/fixed_options.hpp"
+#include "config/former_options.hpp"
 #include "config/inspect_config.hpp"
+#include "config/option.hpp"
 #include "config/prepare_config.hpp"
 #include "config/reshard_config.hpp"
 #include "sample_config.hpp"
@@ -339,6 +341,53 @@ BOOST_AUTO_TEST_CASE(a_resumed_run_must_not_change_what_does) {
   BOOST_CHECK_THROW(differing_fixed_options({"model: [", "config.yaml", {}}, now, resolved_of(now)), Error);
   BOOST_CHECK_EXCEPTION(differing_fixed_options({"nonsense: 3\n", "config.yaml", {}}, now, resolved_of(now)), Error,
                         [](const Error& error) { return error.code() == ExitCode::usage; });  // of another version
+}
+
+BOOST_AUTO_TEST_CASE(what_may_change_on_resume_is_named_by_option_or_section) {
+  const auto allowed = [](const std::vector<std::string>& names, const std::string& option) {
+    TrainConfig config;
+    config.checkpoint.allow_change = names;
+    return may_change(config, option);
+  };
+  BOOST_TEST(allowed({"optimizer.lr"}, "optimizer.lr"));
+  BOOST_TEST(!allowed({"optimizer.lr"}, "optimizer.clip_norm"));
+  BOOST_TEST(
+      (allowed({"train.seed", "optimizer"}, "optimizer.clip_norm") && allowed({"optimizer"}, "optimizer.groups")));
+  BOOST_TEST(!allowed({"optimizer"}, "optimizer.name"));  // never
+  BOOST_TEST(!allowed({"data"}, "data.sequence_length"));
+  BOOST_TEST(!allowed({"opti"}, "optimizer.lr"));
+  BOOST_TEST(allowed({"schedule.warmup_ratio"}, "schedule.warmup_steps"));  // said as a ratio
+  BOOST_TEST(!allowed({}, "optimizer.lr"));
+  for (const char* const option : {"optimizer.lr", "schedule", "train.seed", "schedule.decay_ratio", "data.shuffle"})
+    BOOST_TEST(train_problem({fmt::format("--checkpoint.allow_change=[{}]", option)}).empty(), option);
+  for (const char* const option :
+       {"optimizer.name", "model.config", "data.path", "eval", "eval.every", "lr", "data.lr", ""})
+    BOOST_TEST(!train_problem({fmt::format("--checkpoint.allow_change=[\"{}\"]", option)}).empty(), option);
+}
+
+BOOST_AUTO_TEST_CASE(former_names_are_those_of_no_option_and_lead_to_one) {
+  TrainConfig config;
+  Declaration declaration;
+  describe(declaration, config);
+  for (const FormerOption& option : former_options()) {
+    BOOST_TEST(declaration.find(option.name) == nullptr, option.name);
+    BOOST_TEST(declaration.find(option.now) != nullptr, option.now);
+    BOOST_TEST(find_former(declaration, std::string(option.name)) == &option);
+  }
+  const auto every = [&](const std::string& said) {
+    Problems problems;
+    Node saved = parse_yaml("checkpoint:\n  keep_last: 2\n" + said, "config.yaml", problems);
+    update_names(declaration, saved);
+    const Node* const section = saved.find("checkpoint");
+    BOOST_TEST((section->find("every_epochs") == nullptr && section->find("keep_last")->text == "2"));
+    const Node* const found = section->find("every");
+    return found == nullptr ? "absent" : found->kind == Node::Kind::null ? "null" : found->text;
+  };
+  BOOST_TEST(every("  every_epochs: 3\n") == "3 epochs");
+  BOOST_TEST(every("  every_epochs: 3\n  every: null\n") == "3 epochs");
+  BOOST_TEST(every("  every_epochs: null\n  every: 5\n") == "5");
+  BOOST_TEST(every("  every_epochs: 3\n  every: 5\n") == "5");
+  BOOST_TEST(every("  every_epochs: null\n") == "absent");
 }
 
 BOOST_AUTO_TEST_CASE(the_other_programs_take_flags_and_arguments) {

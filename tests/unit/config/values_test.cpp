@@ -43,7 +43,9 @@ BOOST_AUTO_TEST_CASE(the_text_of_a_value_reads_back_to_it) {
   round_trips<PartChoice>({"1/1", "2/3", "1000/1000"});
   round_trips<SaveInterval>({"auto", "90s", "15m", "1h30m", "0.001s"});
   round_trips<Cadence>({"never", "1", "100 steps", "1 step", "0.5 epochs", "2epoch", "1e-3 epochs", "90s", "10m",
-                        "10 minutes", "1 hour", "1.5 days", "1h30m"});
+                        "10 minutes", "1 hour", "1.5 days", "1h30m", "500 steps + 1 epochs", "7 + 90s + 0.5 epoch"});
+  round_trips<Delay>({"0", "0 steps", "1 step", "100", "0.5 epochs", "2 epoch"});
+  round_trips<CheckpointChoice>({"best", "last", "0", "1200"});
   round_trips<Resume>({"auto", "never", "latest", "best", "0", "1200", "runs/a/checkpoints/step-5", "./x"});
   round_trips<ValidationSplit>({"none", "hash:0.01", "tail:0.1"});
   round_trips<TokenizerChoice>({"bytes", "chars", "gpt2/tokenizer.json"});
@@ -63,12 +65,23 @@ BOOST_AUTO_TEST_CASE(a_cadence_is_in_steps_epochs_or_time) {
   BOOST_TEST((Cadence::parse("10 minutes").time.value == 600 && Cadence::parse("10m") == Cadence::parse("10 minutes")));
   BOOST_TEST(!Cadence::parse("never"));
   BOOST_TEST(bool(Cadence::parse("1e-3s")));
+  const Cadence several = Cadence::parse("1 epoch + 1h + 500");
+  BOOST_TEST((several.steps == 500 && several.epochs == 1 && several.time.value == 3600));
+  BOOST_TEST(several.text() == "500 steps + 1 epochs + 1h");
+  BOOST_TEST((!Delay::parse("0") && !Delay::parse("0 epochs") && Delay::parse("3").steps == 3));
 }
 
 BOOST_AUTO_TEST_CASE(texts_of_another_form_are_refused) {
-  for (const char* const text : {"", "0", "-3", "1.5", "1.5 steps", "0 epochs", "1e-12 epochs", "soon", "5 parsecs",
-                                 "inf", "nan epochs", "3000000000", "0s", "steps", "often", "2 steps 3"})
+  for (const char* const text :
+       {"",      "0",         "-3",        "1.5",         "1.5 steps",          "0 epochs", "1e-12 epochs",
+        "soon",  "5 parsecs", "inf",       "nan epochs",  "3000000000",         "0s",       "steps",
+        "often", "2 steps 3", "5 + never", "5 steps + 7", "1 epoch + 2 epochs", "1m + 1h",  "5 +",
+        " + 5",  "5 + 0"})
     BOOST_TEST(refused<Cadence>(text), text);
+  for (const char* const text : {"", "-1", "1.5", "90s", "1e-12 epochs", "3000000000", "soon", "never"})
+    BOOST_TEST(refused<Delay>(text), text);
+  for (const char* const text : {"", "newest", "-1", "1.5", "step-3"})
+    BOOST_TEST(refused<CheckpointChoice>(text), text);
   for (const char* const text : {"", "soon", "-5s", "inf", "5 parsecs", "9007199254740993h"})
     BOOST_TEST(refused<Seconds>(text), text);
   for (const char* const text : {"", "0", "-5s", "never", "inf", "5 parsecs"})

@@ -1,53 +1,20 @@
-#include "train/best_evaluations.hpp"
+#include "store/best_evaluations.hpp"
 
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/json_integer.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace lockstep {
 
 namespace {
 
-struct MetricFacts {
-  BestMetric metric;
-  const char* name;  // in manifests, behind the name of the set
-  bool higher;       // values are better
-  double EvalRecord::* value;
-};
-
-constexpr MetricFacts all_metrics[] = {{BestMetric::loss, "loss", false, &EvalRecord::loss},
-                                       {BestMetric::perplexity, "perplexity", false, &EvalRecord::perplexity},
-                                       {BestMetric::accuracy, "accuracy", true, &EvalRecord::accuracy}};
-
-std::string name_of(const MetricFacts& facts, const std::string& set) { return fmt::format("{}_{}", set, facts.name); }
-
 double cost_of(const BestBy& by, double value) { return *by.higher ? -value : value; }
 
 }  // namespace
 
-BestBy best_by(const CheckpointOptions& options, const std::string& set) {
-  const auto* const facts = std::ranges::find(all_metrics, options.best_metric, &MetricFacts::metric);
-  switch (options.best_direction) {
-    case BestDirection::automatic: return {name_of(*facts, set), facts->higher};
-    case BestDirection::lower: return {name_of(*facts, set), false};
-    case BestDirection::higher: return {name_of(*facts, set), true};
-  }
-  fail(ExitCode::bug, "a direction that there is not");
-}
-
 std::string to_text(const BestBy& by) { return fmt::format("{} {}", *by.higher ? "highest" : "lowest", by.metric); }
-
-std::vector<Metric> metrics_of(const EvalRecord& evaluation, const CheckpointOptions& options, const std::string& set) {
-  const BestBy by = best_by(options, set);
-  std::vector<Metric> metrics;
-  for (const MetricFacts& facts : all_metrics)
-    if (const double value = evaluation.*facts.value; std::isfinite(value))
-      metrics.push_back({name_of(facts, set), value, by.metric == name_of(facts, set) ? *by.higher : facts.higher});
-  return metrics;
-}
 
 void rank_evaluation(BestEvaluations& best, const BestEvaluation& evaluation) {
   constexpr std::size_t most = 10;
@@ -93,6 +60,18 @@ BestEvaluations best_evaluations_of(const Manifest& manifest) {
     }
   }
   return best;
+}
+
+BestBy metric_of_run(const Path& run) {
+  for (const CheckpointEntry& entry : newest_first(list_checkpoints(run))) {
+    try {
+      if (const BestEvaluations best = best_evaluations_of(read_manifest(entry.path)); !best.ranked.empty())
+        return best.by;
+    } catch (const Error&) {
+      continue;  // whether it is damaged is for its reader to say
+    }
+  }
+  return BestEvaluations().by;
 }
 
 }  // namespace lockstep

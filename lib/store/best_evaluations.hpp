@@ -1,9 +1,7 @@
 // The best evaluations of a run, and what makes them so. They are kept as a document of each checkpoint, not as state:
-// no step depends on how often a run was evaluated.
+// no step depends on how often a run was evaluated. What is measured: train/evaluated_metrics.hpp.
 #pragma once
 
-#include "config/train_config.hpp"
-#include "report/record.hpp"
 #include "store/manifest.hpp"
 #include "store/retention.hpp"
 
@@ -14,13 +12,6 @@
 #include <vector>
 
 namespace lockstep {
-
-/// What an evaluation measured, under the names that manifests have, each with the direction that is better: for the
-/// metric of checkpoint.best_metric the one that is asked for. `set` is what its metrics are named after, "validation".
-/// What is not finite is left out. Local.
-std::vector<Metric> metrics_of(const EvalRecord& evaluation, const CheckpointOptions& options, const std::string& set);
-/// What checkpoint.best_metric and checkpoint.best_direction say of the set that decides; `higher` is there. Local.
-BestBy best_by(const CheckpointOptions& options, const std::string& set);
 
 std::string to_text(const BestBy& by);  // "lowest validation_loss"
 
@@ -45,5 +36,9 @@ inline constexpr const char* best_evaluations_document = "best_evaluations";
 std::string document_of(const BestEvaluations& best);
 /// Those that a checkpoint carries; none without the document. Throws Error(input) if it is malformed. Local.
 BestEvaluations best_evaluations_of(const Manifest& manifest);
+
+/// What the run of a folder ranks its evaluations by, as its newest checkpoint with some tells. Local. Throws
+/// Error(storage) where the folder cannot be looked at.
+BestBy metric_of_run(const Path& run);
 
 }  // namespace lockstep

@@ -1,0 +1,135 @@
+#include "config/checkpoint_check.hpp"
+
+#include "config/fixed_options.hpp"
+#include "config/problems.hpp"
+#include "config/train_config.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep {
+
+namespace {
+
+void check_metadata(const CheckpointOptions& checkpoint, Problems& problems) {
+  for (auto entry = checkpoint.metadata.begin(); entry != checkpoint.metadata.end(); ++entry)
+    if (std::ranges::find(checkpoint.metadata.begin(), entry, entry->key, &MetadataEntry::key) != entry)
+      problems.add({"checkpoint.metadata"}, fmt::format("checkpoint.metadata says {} twice", entry->key));
+}
+
+void check_part(const TrainConfig& config, Problems& problems) {
+  for (const auto& [option, patterns] :
+       {std::pair("checkpoint.only", &config.checkpoint.only), std::pair("checkpoint.skip", &config.checkpoint.skip)}) {
+    if (patterns->empty()) continue;
+    if (config.checkpoint.resume.from != Resume::From::path) {
+      problems.add({option, "checkpoint.resume"},
+                   fmt::format("{} has no effect: checkpoint.resume names no checkpoint of another run, and a run goes "
+                               "on from all of its own",
+                               option));
+    } else if (config.eval_only) {
+      problems.add({option, "eval_only"},
+                   fmt::format("{} has no effect: --eval-only evaluates a checkpoint as it is", option));
+    }
+  }
+}
+
+void check_interval(const CheckpointOptions& checkpoint, Problems& problems) {
+  if (checkpoint.interval && checkpoint.every.time.value > 0)
+    problems.add(
+        {"checkpoint.interval", "checkpoint.every"},
+        fmt::format("checkpoint.interval {} and checkpoint.every {} are both times between saves: leave one out",
+                    checkpoint.interval->text(), checkpoint.every.text()));
+}
+
+void check_storage(const CheckpointOptions& checkpoint, Problems& problems) {
+  if (checkpoint.local_dir && checkpoint.storage == CheckpointStorage::per_node)
+    problems.add({"checkpoint.local_dir", "checkpoint.storage"},
+                 "checkpoint.local_dir has checkpoints copied from disks of nodes to storage that all ranks see, and "
+                 "with checkpoint.storage per_node train.run_dir is none: leave one out");
+}
+
+void check_background(const CheckpointOptions& checkpoint, Problems& problems) {
+  if (checkpoint.background != Background::never) return;
+  for (const auto& [option, is_set] : {std::pair("checkpoint.on_busy", checkpoint.on_busy.has_value()),
+                                       std::pair("checkpoint.snapshot_memory", checkpoint.snapshot_memory.has_value())})
+    if (is_set)
+      problems.add({option, "checkpoint.background"},
+                   fmt::format("{} has no effect: without checkpoint.background each save is waited for", option));
+}
+
+void check_validation(const CheckpointOptions& checkpoint, Problems& problems) {
+  const bool rolls = checkpoint.validation == Compared::rolling;
+  if (rolls && (checkpoint.every.steps == 0 || checkpoint.every != Cadence{.steps = checkpoint.every.steps}))
+    problems.add({"checkpoint.validation", "checkpoint.every"},
+                 "checkpoint.validation rolling needs checkpoint.every in steps alone: the share that a save compares "
+                 "follows from its step");
+  if (checkpoint.validation_saves && !rolls)
+    problems.add({"checkpoint.validation_saves", "checkpoint.validation"},
+                 "checkpoint.validation_saves has no effect: only checkpoint.validation rolling goes by turns");
+  if (checkpoint.validation == Compared::none && checkpoint.on_difference != OnDifference::fail)
+    problems.add({"checkpoint.on_difference", "checkpoint.validation"},
+                 "checkpoint.on_difference has no effect: checkpoint.validation none finds no difference");
+}
+
+void check_evaluations(const TrainConfig& config, Problems& problems) {
+  const EvalOptions& eval = config.eval;
+  if (eval.delay && !eval.every)
+    problems.add({"eval.delay", "eval.every"},
+                 "eval.delay has no effect: eval.every is never, so there is nothing that waits");
+  if (eval.on_save && !saves(config.checkpoint))
+    problems.add({"eval.on_save", "checkpoint.every"}, "eval.on_save has no effect: no checkpoint is saved");
+}
+
+/// Whether each checkpoint that checkpoint.every and checkpoint.interval save is evaluated.
+bool evaluates_each(const TrainConfig& config) {
+  if (config.eval.on_save) return true;
+  const Cadence &saved = config.checkpoint.every, &evaluated = config.eval.every;
+  const bool at_steps = saved.steps == 0 || (evaluated.steps > 0 && saved.steps % evaluated.steps == 0);
+  const bool at_epochs = saved.epochs == 0 || saved.epochs == evaluated.epochs;
+  return at_steps && at_epochs && saved.time.value == 0 && !config.checkpoint.interval;
+}
+
+/// What comes after the last checkpoint.
+void check_end(const TrainConfig& config, Problems& problems) {
+  const CheckpointOptions& checkpoint = config.checkpoint;
+  if (checkpoint.load_best_at_end) {
+    if (!saves(checkpoint))
+      problems.add({"checkpoint.load_best_at_end", "checkpoint.every"},
+                   "checkpoint.load_best_at_end has no checkpoint to load: none is saved");
+    if (saves(checkpoint) && !evaluates_each(config))
+      problems.add({"checkpoint.load_best_at_end", "checkpoint.every", "eval.every"},
+                   "checkpoint.load_best_at_end takes the best of the checkpoints that were evaluated, and "
+                   "checkpoint.every saves some at steps that eval.every leaves out: eval.on_save evaluates each");
+    if (checkpoint.keep_best == 0)
+      problems.add({"checkpoint.load_best_at_end", "checkpoint.keep_best"},
+                   "checkpoint.load_best_at_end has no checkpoint to load: checkpoint.keep_best is 0, so the best one "
+                   "is removed");
+  }
+  if (!checkpoint.export_at_end) return;
+  if (!checkpoint.at_end && !checkpoint.load_best_at_end)
+    problems.add({"checkpoint.export_at_end", "checkpoint.at_end"},
+                 "checkpoint.export_at_end exports the last checkpoint, and with checkpoint.at_end false there may be "
+                 "none of the last step");
+  if (checkpoint.storage == CheckpointStorage::per_node)
+    problems.add({"checkpoint.export_at_end", "checkpoint.storage"},
+                 "checkpoint.export_at_end reads a checkpoint that all ranks see, and with checkpoint.storage per_node "
+                 "each node has its own part: gather them with checkpoint-reshard and export with finalize-quantize");
+}
+
+}  // namespace
+
+void check_checkpoint(const TrainConfig& config, Problems& problems) {
+  check_interval(config.checkpoint, problems);
+  check_storage(config.checkpoint, problems);
+  check_background(config.checkpoint, problems);
+  check_validation(config.checkpoint, problems);
+  check_metadata(config.checkpoint, problems);
+  check_part(config, problems);
+  check_allowed_changes(config, problems);
+  check_evaluations(config, problems);
+  check_end(config, problems);
+}
+
+}  // namespace lockstep
