@@ -24,8 +24,7 @@ void check_places(const LogOptions& log, Problems& problems) {
                  "log.wandb online would need the network in the middle of a run: offline writes all of it, and wandb "
                  "sync RUN/wandb/offline-run-* sends it, also while the run goes on");
   const auto moot = [&](const std::string& option, bool given) {
-    if (log.wandb == WandbMode::off && given)
-      problems.add({option, "log.wandb"}, option + " has no effect: log.wandb is off");
+    if (log.wandb == WandbMode::off && given) problems.add({option}, option + " has no effect: log.wandb is off");
   };
   moot("log.wandb_project", log.wandb_project.has_value());
   moot("log.wandb_name", log.wandb_name.has_value());
@@ -73,7 +72,7 @@ void check_profile(const TrainConfig& config, Problems& problems) {
   const std::vector<std::string> both{"log.profile_start_step", "log.profile_end_step"};
   const auto moot = [&](const std::string& option, bool given) {
     if (given && !start && !config.profile)
-      problems.add({option, "log.profile_start_step"},
+      problems.add({option},
                    option + " has no effect: no step is profiled without log.profile_start_step or --profile");
   };
   moot("log.profile_dir", log.profile_dir.has_value());

@@ -73,9 +73,10 @@ struct WandbSink::State {
   }
 
   void write_row() {
-    if (!step || row.empty()) return;
-    const std::int64_t of = *std::exchange(step, std::nullopt);
-    Json values = std::exchange(row, Json::object());
+    if (step) write_row(*std::exchange(step, std::nullopt), std::exchange(row, Json::object()));
+  }
+
+  void write_row(std::int64_t of, Json values) {
     const double now_s = unix_seconds();
     values["_step"] = of;
     values["_timestamp"] = now_s;
@@ -84,10 +85,14 @@ struct WandbSink::State {
     append([&](std::int64_t number) { return wandb_history_message(number, of, values); });
   }
 
+  /// What comes has its place before the row that it ends is written: where that fails, only that row is lost.
   void add(std::int64_t at, const Json& values) {
-    if (step && *step != at) write_row();
-    step = at;
-    row.update(values);
+    if (!step || *step == at) {
+      step = at;
+      row.update(values);
+      return;
+    }
+    write_row(*std::exchange(step, at), std::exchange(row, values));
   }
 
   void write_run(const Json& record) {
