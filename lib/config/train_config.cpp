@@ -684,7 +684,7 @@ void describe(Declaration& visit, LogOptions& log) {
       "profile_dir", log.profile_dir,
       {.help = "folder for profile.json; null: the run folder", .value_name = "DIR", .completes = Completes::folders});
   visit.field("profile_ranks", log.profile_ranks,
-              {.help = "ranks whose actions profile.json shows; empty: all. Records and table are of all ranks",
+              {.help = "ranks whose actions profile.json shows; empty: all; records and table are of all ranks",
                .min = 0,
                .max = most_count});
   visit.field("profile_shapes", log.profile_shapes,
