@@ -1,7 +1,7 @@
 // Writes what is made from the declarations: generate man TEMPLATE | bash TOOL | zsh TOOL > FILE. A template is an mdoc
 // page, NAME.SECTION.in, in which some lines stand for what declarations say: @SYNOPSIS@ and @OPTIONS@ (of the program
 // NAME), @KEYS TOOL@ (what its configuration files hold), @RECORD KIND@ (the fields of a kind of record), @DIALECT
-// NAME@ (its keys).
+// NAME@ (its keys), @DEVICES@ (products whose peaks are known).
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/json.hpp"
@@ -15,6 +15,7 @@
 #include "config/reshard_config.hpp"
 #include "config/tool.hpp"
 #include "config/train_config.hpp"
+#include "report/device_peaks.hpp"
 #include "report/record.hpp"
 
 #include <iostream>
@@ -64,6 +65,18 @@ std::string record_fields(const std::string& kind) {
   fail(ExitCode::usage, "there is no record of the kind \"{}\"", kind);
 }
 
+/// Products whose peaks are known, a line each.
+std::string known_peaks() {
+  std::string text =
+      ".Bl -column -offset indent \"NVIDIA GeForce RTX 4090\" 362.05 362.05 362.05 362.05\n"
+      ".It Sy device Ta Sy bf16 Ta Sy fp16 Ta Sy fp32 Ta Sy fp64\n";
+  const auto number = [](const std::optional<double>& peak) { return peak ? fmt::format("{}", *peak) : "no"; };
+  for (const DevicePeaks& device : known_devices())
+    text += fmt::format(".It {} Ta {} Ta {} Ta {} Ta {}\n", device.name, number(device.bf16), number(device.fp16),
+                        number(device.fp32), number(device.fp64));
+  return text + ".El\n";
+}
+
 /// What a mark of the page of `name` stands for.
 std::string expansion(const std::string& name, const std::string& mark) {
   const std::size_t blank = mark.find(' ');
@@ -73,6 +86,7 @@ std::string expansion(const std::string& name, const std::string& mark) {
   if (word == "OPTIONS") return mdoc_options(tool_named(argument));
   if (word == "KEYS") return mdoc_keys(tool_named(argument));
   if (word == "RECORD") return record_fields(argument);
+  if (word == "DEVICES") return known_peaks();
   if (const Dialect* const dialect = find_dialect(argument); word == "DIALECT" && dialect != nullptr)
     return mdoc_dialect(*dialect);
   fail(ExitCode::usage, "there is no mark @{}@", mark);

@@ -52,8 +52,9 @@ Error error_of(const Failure& failure, const std::string& where) {
   return {failure.code, where.empty() ? failure.message : where + ": " + failure.message, failure.hint};
 }
 
-void explain_once(const Tool& tool, const CommonOptions& common, Session& session, const Error& error) {
-  Log({.program = tool.name, .level = common.log_level, .color = common.color}).failure(error);
+void explain_once(const Tool& tool, const CommonOptions& common, Log::Format format, Session& session,
+                  const Error& error) {
+  Log({.program = tool.name, .level = common.log_level, .color = common.color, .format = format}).failure(error);
   session.tell_end(error.what(), static_cast<int>(error.code()));
 }
 
@@ -63,7 +64,8 @@ std::optional<std::vector<std::uint64_t>> gather(Job& job, std::uint64_t word, d
 }
 
 /// Makes the ranks' outcomes one: returns the code that all return, after the rank it belongs to has explained it.
-int agree(const Tool& tool, const CommonOptions& common, Job& job, Session& session, const Outcome& mine) {
+int agree(const Tool& tool, const CommonOptions& common, Log::Format format, Job& job, Session& session,
+          const Outcome& mine) {
   const int rank = session.world().rank();
   const double patience = mine.owner ? agreed_patience_s : mine.failure ? patience_s : -1;
   if (mine.failure) session.claim_report();
@@ -83,7 +85,7 @@ int agree(const Tool& tool, const CommonOptions& common, Job& job, Session& sess
   const int explains = shared && mine.owner ? *mine.owner : static_cast<int>(worst - words->begin());
   if (rank == explains) {
     if (mine.failure) {
-      explain_once(tool, common, session, error_of(*mine.failure, shared ? "" : session.where()));
+      explain_once(tool, common, format, session, error_of(*mine.failure, shared ? "" : session.where()));
     } else {
       session.tell_end({}, mine.code);
     }
@@ -179,7 +181,7 @@ int run_job(const Tool& tool, const CommonOptions& common, const StartJob& start
     session_of_process = &session;
     const std::terminate_handler before = std::set_terminate(explain_uncaught);
     const Outcome mine = attempt(session.world(), [&] { return work(session, log); });
-    code = agree(tool, common, *job, session, mine);
+    code = agree(tool, common, log.format(), *job, session, mine);
     std::set_terminate(before);
     session_of_process = nullptr;
   }

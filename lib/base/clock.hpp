@@ -6,6 +6,7 @@
 namespace lockstep {
 
 double monotonic_seconds();  // since an arbitrary start; never goes back
+double unix_seconds();       // of the wall clock, since 1970
 std::string utc_now();       // "2026-01-31T12:00:00.123Z"
 
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #include "base/process.hpp"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -19,11 +21,18 @@ std::int64_t entries_of(const char* folder) {
 
 }  // namespace
 
+std::int64_t resident_bytes() {
+  std::int64_t all = 0, resident = 0;  // pages
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
 ProcessHoldings holdings_of_process() {
   ProcessHoldings holdings;
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
     if (word == "VmRSS:") status >> holdings.resident_kib;
+    if (word == "VmHWM:") status >> holdings.peak_kib;
     if (word == "Threads:") status >> holdings.threads;
   }
   status.close();

@@ -108,11 +108,16 @@ void optimizer_groups(const Node& value, Lowering& lowering) {
   lowering.set("optimizer.groups", groups);
 }
 
+void speed_from_step(const Node& value, Lowering& lowering) {
+  const std::optional<std::int64_t> last = lowering.integer("speed_metrics_start_step");
+  if (last) lowering.set("log.speed_from_step", std::to_string(*last + 1), value);
+}
+
 constexpr std::array keys{
     DialectKey{"trainer", text, "", taken, "parallel.dp_replicate, parallel.dp_shard, parallel.pp",
                "single, ddp, accelerate, fsdp2 or pipeline", "", "", jointly},
     DialectKey{"output_dir", text, "tmp_trainer", taken, "train.run_dir"},
-    DialectKey{"logging_dir", text, "", refused, "", "log.tensorboard draws into RUN/tensorboard", "auto"},
+    DialectKey{"logging_dir", text, "", taken, "log.tensorboard_dir", "auto: RUN/tensorboard", "", "", hf::logging_dir},
     DialectKey{"device", text, "", taken, "train.device", "", "", "", hf::device},
     DialectKey{"seed", number, "-1", taken, "train.seed", "-1 draws one, which a resume keeps"},
     DialectKey{"use_cpu", flag, "false", taken, "train.device", "true: cpu", "", "", hf::use_cpu},
@@ -206,7 +211,8 @@ constexpr std::array keys{
                "train.activation_memory_budget takes a size of memory, no fraction"},
     DialectKey{"fuse_optim_with_backward", flag, "false", taken, "optimizer.in_backward, train.on_nonfinite",
                "true: with stop", "", "", in_backward},
-    DialectKey{"speed_metrics_start_step", number, "1", refused, "", "speeds are of each record's own steps", "1"},
+    DialectKey{"speed_metrics_start_step", number, "1", taken, "log.speed_from_step",
+               "1 more: its step is the last that does not count", "", "", speed_from_step},
     DialectKey{"set_dataset_epoch", flag, "true", taken, "data.repeat_order", "false: the same order in every epoch",
                "", "", repeat_order},
     DialectKey{"checkpoint_components", list, "", refused, "",

@@ -78,6 +78,10 @@ void greater_is_better(const Node& value, Lowering& lowering) {
   lowering.set("checkpoint.best_direction", truth ? (*truth ? "higher" : "lower") : value.text, value);
 }
 
+void logging_dir(const Node& value, Lowering& lowering) {
+  if (value.text != "auto") lowering.set("log.tensorboard_dir", value);
+}
+
 void recompute(const Node& value, Lowering& lowering) {
   const std::optional<bool> truth = flag_word(value.text);
   lowering.set("train.recompute", truth ? (*truth ? "block" : "none") : value.text, value);

@@ -25,7 +25,8 @@ void recompute(const Node& value, Lowering& lowering);
 void device(const Node& value, Lowering& lowering);  // cpu or cuda, perhaps with a number
 void use_cpu(const Node& value, Lowering& lowering);
 void node_storage(const Node& value, Lowering& lowering);
-void bucket_cap(const Node& value, Lowering& lowering);  // in MiB
+void logging_dir(const Node& value, Lowering& lowering);  // auto: that of the run
+void bucket_cap(const Node& value, Lowering& lowering);   // in MiB
 void dtype(const Node& value, std::string_view canonical, Lowering& lowering);
 /// What lies in host memory: a list of these words.
 void offload(std::initializer_list<const char*> what, const Node& because_of, Lowering& lowering);

@@ -110,7 +110,8 @@ constexpr std::array keys{
     DialectKey{"eval_delay", number, "0", taken, "eval.delay",
                "in steps, or in epochs with eval_strategy: epoch; it waits for what that says", "", "", jointly},
     DialectKey{"eval_on_start", flag, "false", taken, "eval.at_start"},
-    DialectKey{"logging_dir", text, "", refused, "", "log.tensorboard draws into RUN/tensorboard"},
+    DialectKey{"logging_dir", text, "", taken, "log.tensorboard_dir", "where report_to has no tensorboard: no effect",
+               "", "", jointly},
     DialectKey{"logging_strategy", text, "steps", taken, "log.every", "no, steps or epoch", "", "", jointly},
     DialectKey{"logging_steps", number, "500", taken, "log.every", "at multiples of it", "", "", jointly},
     DialectKey{"logging_first_step", flag, "false", taken, "log.first_step"},
@@ -118,10 +119,10 @@ constexpr std::array keys{
     DialectKey{"log_level", text, "passive", refused, "", "--log-level is said on the command line", "passive"},
     DialectKey{"log_on_each_node", flag, "true", moot, "", "a job has one log"},
     DialectKey{"disable_tqdm", flag, "", moot, "", "--progress says it"},
-    DialectKey{"report_to", list, "none", refused, "",
-               "RUN/records.jsonl has all records, and log.tensorboard draws them",
-               "none|tensorboard|[none]|[tensorboard]|[]"},
-    DialectKey{"run_name", text, "", moot, "", "a run is called as its folder"},
+    DialectKey{"report_to", list, "none", taken, "log.tensorboard, log.wandb",
+               "tensorboard, wandb, which is offline, all or none", "", "", jointly},
+    DialectKey{"run_name", text, "", taken, "log.wandb_name", "where report_to has no wandb: no effect", "", "",
+               jointly},
     DialectKey{"save_strategy", text, "steps", taken, "checkpoint.every, checkpoint.at_end",
                "no, steps or epoch; no: none at the end either", "", "", jointly},
     DialectKey{"save_steps", number, "500", taken, "checkpoint.every", "at multiples of it", "", "", jointly},
@@ -242,6 +243,29 @@ constexpr std::array parts{
     DialectKey{"fsdp_config.fsdp_transformer_layer_cls_to_wrap", text, "", moot, "", "blocks of a model are known"},
     DialectKey{"fsdp_config.fsdp_use_orig_params", flag, "", moot, "", "parameters keep their names and shapes"},
 };
+
+void lower_reports(Lowering& lowering) {
+  const Node* const said = lowering.said("report_to");
+  bool tensorboard = said == nullptr;  // as it is here
+  bool wandb = false;
+  for (const Node& word : said == nullptr                  ? std::vector<Node>{}
+                          : said->kind == Node::Kind::list ? said->items
+                                                           : std::vector{*said}) {
+    const bool all = word.text == "all";
+    tensorboard |= all || word.text == "tensorboard";
+    wandb |= all || word.text == "wandb";
+    if (!all && word.text != "tensorboard" && word.text != "wandb" && word.text != "none")
+      lowering.refuse(word, "records go to RUN/records.jsonl, tensorboard and wandb");
+  }
+  if (said != nullptr) {
+    lowering.set("log.tensorboard", tensorboard ? "true" : "false", *said);
+    lowering.set("log.wandb", wandb ? "offline" : "off", *said);
+  }
+  if (const Node* const folder = lowering.said("logging_dir"); folder != nullptr && tensorboard)
+    hf::logging_dir(*folder, lowering);
+  if (const Node* const name = lowering.said("run_name"); name != nullptr && wandb)
+    lowering.set("log.wandb_name", *name);
+}
 
 /// What fsdp and fsdp_config come to together.
 struct Sharding {
@@ -367,6 +391,7 @@ void finish(Lowering& lowering) {
   hf::lower_cadence(lowering);
   hf::lower_delay(lowering.text("eval_strategy") == "epoch" ? "epochs" : "steps", lowering);
   lower_start(lowering);
+  lower_reports(lowering);
   hf::lower_prefetch(lowering);
   const Node* const steps = lowering.said("warmup_steps");
   const Node* const ratio = lowering.said("warmup_ratio");

@@ -21,12 +21,29 @@ using hf::jointly;
 
 constexpr const char* no_adapters =
     "this version trains no adapters: all weights are trained, but for optimizer.frozen";
-constexpr const char* no_wandb = "no records go to W&B: RUN/records.jsonl has them, and log.tensorboard draws them";
-constexpr const char* one_trace = "log.profile_start_step writes RUN/profile.json, with the times of all ranks";
-
 /// A flag as one of two values.
 void choose(std::string_view key, std::string_view canonical, const char* yes, const char* no, Lowering& lowering) {
   if (const Node* const value = lowering.said(key)) lowering.set(canonical, lowering.on(key, false) ? yes : no, *value);
+}
+
+void log_format(const Node& value, Lowering& lowering) {
+  lowering.set("log.format", value.text == "progress_bar" ? "progress" : value.text, value);
+}
+
+void wandb_interval(const Node& value, Lowering& lowering) {
+  if (value.text != "1") lowering.set("log.wandb_every", value);
+}
+
+void profiled_ranks(const Node& value, Lowering& lowering) {
+  Node ranks;
+  ranks.kind = Node::Kind::list;
+  ranks.origin = value.origin;
+  if (lowering.on("train.profile_rank0_only", true)) {
+    Node first = value;
+    first.text = "0";
+    ranks.items.push_back(std::move(first));
+  }
+  lowering.set("log.profile_ranks", std::move(ranks));
 }
 
 void axis(const Node& value, std::string_view canonical, Lowering& lowering) {
@@ -249,14 +266,15 @@ constexpr std::array keys{
     DialectKey{"train.load_checkpoint_path", text, "", taken, "checkpoint.resume",
                "auto, or the folder of a checkpoint", "", "", resume},
 
-    DialectKey{"train.log_format", text, "progress_bar", refused, "",
-               "RUN/records.jsonl has a line of JSON for every step; --progress never leaves the bar out",
-               "progress_bar"},
-    DialectKey{"train.use_wandb", flag, "true", refused, "", no_wandb, "false"},
-    DialectKey{"train.wandb_project", text, "Xorl", refused, "", no_wandb, "", "train.use_wandb"},
-    DialectKey{"train.wandb_name", text, "", refused, "", no_wandb, "", "train.use_wandb"},
-    DialectKey{"train.wandb_tags", list, "", refused, "", no_wandb, "", "train.use_wandb"},
-    DialectKey{"train.wandb_log_interval", number, "1", refused, "", no_wandb, "", "train.use_wandb"},
+    DialectKey{"train.log_format", text, "progress_bar", taken, "log.format",
+               "progress_bar: progress; structured lines are JSON", "", "", log_format},
+    DialectKey{"train.use_wandb", flag, "true", taken, "log.wandb, log.every",
+               "true: offline, for wandb sync to send, with a record of each step", "", "", jointly},
+    DialectKey{"train.wandb_project", text, "Xorl", taken, "log.wandb_project", "", "", "train.use_wandb"},
+    DialectKey{"train.wandb_name", text, "", taken, "log.wandb_name", "", "", "train.use_wandb"},
+    DialectKey{"train.wandb_tags", list, "", taken, "log.wandb_tags", "", "", "train.use_wandb"},
+    DialectKey{"train.wandb_log_interval", number, "1", taken, "log.wandb_every", "1: each record", "",
+               "train.use_wandb", wandb_interval},
 
     DialectKey{"train.enable_profiling", flag, "false", taken, "log.profile_start_step, log.profile_end_step", "", "",
                "", jointly},
@@ -264,11 +282,18 @@ constexpr std::array keys{
                "train.enable_profiling", jointly},
     DialectKey{"train.profile_end_step", number, "2", taken, "log.profile_end_step", "excluded there, included here",
                "", "train.enable_profiling", jointly},
-    DialectKey{"train.profile_trace_dir", text, "./trace", refused, "", one_trace, "./trace", "train.enable_profiling"},
-    DialectKey{"train.profile_record_shapes", flag, "true", refused, "", one_trace, "false", "train.enable_profiling"},
-    DialectKey{"train.profile_profile_memory", flag, "true", refused, "", one_trace, "false", "train.enable_profiling"},
-    DialectKey{"train.profile_with_stack", flag, "true", refused, "", one_trace, "false", "train.enable_profiling"},
-    DialectKey{"train.profile_rank0_only", flag, "true", refused, "", one_trace, "false", "train.enable_profiling"},
+    DialectKey{"train.profile_trace_dir", text, "./trace", taken, "log.profile_dir", "null: the run folder", "",
+               "train.enable_profiling"},
+    DialectKey{"train.profile_record_shapes", flag, "true", taken, "log.profile_shapes", "", "",
+               "train.enable_profiling"},
+    DialectKey{"train.profile_profile_memory", flag, "true", taken, "log.profile_memory", "", "",
+               "train.enable_profiling"},
+    DialectKey{"train.profile_with_stack", flag, "true", refused, "",
+               "actions of a step program are timed, which say themselves where they stand in the step: there are no "
+               "stacks of Python",
+               "false", "train.enable_profiling"},
+    DialectKey{"train.profile_rank0_only", flag, "true", taken, "log.profile_ranks", "true: [0]", "",
+               "train.enable_profiling", profiled_ranks},
     DialectKey{"train.seed", number, "42", taken, "train.seed"},
 
     DialectKey{"lora.enable_lora", flag, "false", refused, "", no_adapters, "false"},
@@ -388,6 +413,17 @@ void lower_memory(Lowering& lowering) {
   if (const Node* const value = lowering.said("train.enable_activation_offload");
       value != nullptr && lowering.on("train.enable_activation_offload", false))
     hf::offload({"activations"}, *value, lowering);
+}
+
+void lower_seeing(Lowering& lowering) {
+  const Node* wandb = lowering.said("train.use_wandb");
+  for (const char* key : {"train.wandb_project", "train.wandb_name", "train.wandb_tags", "train.wandb_log_interval"})
+    if (wandb == nullptr) wandb = lowering.said(key);  // on unless it is said to be off
+  if (wandb != nullptr) {
+    const bool on = lowering.on("train.use_wandb", true);
+    lowering.set("log.wandb", on ? "offline" : "off", *wandb);
+    if (on && !lowering.is_set("log.every")) lowering.set("log.every", "1 steps", *wandb);
+  }
   if (!lowering.on("train.enable_profiling", false)) return;
   const Node& on = *lowering.said("train.enable_profiling");
   const std::int64_t start = lowering.integer("train.profile_start_step").value_or(1);
@@ -535,6 +571,7 @@ void finish(Lowering& lowering) {
   lower_length(lowering);
   lower_saving(lowering);
   lower_memory(lowering);
+  lower_seeing(lowering);
   lower_data(lowering);
   lower_packing(lowering);
 }

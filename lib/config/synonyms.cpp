@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 109> options{{
+constexpr std::array<Synonyms, 118> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -138,7 +138,16 @@ constexpr std::array<Synonyms, 109> options{{
     {"checkpoint.resume",
      " resume resume_from resume_from_checkpoint auto_resume load load_checkpoint ckpt_path restore "},
     {"log.every", " log_interval logging_steps log_every log_every_n_steps log_steps log_freq print_every "},
-    {"log.tensorboard", " use_tensorboard tensorboard_dir report_to logger "},
+    {"log.format", " log_format progress_bar "},
+    {"log.tensorboard", " use_tensorboard report_to logger "},
+    {"log.tensorboard_dir", " tensorboard_log_dir tb_dir "},
+    {"log.wandb", " use_wandb enable_wandb wandb_log wandb_mode "},
+    {"log.wandb_name", " wandb_run_name "},
+    {"log.wandb_every", " wandb_log_interval "},
+    {"log.speed_from_step", " speed_metrics_start_step "},
+    {"log.peak_tflops", " peak_hardware_flops promised_flops peak_flops "},
+    {"log.profile_start_step", " enable_profiling "},
+    {"log.profile_dir", " profile_trace_dir "},
     {"data.name", " dataset_config dataset_config_name subset "},
     {"data.revision", " dataset_revision dataset_version "},
     {"data.data_files", " datafiles "},

@@ -2,6 +2,7 @@
 #include "base/words.hpp"
 #include "config/checkpoint_check.hpp"
 #include "config/data_check.hpp"
+#include "config/log_check.hpp"
 #include "config/ranges.hpp"
 #include "config/schedule_check.hpp"
 #include "config/train_config.hpp"
@@ -264,25 +265,6 @@ void check_run(const TrainConfig& config, Problems& problems) {
   }
 }
 
-void check_profile(const TrainConfig& config, Problems& problems) {
-  constexpr std::int64_t most_steps = 1000;  // the times of every action of every rank are kept until the last
-  const std::optional<std::int64_t>& start = config.log.profile_start_step;
-  const std::optional<std::int64_t>& end = config.log.profile_end_step;
-  const std::vector<std::string> both{"log.profile_start_step", "log.profile_end_step"};
-  if (end && !start) problems.add(both, "log.profile_end_step has no effect without log.profile_start_step");
-  if (config.profile && start)
-    problems.add({"profile", "log.profile_start_step"},
-                 "--profile and log.profile_start_step each say which steps to profile");
-  if (config.profile && *config.profile > most_steps)
-    problems.add({"profile"}, fmt::format("a profile covers at most {} steps, not {}", most_steps, *config.profile));
-  if (!start || !end) return;
-  if (*end < *start) {
-    problems.add(both, fmt::format("log.profile_end_step {} lies before log.profile_start_step {}", *end, *start));
-  } else if (*end - *start >= most_steps) {
-    problems.add(both, fmt::format("a profile covers at most {} steps, not {} to {}", most_steps, *start, *end));
-  }
-}
-
 void check_switches(const TrainConfig& config, Problems& problems) {
   if (config.eval_only && config.profile)
     problems.add({"eval_only", "profile"}, "--eval-only makes no step that --profile could measure");
@@ -298,14 +280,6 @@ void check_switches(const TrainConfig& config, Problems& problems) {
 
 }  // namespace
 
-std::optional<ProfiledSteps> profiled_steps(const TrainConfig& config, std::int64_t done) {
-  constexpr std::int64_t warming_up = 2;
-  if (config.profile) return ProfiledSteps{done + warming_up + 1, done + warming_up + *config.profile};
-  const auto& start = config.log.profile_start_step;
-  if (!start) return std::nullopt;
-  return ProfiledSteps{*start, config.log.profile_end_step.value_or(*start)};
-}
-
 void check(const TrainConfig& config, Problems& problems) {
   check_model(config, problems);
   check_length(config, problems);
@@ -319,7 +293,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_data(config, problems);
   check_run(config, problems);
   check_checkpoint(config, problems);
-  check_profile(config, problems);
+  check_log(config, problems);
   check_switches(config, problems);
 }
 

@@ -98,6 +98,14 @@ ChoiceList<Compared> choices_of(Compared) {
 ChoiceList<OnDifference> choices_of(OnDifference) {
   return {{OnDifference::fail, "fail"}, {OnDifference::warn, "warn"}, {OnDifference::repair, "repair"}};
 }
+ChoiceList<LogFormat> choices_of(LogFormat) {
+  return {{LogFormat::progress, "progress"}, {LogFormat::structured, "structured"}};
+}
+
+ChoiceList<WandbMode> choices_of(WandbMode) {
+  return {{WandbMode::off, "off"}, {WandbMode::offline, "offline"}, {WandbMode::online, "online"}};
+}
+
 ChoiceList<WatchedPhase> choices_of(WatchedPhase) {
   return {{WatchedPhase::start_up, "start-up"},     {WatchedPhase::load, "load"},     {WatchedPhase::step, "step"},
           {WatchedPhase::evaluation, "evaluation"}, {WatchedPhase::sample, "sample"}, {WatchedPhase::save, "save"},

@@ -33,6 +33,8 @@ ChoiceList<BestMetric> choices_of(BestMetric);
 ChoiceList<BestDirection> choices_of(BestDirection);
 ChoiceList<Compared> choices_of(Compared);
 ChoiceList<OnDifference> choices_of(OnDifference);
+ChoiceList<LogFormat> choices_of(LogFormat);
+ChoiceList<WandbMode> choices_of(WandbMode);
 ChoiceList<WatchedPhase> choices_of(WatchedPhase);
 
 }  // namespace lockstep

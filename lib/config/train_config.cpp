@@ -661,21 +661,63 @@ void describe(Declaration& visit, LogOptions& log) {
   visit.field("every", log.every,
               {.help = "how often a step record is written, said as eval.every; the last step has one in any case"});
   visit.field("first_step", log.first_step, {.help = "the first step has a record, too"});
-  visit.field("tensorboard", log.tensorboard, {.help = "write event files to RUN/tensorboard"});
+  visit.field("format", log.format,
+              {.help = "of the log on standard error: progress, lines for people and how far the run is; structured, "
+                       "JSON, one object a line, with the numbers of each step record"});
+  visit.field("tensorboard", log.tensorboard, {.help = "write event files for TensorBoard"});
+  visit.field("tensorboard_dir", log.tensorboard_dir,
+              {.help = "folder for them; null: RUN/tensorboard", .value_name = "DIR", .completes = Completes::folders});
+  visit.field("wandb", log.wandb,
+              {.help = "Weights & Biases: offline writes the run as its own client does without a network, for "
+                       "wandb sync to send; online is refused"});
+  visit.field("wandb_project", log.wandb_project, {.help = "project of that run; null: the one that wandb sync takes"});
+  visit.field("wandb_name", log.wandb_name, {.help = "its name; null: that of the run folder", .value_name = "NAME"});
+  visit.field("wandb_tags", log.wandb_tags, {.help = "its tags"});
+  visit.field("wandb_every", log.wandb_every,
+              {.help = "steps at whose multiples step records go there; null: all step records do",
+               .unit = "steps",
+               .min = 1,
+               .max = most_count});
+  visit.field("wandb_dir", log.wandb_dir,
+              {.help = "folder that gets a folder offline-run-… for each start; null: RUN/wandb",
+               .value_name = "DIR",
+               .completes = Completes::folders});
+  visit.field("speed_from_step", log.speed_from_step,
+              {.help = "of the steps of a start, counted from 1, the first that counts for the speeds of the summary; "
+                       "those before it warm up",
+               .unit = "steps",
+               .min = 1,
+               .max = most_count});
+  visit.field("peak_tflops", log.peak_tflops,
+              {.help = "dense peak of the hardware of one rank in the type of precision.dtype: what mfu divides by; "
+                       "null: that of peak_device",
+               .unit = "TFLOP/s",
+               .min = 0,
+               .above_min = true});
+  visit.field("peak_device", log.peak_device,
+              {.help = "product that one rank computes with, as its maker names it, whose dense peak is known "
+                       "(lockstep-performance(7) lists them), instead of peak_tflops; null: mfu is not known",
+               .value_name = "NAME"});
   visit.field("profile_start_step", log.profile_start_step,
               {.help = "first step that is profiled: time by kind of work in records and as a table, each "
-                       "action in RUN/profile.json for Perfetto; null: none",
+                       "action in profile.json for Perfetto; null: none",
                .unit = "steps",
                .min = 1,
                .max = most_count});
   visit.field("profile_end_step", log.profile_end_step,
               {.help = "last step that is profiled; null: the first", .unit = "steps", .min = 1, .max = most_count});
-  visit.field("peak_tflops", log.peak_tflops,
-              {.help = "dense peak of the hardware of one rank in the type of precision.dtype: what mfu divides by; "
-                       "null: mfu is not known",
-               .unit = "TFLOP/s",
+  visit.field(
+      "profile_dir", log.profile_dir,
+      {.help = "folder for profile.json; null: the run folder", .value_name = "DIR", .completes = Completes::folders});
+  visit.field("profile_ranks", log.profile_ranks,
+              {.help = "ranks whose actions profile.json shows; empty: all; records and table are of all ranks",
                .min = 0,
-               .above_min = true});
+               .max = most_count});
+  visit.field("profile_shapes", log.profile_shapes,
+              {.help = "each action in profile.json says what it works on: samples and tokens, bytes, shapes of "
+                       "weights"});
+  visit.field("profile_memory", log.profile_memory,
+              {.help = "profile.json shows the memory of each rank over time, behind each action"});
 }
 
 template <class Section>

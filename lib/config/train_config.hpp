@@ -39,6 +39,8 @@ enum class BestMetric { loss, perplexity, accuracy };
 enum class BestDirection { automatic, lower, higher };
 enum class Compared { none, quick, rolling, tensor, full };
 enum class OnDifference { fail, warn, repair };
+enum class LogFormat { progress, structured };
+enum class WandbMode { off, offline, online };
 enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };
 
 struct ModelOptions {
@@ -259,12 +261,26 @@ inline bool takes_part(const CheckpointOptions& checkpoint) {
 }
 
 struct LogOptions {
-  Cadence every{.steps = 10};  // of step records
-  bool first_step = false;     // has one besides
+  Cadence every{.steps = 10};              // of step records
+  bool first_step = false;                 // has one besides
+  LogFormat format = LogFormat::progress;  // of what goes to standard error
   bool tensorboard = true;
+  std::optional<std::string> tensorboard_dir;  // absent: RUN/tensorboard
+  WandbMode wandb = WandbMode::off;
+  std::optional<std::string> wandb_project;  // absent: that of W&B's settings
+  std::optional<std::string> wandb_name;     // absent: the name of the run folder
+  std::vector<std::string> wandb_tags;
+  std::optional<std::int64_t> wandb_every;         // steps at whose multiples a record goes there; absent: all records
+  std::optional<std::string> wandb_dir;            // absent: RUN/wandb
+  std::int64_t speed_from_step = 2;                // of those of a start, counted from 1, the first that counts
+  std::optional<double> peak_tflops;               // of the hardware of one rank; absent: as peak_device says
+  std::optional<std::string> peak_device;          // a product; absent: mfu is not known
   std::optional<std::int64_t> profile_start_step;  // counted from 1; absent: no profile
   std::optional<std::int64_t> profile_end_step;    // included; absent: profile_start_step
-  std::optional<double> peak_tflops;               // of the hardware of one rank; absent: mfu is not known
+  std::optional<std::string> profile_dir;          // absent: the folder of the run
+  std::vector<std::int64_t> profile_ranks;         // whose actions the trace shows; empty: all
+  bool profile_shapes = false;                     // what each action works on
+  bool profile_memory = false;                     // memory of each rank over time
 };
 
 struct TrainConfig {

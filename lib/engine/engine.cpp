@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/process.hpp"
 #include "comm/failure.hpp"
 #include "engine/make_model_plan.hpp"
 #include "engine/run.hpp"
@@ -243,6 +244,7 @@ void Engine::go_through(Run& run) {
     }
     if (run.times && runs_here(action)) run.time_of(action).end_s = monotonic_seconds();
     run.slots.release(static_cast<int>(position));
+    if (run.memory && runs_here(action)) (*run.memory)[position] = resident_bytes();
   }
 }
 

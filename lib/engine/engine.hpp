@@ -43,6 +43,8 @@ struct StepOrder {
   std::exception_ptr failure;              // of this rank since the last heartbeat: it takes part without computing
   std::shared_ptr<std::vector<Interval>> times =
       {};  // one for each action of this rank, to be filled with monotonic seconds; null: not measured
+  std::shared_ptr<std::vector<std::int64_t>> memory =
+      {};  // the same, resident bytes of the process behind it; 0 of what runs behind the computation
 };
 
 /// StepOutcome is what every rank knows after a step; equal on all ranks.

@@ -35,6 +35,7 @@ struct Engine::Run {
     gradient_scale = 1 / given.loss_scale;
     failure = given.failure;
     times = given.times;
+    memory = given.memory;
   }
 
   const StepProgram& program;
@@ -49,8 +50,9 @@ struct Engine::Run {
   std::vector<Ticket> tickets;                   // by position; of what goes on behind the computation
   std::set<int> summed;                          // units whose gradient has sums of this step
   std::shared_ptr<std::vector<Interval>> times;  // where the step is measured
-  std::vector<std::int64_t> rows_of;             // by micro-batch: those of this rank
-  std::vector<at::Tensor> stand_ins;             // sent by a rank that failed, in place of what it did not compute
+  std::shared_ptr<std::vector<std::int64_t>> memory;
+  std::vector<std::int64_t> rows_of;  // by micro-batch: those of this rank
+  std::vector<at::Tensor> stand_ins;  // sent by a rank that failed, in place of what it did not compute
   std::exception_ptr failure;
   std::int64_t step;
   double loss_sum = 0;                    // of this rank; after reduce_loss of all ranks

@@ -1,7 +1,8 @@
 #include "report/event_file.hpp"
 
+#include "report/wire_format.hpp"
+
 #include <array>
-#include <bit>
 
 namespace lockstep {
 
@@ -17,36 +18,9 @@ constexpr std::array<std::uint32_t, 256> crc_table = [] {
   return table;
 }();
 
-std::string little_endian(std::uint64_t value, int bytes) {
-  std::string text;
-  for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i) & 0xFF);
-  return text;
-}
-
 std::string masked_crc(std::string_view bytes) {
   const std::uint32_t crc = crc32c(bytes);
   return little_endian(((crc >> 15) | (crc << 17)) + 0xA282EAD8U, 4);
-}
-
-// Protocol buffers: a key (field number, wire type), then the value.
-enum class Wire : std::uint64_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
-
-std::string varint(std::uint64_t value) {
-  std::string text;
-  for (; value >= 0x80; value >>= 7) text += static_cast<char>((value & 0x7F) | 0x80);
-  return text + static_cast<char>(value);
-}
-
-std::string key(std::uint64_t field, Wire wire) { return varint(field << 3 | static_cast<std::uint64_t>(wire)); }
-std::string integer_field(std::uint64_t field, std::uint64_t value) { return key(field, Wire::varint) + varint(value); }
-std::string double_field(std::uint64_t field, double value) {
-  return key(field, Wire::fixed64) + little_endian(std::bit_cast<std::uint64_t>(value), 8);
-}
-std::string float_field(std::uint64_t field, float value) {
-  return key(field, Wire::fixed32) + little_endian(std::bit_cast<std::uint32_t>(value), 4);
-}
-std::string bytes_field(std::uint64_t field, std::string_view bytes) {
-  return key(field, Wire::bytes) + varint(bytes.size()) + std::string(bytes);
 }
 
 // Field numbers of tensorflow's event.proto, summary.proto, tensor.proto.

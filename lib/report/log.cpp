@@ -1,6 +1,7 @@
 #include "report/log.hpp"
 
 #include "base/files.hpp"
+#include "base/json.hpp"
 #include "base/text.hpp"
 #include "report/table.hpp"
 
@@ -29,6 +30,22 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
     case LogLevel::error: return spdlog::level::err;
   }
   throw Error(ExitCode::bug, "a log level without a counterpart");
+}
+
+LogLevel level_of(spdlog::level::level_enum level) {
+  if (level == spdlog::level::err) return LogLevel::error;
+  if (level == spdlog::level::warn) return LogLevel::warning;
+  return level == spdlog::level::debug ? LogLevel::debug : LogLevel::info;
+}
+
+std::string_view name_of(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug: return "debug";
+    case LogLevel::info: return "info";
+    case LogLevel::warning: return "warning";
+    case LogLevel::error: return "error";
+  }
+  throw Error(ExitCode::bug, "a log level without a name");
 }
 
 constexpr int patience_ms = 1000;  // for a reader that does not read
@@ -85,24 +102,59 @@ std::string clock_text(std::chrono::system_clock::time_point time) {
 /// Writes lines above the status line, one write(2) each, so that lines of several ranks do not mix.
 class LineSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  LineSink(std::string program, int fd, bool color)
-      : program_(std::move(program)), name_(program_), outlet_(fd), color_(color) {}
+  LineSink(std::string program, int fd, bool color, Log::Format format)
+      : program_(std::move(program)), outlet_(fd), color_(color), format_(format) {}
 
   void set_rank(int rank) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    name_ = fmt::format("{}[{}]", program_, rank);
+    rank_ = rank;
+  }
+
+  void set_format(Log::Format format) {
+    set_status("");
+    const std::lock_guard<std::mutex> lock(mutex_);
+    format_ = format;
+  }
+
+  Log::Format format() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return format_;
   }
 
   void set_status(const std::string& text) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (text == status_) return;
+    if (text == status_ || format_ == Log::Format::json) return;
     const std::string before = status_.empty() ? "" : "\r\x1b[K";
     status_ = text;
     outlet_.write(before + status_);
   }
 
+  void write_object(LogLevel level, const std::string& text, const Json& fields) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    put_object(std::chrono::system_clock::now(), name_of(level), text, fields);
+  }
+
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
+    if (format_ == Log::Format::json) {
+      const std::string text(message.payload.data(), message.payload.size());
+      return put_object(message.time, name_of(level_of(message.level)), text, Json::object());
+    }
+    put_text(message);
+  }
+  void flush_() override {}
+
+ private:
+  void put_object(std::chrono::system_clock::time_point time, std::string_view level, const std::string& text,
+                  const Json& fields) {
+    Json line = {{"time", clock_text(time)}, {"level", level}, {"program", program_}};
+    line["rank"] = rank_ ? Json(*rank_) : Json(nullptr);
+    line["message"] = text;
+    line.update(fields);
+    outlet_.write(to_text(line) + "\n");
+  }
+
+  void put_text(const spdlog::details::log_msg& message) {
     const auto paint = [&](const char* code, const std::string& text) {
       return color_ ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
     };
@@ -113,17 +165,17 @@ class LineSink : public spdlog::sinks::base_sink<std::mutex> {
     std::string text(message.payload.data(), message.payload.size());
     for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', end + 3))
       text.replace(end, 1, "\n  ");
-    const std::string line = fmt::format("{} {}: {}{}\n", paint("2", clock_text(message.time)), name_, level, text);
+    const std::string name = rank_ ? fmt::format("{}[{}]", program_, *rank_) : program_;
+    const std::string line = fmt::format("{} {}: {}{}\n", paint("2", clock_text(message.time)), name, level, text);
     outlet_.write(status_.empty() ? line : "\r\x1b[K" + line + status_);
   }
-  void flush_() override {}
 
- private:
   std::string program_;
-  std::string name_;
+  std::optional<int> rank_;
   std::string status_;
   Outlet outlet_;
   bool color_;
+  Log::Format format_;
 };
 
 }  // namespace
@@ -134,7 +186,8 @@ struct Log::State {
   int fd;
 
   explicit State(const Settings& settings)
-      : sink(std::make_shared<LineSink>(settings.program, settings.fd, use_color(settings.color, settings.fd))),
+      : sink(std::make_shared<LineSink>(settings.program, settings.fd, use_color(settings.color, settings.fd),
+                                        settings.format)),
         logger(settings.program, sink),
         fd(settings.fd) {
     logger.set_level(spdlog_level(settings.level));
@@ -151,6 +204,14 @@ Log::Log(Log&&) noexcept = default;
 Log& Log::operator=(Log&&) noexcept = default;
 
 void Log::set_rank(int rank) { state_->sink->set_rank(rank); }
+
+void Log::set_format(Format format) { state_->sink->set_format(format); }
+Log::Format Log::format() const { return state_->sink->format(); }
+
+void Log::info_with(const std::string& text, const Json& fields) {
+  if (format() == Format::text) return line(LogLevel::info, text);
+  if (state_->logger.should_log(spdlog::level::info)) state_->sink->write_object(LogLevel::info, text, fields);
+}
 
 void Log::line(LogLevel level, const std::string& text) {
   state_->logger.log(spdlog_level(level), spdlog::string_view_t(text));

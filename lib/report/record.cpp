@@ -125,7 +125,20 @@ void describe(RecordFields& visit, const SummaryRecord& record) {
   visit.field("skipped", record.skipped,
               "steps of the run whose loss or gradient was not finite: they changed nothing");
   visit.field("wall_s", record.wall_s, "duration since this start");
-  visit.field("tokens_per_s", record.tokens_per_s, "over the steps since this start");
+  visit.field("epoch", record.epoch, "passes over the training split");
+  visit.field("global_batch", record.global_batch, "samples of one step over all ranks");
+  visit.field("samples", record.samples, "trained on since this start");
+  visit.field("flops", record.flops, "floating-point operations of the model for the tokens of the run so far");
+  visit.field("speed_from_step", record.speed_from_step,
+              "first step that counts for the speeds, as log.speed_from_step says; null: none of this start did");
+  visit.field("steps_per_s", record.steps_per_s,
+              "from there to the last step, without the time of evaluations and saves; null: no step counts");
+  visit.field("samples_per_s", record.samples_per_s, "the same");
+  visit.field("tokens_per_s", record.tokens_per_s, "the same");
+  visit.field("flops_per_s", record.flops_per_s, "the same, of the model");
+  visit.field("mfu", record.mfu, "flops_per_s divided by the machine's peak; null: the peak is not known");
+  visit.field("peak_memory_bytes", record.peak_memory_bytes, "by rank: the most memory that it had at once");
+  visit.field("mean_loss", record.mean_loss, "mean over the steps since this start that were not skipped");
   visit.field("loss", record.loss, "of the last step that was not skipped");
   visit.field("eval_loss", record.eval_loss, "of the last evaluation");
   visit.field("checkpoint", record.checkpoint, "folder of the last checkpoint saved");

@@ -136,11 +136,23 @@ struct SummaryRecord {
   std::shared_ptr<const Json> datasets = {};  // as in the step record
   std::int64_t skipped = 0;                   // steps of the run that changed nothing: loss or gradient was not finite
   double wall_s = 0;                          // of this process group
-  std::optional<double> tokens_per_s;
-  std::optional<double> loss;             // of the last step that was not skipped
-  std::optional<double> eval_loss;        // of the last evaluation
-  std::optional<std::string> checkpoint;  // folder of the last one saved
-  std::int64_t records_lost = 0;          // that sinks did not take, added up over sinks
+  double epoch = 0;
+  std::int64_t global_batch = 0;     // samples
+  std::int64_t samples = 0;          // trained on by this process group
+  std::optional<double> flops = {};  // of the model, for the tokens
+  // Of the steps of this process group that count for its speed; absent: there are none.
+  std::optional<std::int64_t> speed_from_step = {};  // the first of them
+  std::optional<double> steps_per_s = {};
+  std::optional<double> samples_per_s = {};
+  std::optional<double> tokens_per_s = {};
+  std::optional<double> flops_per_s = {};
+  std::optional<double> mfu = {};
+  std::vector<std::int64_t> peak_memory_bytes = {};  // by rank
+  std::optional<double> mean_loss = {};              // of the steps of this process group that were not skipped
+  std::optional<double> loss;                        // of the last step that was not skipped
+  std::optional<double> eval_loss;                   // of the last evaluation
+  std::optional<std::string> checkpoint;             // folder of the last one saved
+  std::int64_t records_lost = 0;                     // that sinks did not take, added up over sinks
 };
 
 void describe(RecordFields& visit, const RunRecord& record);

@@ -43,6 +43,7 @@ class RecordFields {
     for (const double each : value) array.push_back(json_of(each));
     return array;
   }
+  static Json json_of(const std::vector<std::int64_t>& value) { return value; }
   template <class T>
   static Json json_of(const std::optional<T>& value) {
     return value ? json_of(*value) : Json(nullptr);
@@ -57,6 +58,9 @@ class RecordFields {
     return {{"type", "array"}, {"items", {{"type", "string"}}}};
   }
   static Json schema_of(const std::vector<double>&) { return {{"type", "array"}, {"items", schema_of(0.0)}}; }
+  static Json schema_of(const std::vector<std::int64_t>&) {
+    return {{"type", "array"}, {"items", schema_of(std::int64_t{0})}};
+  }
   template <class T>
   static Json schema_of(const std::optional<T>&) {
     Json schema = schema_of(T{});

@@ -1,15 +1,17 @@
 #include "report/record_sink.hpp"
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "report/appended_file.hpp"
 #include "report/event_file.hpp"
+#include "report/record_scalars.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 
 namespace lockstep {
 
@@ -47,48 +49,6 @@ class LineSink : public RecordSink {
   bool torn_ = false;  // a line could be written in part only
 };
 
-/// Bytes appended to a file.
-class Appender {
- public:
-  explicit Appender(Path path) : path_(std::move(path)), file_(open_file(path_, O_RDWR | O_CREAT)) {
-    const off_t end = ::lseek(file_.get(), 0, SEEK_END);
-    if (end < 0) fail_errno("open", path_.string());
-    size_ = static_cast<std::uint64_t>(end);
-  }
-
-  void append(std::string_view bytes) {
-    write_at(file_, std::as_bytes(std::span(bytes)), size_, path_);
-    size_ += bytes.size();
-  }
-
-  /// Drops what follows the last newline: the line that a killed run left half written.
-  void drop_torn_line() {
-    constexpr std::uint64_t block = 1 << 16;
-    std::uint64_t end = size_;
-    while (end > 0) {
-      const std::uint64_t begin = end > block ? end - block : 0;
-      std::string bytes(end - begin, '\0');
-      read_at(file_, std::as_writable_bytes(std::span(bytes)), begin, path_);
-      const std::size_t newline = bytes.rfind('\n');
-      end = newline == std::string::npos ? begin : begin + newline + 1;
-      if (newline != std::string::npos) break;
-    }
-    if (end == size_) return;
-    if (::ftruncate(file_.get(), static_cast<off_t>(end)) != 0) fail_errno("truncate", path_.string());
-    size_ = end;
-  }
-
-  void close() {
-    sync_file(file_, path_);
-    file_.close(path_);
-  }
-
- private:
-  Path path_;
-  FileDescriptor file_;
-  std::uint64_t size_ = 0;
-};
-
 class FileSink : public RecordSink {
  public:
   explicit FileSink(const Path& path) : file_(path) { file_.drop_torn_line(); }
@@ -96,12 +56,8 @@ class FileSink : public RecordSink {
   void close() override { file_.close(); }
 
  private:
-  Appender file_;
+  AppendedFile file_;
 };
-
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 Path event_file_in(const Path& folder) {
   make_folder(folder);
@@ -122,7 +78,7 @@ class TensorboardSink : public RecordSink {
     const Json record = parse_json(line, "record");
     const std::string kind = record.at("kind").get<std::string>();
     if (kind == "step" || kind == "eval") {
-      write_scalars(kind, record);
+      write_scalars(record);
     } else if (kind == "sample") {
       const std::string prompt = record.at("prompt").get<std::string>();
       file_.append(framed(text_event(unix_seconds(), record.at("step").get<std::int64_t>(), "sample/" + prompt,
@@ -133,20 +89,17 @@ class TensorboardSink : public RecordSink {
   void close() override { file_.close(); }
 
  private:
-  void write_scalars(const std::string& kind, const Json& record) {
+  void write_scalars(const Json& record) {
     const auto step = record.at("step").get<std::int64_t>();
     const double wall_s = unix_seconds();
-    const Json set = record.value("name", Json());  // of evaluations, where there may be several
-    const std::string group = kind == "eval" && set.is_string() ? kind + "/" + set.get<std::string>() : kind;
     std::string events;
-    for (const auto& [name, value] : record.items()) {
-      if (name != "step" && value.is_number())
-        events += framed(scalar_event(wall_s, step, group + "/" + name, value.get<float>()));
-    }
+    const Json scalars = scalars_of(record);
+    for (const auto& [tag, value] : scalars.items())
+      events += framed(scalar_event(wall_s, step, tag, value.get<float>()));
     file_.append(events);
   }
 
-  Appender file_;
+  AppendedFile file_;
 };
 
 }  // namespace

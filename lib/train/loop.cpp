@@ -40,6 +40,15 @@ Retention retention_of(const TrainConfig& config, const TrainPlan& plan) {
           .pinned = options.pinned};
 }
 
+Profile::Settings profile_settings(const TrainConfig& config, const ProfiledSteps& steps, const Path& run) {
+  return {.first = steps.first,
+          .last = steps.last,
+          .ranks = config.log.profile_ranks,
+          .shapes = config.log.profile_shapes,
+          .memory = config.log.profile_memory,
+          .folder = config.log.profile_dir ? Path(*config.log.profile_dir) : run};
+}
+
 }  // namespace
 
 TrainingLoop::TrainingLoop(const LoopParts& parts)
@@ -60,7 +69,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
       saved_step_(parts.train_state.step),
       failed_saves_(parts.config, parts.plan.length) {
   if (const auto steps = profiled_steps(parts.config, parts.train_state.step))
-    profile_.emplace(parts.plan.programs, parts.session.world().rank(), steps->first, steps->last);
+    profile_.emplace(parts.plan.programs, parts.model, parts.session.world().rank(),
+                     profile_settings(parts.config, *steps, parts.files.folder()));
   if (parts.files.local() == nullptr) return;
   promotions_.emplace(Promotions::Parts{parts_.config, parts_.session, parts_.files, journal_,
                                         retention_of(parts_.config, parts_.plan),
@@ -170,6 +180,8 @@ StepOutcome TrainingLoop::step() {
   if (!asked.problem.empty())
     journal_.warn({.step = now.step, .name = "control_ignored", .message = asked.problem},
                   parts_.session.world().rank());
+  const Profile::Measured measured =
+      profile == nullptr ? Profile::Measured{} : profile->start_step(now.step + 1, batch_);
   const StepOrder order{.step = now.step,
                         .valid_tokens = valid_tokens_,
                         .samples = samples_,
@@ -183,13 +195,14 @@ StepOutcome TrainingLoop::step() {
                         .stop = asked.stop,
                         .requests = asked.requests | pending_requests_ | requests_of_clocks(),
                         .failure = failure,
-                        .times = profile == nullptr ? nullptr : profile->start_step(now.step + 1)};
+                        .times = measured.times,
+                        .memory = measured.memory};
   const std::int64_t positions = parts_.plan.batch.global_batch * batch_.length;
   const double fill = static_cast<double>(valid_tokens_) / static_cast<double>(positions);
   const StepOutcome outcome = parts_.engine.run_step(batch_, order);
   began_at_ = std::exchange(now.position, next_position);
   count(outcome);
-  journal_.count(now, outcome, valid_tokens_, prefetcher_->waited_s() - waited_s);
+  journal_.count(now, outcome, samples_, valid_tokens_, prefetcher_->waited_s() - waited_s);
   if (scales_loss(parts_.config)) update_loss_scale(outcome);
   if (!outcome.updated && !overflows(parts_.config, outcome)) skip_step(outcome);
   batch_ = std::move(next);

@@ -64,6 +64,8 @@ class TrainingLoop {
   LoopEnd run();
   /// The folder of the last checkpoint of this process group. Local.
   const std::optional<std::string>& last_checkpoint() const { return last_checkpoint_; }
+  /// What the run came to, as far as the loop counts it. Local.
+  void sum_up(SummaryRecord& record) const { journal_.sum_up(parts_.train_state, record); }
 
  private:
   LoopEnd run_steps();

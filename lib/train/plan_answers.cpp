@@ -4,6 +4,7 @@
 #include "base/files.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "config/log_check.hpp"
 #include "optim/schedule.hpp"
 #include "program/layout_text.hpp"
 #include "program/plot.hpp"
@@ -59,7 +60,7 @@ void print_programs(const TrainConfig& config, const TrainPlan& plan, Output& ou
 
 Timeline timeline_of(const TrainConfig& config, const TrainPlan& plan, const StepProgram& program) {
   Hardware hardware;
-  if (config.log.peak_tflops) hardware.flops_per_s = *config.log.peak_tflops * 1e12;
+  if (const auto peak = peak_flops_per_s(config)) hardware.flops_per_s = *peak;
   Timeline timeline = simulate(program, analytic_costs(plan.model_of(program), hardware));
   if (!config.rank) return timeline;
   const RankClass& of = program.class_of(chosen_rank(config));

@@ -2,11 +2,14 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/json.hpp"
 #include "base/random.hpp"
 #include "comm/launch.hpp"
 #include "comm/together.hpp"
 #include "corpus/tokenizers.hpp"
+#include "report/final_metrics.hpp"
 #include "report/run_curve.hpp"
+#include "report/wandb_sink.hpp"
 
 #include <unistd.h>
 
@@ -18,14 +21,26 @@ namespace {
 
 constexpr const char* id_file = "run_id";
 
-/// What tells the local tier of this run from those of other runs, also of one that had the name of its folder before,
-/// or of which it is a copy.
-std::string name_of_tier(const Path& run) {
+/// What tells this run from others, also from one that had the name of its folder before, or of which it is a copy.
+std::string id_of_run(const Path& run) {
   const Path file = run / id_file;
   if (!is_there(file)) publish_file(file, make_uuid() + "\n");
-  const Path path = absolute_path(run);
-  const std::string hash = to_hex(hash128(read_file(file) + path.string()));
-  return fmt::format("{}-{}", path.filename().string(), hash.substr(0, 16));
+  return to_hex(hash128(read_file(file) + absolute_path(run).string())).substr(0, 16);
+}
+
+std::string name_of_tier(const Path& run) {
+  return fmt::format("{}-{}", absolute_path(run).filename().string(), id_of_run(run));
+}
+
+/// The W&B run of this run, whose starts are parts of one.
+std::unique_ptr<WandbSink> wandb_sink(const LogOptions& options, const Path& run) {
+  return std::make_unique<WandbSink>(
+      WandbSettings{.folder = options.wandb_dir ? Path(*options.wandb_dir) : run / "wandb",
+                    .id = id_of_run(run),
+                    .project = options.wandb_project.value_or(""),
+                    .name = options.wandb_name.value_or(absolute_path(run).filename().string()),
+                    .tags = options.wandb_tags,
+                    .every = options.wandb_every});
 }
 
 }  // namespace
@@ -63,8 +78,24 @@ void RunFiles::open(Communicator& world, const TrainConfig& config, const std::s
     // there.
     if (launch_of_process().by == Launch::By::launcher || ::isatty(STDOUT_FILENO) == 0)
       records_.add("standard output", line_sink(STDOUT_FILENO, "standard output"));
-    if (config.log.tensorboard) records_.add("TensorBoard", tensorboard_sink(folder() / "tensorboard"));
+    const LogOptions& log = config.log;
+    if (log.tensorboard)
+      records_.add("TensorBoard",
+                   tensorboard_sink(log.tensorboard_dir ? Path(*log.tensorboard_dir) : folder() / "tensorboard"));
+    if (log.wandb == WandbMode::off) return;
+    std::unique_ptr<WandbSink> wandb = wandb_sink(log, folder());
+    log_.info("wandb sync {} sends this run to W&B", wandb->folder().string());
+    records_.add("W&B", std::move(wandb));
   });
+}
+
+void RunFiles::tell_end(const SummaryRecord& record) {
+  records_.write(record);
+  try {
+    publish_file(folder() / "final_metrics.json", to_text(final_metrics(record), 2) + "\n");
+  } catch (const Error& error) {  // all that is in it is in the records
+    log_.warning("final_metrics.json is not written: {}", error.what());
+  }
 }
 
 void RunFiles::close_records() {

@@ -1,5 +1,5 @@
-// A run's own files besides checkpoints: config.yaml, tokenizer/, records.jsonl, tensorboard/, loss.svg, which rank 0
-// owns. With them the folders that its checkpoints lie in.
+// A run's own files besides checkpoints: config.yaml, tokenizer/, records.jsonl, tensorboard/, wandb/, loss.svg,
+// final_metrics.json, which rank 0 owns. With them the folders that its checkpoints lie in.
 #pragma once
 
 #include "app/output.hpp"
@@ -25,7 +25,7 @@ class RunFiles {
   RunFiles(Communicator& world, const TrainConfig& config, RunStorage storage, const RunStorage& nodes, Log& log);
 
   /// Writes config.yaml and, if there is one, tokenizer/; opens the sinks: records.jsonl, stdout unless it is a
-  /// terminal, TensorBoard if configured. Collective over `world`. Throws Error(storage).
+  /// terminal, TensorBoard and W&B if configured. Collective over `world`. Throws Error(storage).
   void open(Communicator& world, const TrainConfig& config, const std::string& config_yaml, const Tokenizer* tokenizer);
 
   RunFolder& run() { return run_; }
@@ -35,6 +35,9 @@ class RunFiles {
   /// The same as a resume takes it.
   std::optional<LocalTier> local_tier() const;
   Recorder& records() { return records_; }
+
+  /// The last record, also as final_metrics.json; if that fails it is a warning. Local, on rank 0.
+  void tell_end(const SummaryRecord& record);
 
   /// Ends the sinks, draws the losses of records.jsonl as loss.svg, and closes the folders; what of that fails is a
   /// warning. Local.

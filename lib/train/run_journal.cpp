@@ -2,7 +2,9 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/text.hpp"
+#include "config/log_check.hpp"
 #include "train/nonfinite.hpp"
 
 #include <unistd.h>
@@ -16,9 +18,11 @@ namespace lockstep {
 namespace {
 
 Meter::Settings meter_settings(const TrainConfig& config, const TrainPlan& plan) {
-  Meter::Settings settings{
-      .last_step = plan.length.steps, .flops_per_token = plan.flops_per_token, .peak_flops_per_s = {}};
-  if (config.log.peak_tflops) settings.peak_flops_per_s = *config.log.peak_tflops * 1e12 * plan.ranks;
+  Meter::Settings settings{.last_step = plan.length.steps,
+                           .flops_per_token = plan.flops_per_token,
+                           .peak_flops_per_s = {},
+                           .speed_from_step = config.log.speed_from_step};
+  if (const auto peak = peak_flops_per_s(config)) settings.peak_flops_per_s = *peak * plan.ranks;
   return settings;
 }
 
@@ -61,10 +65,34 @@ RunJournal::RunJournal(const TrainConfig& config, const TrainPlan& plan, Output&
 
 RunJournal::~RunJournal() = default;
 
-void RunJournal::count(const TrainState& now, const StepOutcome& outcome, std::int64_t valid_tokens,
-                       double data_wait_s) {
-  meter_.count(outcome.updated ? valid_tokens : 0, data_wait_s);
-  if (outcome.updated) look_for_spike(now, outcome.loss);
+void RunJournal::count(const TrainState& now, const StepOutcome& outcome, std::int64_t samples,
+                       std::int64_t valid_tokens, double data_wait_s) {
+  if (first_step_ == 0) first_step_ = now.step;
+  meter_.count(monotonic_seconds(), samples, outcome.updated ? valid_tokens : 0, data_wait_s);
+  if (!outcome.updated) return;
+  loss_sum_ += outcome.loss;
+  ++losses_;
+  look_for_spike(now, outcome.loss);
+}
+
+void RunJournal::sum_up(const TrainState& now, SummaryRecord& record) const {
+  record.epoch = epoch_of(now);
+  record.samples = meter_.samples();
+  record.flops = plan_.flops_per_token * static_cast<double>(now.tokens);
+  if (losses_ > 0) record.mean_loss = loss_sum_ / static_cast<double>(losses_);
+  const std::optional<Meter::Speed> speed = meter_.speed();
+  if (!speed) return;
+  record.speed_from_step = first_step_ + config_.log.speed_from_step - 1;
+  record.steps_per_s = speed->steps_per_s;
+  record.samples_per_s = speed->samples_per_s;
+  record.tokens_per_s = speed->tokens_per_s;
+  record.flops_per_s = speed->flops_per_s;
+  record.mfu = speed->mfu;
+}
+
+double RunJournal::epoch_of(const TrainState& now) const {
+  return static_cast<double>(now.position.epoch) +
+         static_cast<double>(now.position.sample) / static_cast<double>(plan_.samples_per_epoch);
 }
 
 void RunJournal::look_for_spike(const TrainState& now, double loss) {
@@ -82,8 +110,6 @@ void RunJournal::look_for_spike(const TrainState& now, double loss) {
 void RunJournal::step(const TrainState& now, const StepOutcome& outcome, const StepOrder& order, double fill) {
   if (rank_ != 0) return;
   const Meter::Reading reading = meter_.read(monotonic_seconds(), now.step);
-  const double epoch = static_cast<double>(now.position.epoch) +
-                       static_cast<double>(now.position.sample) / static_cast<double>(plan_.samples_per_epoch);
   const bool has_experts = !outcome.expert_loads.empty();
   const ExpertShares shares = shares_of(outcome.expert_loads, plan_.architecture.config.experts.count);
   files_.records().write(StepRecord{.step = now.step,
@@ -99,11 +125,29 @@ void RunJournal::step(const TrainState& now, const StepOutcome& outcome, const S
                                     .data_wait_ms = reading.data_wait_ms,
                                     .mfu = reading.mfu,
                                     .eta_s = reading.eta_s,
-                                    .epoch = epoch,
+                                    .epoch = epoch_of(now),
                                     .datasets = plan_.uses_by_name(config_, now),
                                     .expert_entropy = has_experts ? std::optional(shares.entropy) : std::nullopt,
                                     .expert_share = has_experts ? std::optional(shares.largest) : std::nullopt,
                                     .expert_dropped = has_experts ? std::optional(std::int64_t{0}) : std::nullopt});
+  tell_step(now, outcome, order, reading);
+}
+
+void RunJournal::tell_step(const TrainState& now, const StepOutcome& outcome, const StepOrder& order,
+                           const Meter::Reading& reading) {
+  const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
+  if (config_.log.format == LogFormat::structured)
+    return output_.log().info_with(fmt::format("step {} of {}", now.step, plan_.length.steps),
+                                   {{"step", now.step},
+                                    {"steps", plan_.length.steps},
+                                    {"loss", number(outcome.loss)},
+                                    {"grad_norm", number(outcome.gradient_norm)},
+                                    {"lr", order.lr},
+                                    {"tflops", reading.tokens_per_s * plan_.flops_per_token / 1e12},
+                                    {"mfu", reading.mfu ? Json(*reading.mfu) : Json(nullptr)},
+                                    {"tokens_per_s", reading.tokens_per_s},
+                                    {"step_ms", reading.step_ms},
+                                    {"eta_s", reading.eta_s ? Json(*reading.eta_s) : Json(nullptr)}});
   const std::string detail = fmt::format("loss {:.4f}, {} tokens/s, {:.0f} ms a step", outcome.loss,
                                          human_count(reading.tokens_per_s), reading.step_ms);
   progress_->update(static_cast<double>(now.step), detail);
@@ -150,7 +194,7 @@ void RunJournal::promoted(const PromotionReport& report) {
 void RunJournal::profiled(const Profile& profile) {
   if (rank_ != 0) return;
   try {
-    profile.report(files_.records(), output_.log(), files_.folder());
+    profile.report(files_.records(), output_.log());
   } catch (const Error& error) {
     warn({.step = {}, .name = "profile_failed", .message = fmt::format("the profile is not whole: {}", error.what())});
   }

@@ -29,9 +29,10 @@ class RunJournal {
   RunJournal& operator=(const RunJournal&) = delete;
 
   // All of them are Local.
-  /// A step has ended, which waited so long for a batch: its labels count for the speed, and its loss for what a spike
-  /// is.
-  void count(const TrainState& now, const StepOutcome& outcome, std::int64_t valid_tokens, double data_wait_s);
+  /// A step has ended, which waited so long for a batch: its samples and labels count for the speed, and its loss for
+  /// what a spike is.
+  void count(const TrainState& now, const StepOutcome& outcome, std::int64_t samples, std::int64_t valid_tokens,
+             double data_wait_s);
   /// Time that is no step's: evaluation, saving.
   void exclude(double seconds) { meter_.exclude(seconds); }
   /// The record of a step, and progress. `fill`: labels that count, of the positions of its rows.
@@ -42,6 +43,8 @@ class RunJournal {
   /// A checkpoint of the local tier is one of the run now.
   void promoted(const PromotionReport& report);
   void profiled(const Profile& profile);
+  /// What the run came to, as far as it is counted here: speeds, losses, how far it is.
+  void sum_up(const TrainState& now, SummaryRecord& record) const;
   /// An event record.
   void event(const EventRecord& event);
   /// An event record and a log line.
@@ -52,6 +55,9 @@ class RunJournal {
   void warn(const EventRecord& event, int owner = 0);
 
  private:
+  void tell_step(const TrainState& now, const StepOutcome& outcome, const StepOrder& order,
+                 const Meter::Reading& reading);
+  double epoch_of(const TrainState& now) const;
   void look_for_spike(const TrainState& now, double loss);
 
   const TrainConfig& config_;
@@ -60,7 +66,10 @@ class RunJournal {
   RunFiles& files_;
   int rank_;
   Meter meter_;
-  LossWindow recent_losses_;            // of this process group
+  LossWindow recent_losses_;  // of this process group
+  double loss_sum_ = 0;       // of its steps that were not skipped
+  std::int64_t losses_ = 0;
+  std::int64_t first_step_ = 0;         // that it made; 0: none so far
   std::unique_ptr<Progress> progress_;  // on rank 0
 };
 

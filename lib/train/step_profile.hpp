@@ -4,52 +4,74 @@
 
 #include "app/output.hpp"
 #include "base/files.hpp"
+#include "base/json.hpp"
 #include "comm/communicator.hpp"
+#include "data/batch.hpp"
+#include "model/model.hpp"
 #include "program/catalogue.hpp"
 #include "program/simulate.hpp"
 #include "report/recorder.hpp"
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
 
 class Profile {
  public:
-  /// Of the steps `first` to `last`, counted from 1. `programs` outlive the profile.
-  Profile(const Catalogue& programs, Rank rank, std::int64_t first, std::int64_t last);
+  struct Settings {
+    std::int64_t first = 0;  // steps, counted from 1
+    std::int64_t last = 0;
+    std::vector<std::int64_t> ranks = {};  // whose actions the trace shows; empty: all
+    bool shapes = false;                   // what each action works on
+    bool memory = false;
+    Path folder;  // of profile.json
+  };
+  /// Where the engine notes what it measures of a step.
+  struct Measured {
+    std::shared_ptr<std::vector<Interval>> times;
+    std::shared_ptr<std::vector<std::int64_t>> memory;  // null: it is not measured
+  };
+  /// `programs` and `model` outlive the profile.
+  Profile(const Catalogue& programs, const Model& model, Rank rank, Settings settings);
 
-  bool covers(std::int64_t step) const { return step >= first_ && step <= last_; }
-  bool ends_with(std::int64_t step) const { return step == last_; }
-  /// Where the engine notes the times of this step.
-  std::shared_ptr<std::vector<Interval>> start_step(std::int64_t step);
+  bool covers(std::int64_t step) const { return step >= settings_.first && step <= settings_.last; }
+  bool ends_with(std::int64_t step) const { return step == settings_.last; }
+  Measured start_step(std::int64_t step, const StepBatch& batch);
   /// Work of the loop itself: "data", "records", "evaluation", "save".
   void add_span(std::string_view kind, double begin_s, double end_s) {
     spans_.push_back({std::string(kind), begin_s, end_s});
   }
 
-  /// What all ranks measured, gathered. Collective over `ranks`, once.
+  /// What all ranks measured, gathered: of those that the trace does not show, sums alone. Collective over `ranks`,
+  /// once.
   void gather(Communicator& ranks);
-  /// After gather, on one rank: a record for each kind of work, RUN/profile.json, a table in the log. Throws
+  /// After gather, on one rank: a record for each kind of work, profile.json, a table in the log. Throws
   /// Error(storage).
-  void report(Recorder& records, Log& log, const Path& run) const;
+  void report(Recorder& records, Log& log) const;
 
  private:
   struct Step {
     std::int64_t step = 0;
-    std::shared_ptr<std::vector<Interval>> times;
+    Measured measured;
+    Json micro_batches;  // samples and tokens of each
   };
   struct Span {
     std::string kind;
     double begin_s = 0;
     double end_s = 0;
   };
+  /// Seconds by kind of work, in the order of a step.
+  using KindTimes = std::vector<std::pair<std::string, double>>;
   struct RankProfile {
-    std::vector<Step> steps;
-    std::vector<Span> spans;
+    KindTimes work;
+    Json events;          // of the trace, in its own monotonic time; null: it does not show the rank
+    double clock_us = 0;  // what makes that the time of the wall clock
   };
   struct Row {
     std::string kind;
@@ -57,17 +79,19 @@ class Profile {
     double mean_ms = 0;
     double most_ms = 0;
   };
-  std::string packed() const;
-  static RankProfile unpacked(const std::string& text);
+  KindTimes work() const;
+  Json events() const;
+  void add_events(const Step& step, std::set<int>& named, Json& events) const;
+  Json shape_of(const Step& step, const Action& action) const;
   std::vector<Row> rows() const;
   Json chrome_trace() const;
 
   const StepProgram& program_of(std::int64_t step) const;
 
   const Catalogue& programs_;
+  const Model& model_;
   Rank rank_;
-  std::int64_t first_;
-  std::int64_t last_;
+  Settings settings_;
   std::vector<Step> steps_;
   std::vector<Span> spans_;
   std::vector<RankProfile> ranks_;

@@ -3,6 +3,7 @@
 #include "app/status_file.hpp"
 #include "base/clock.hpp"
 #include "base/json.hpp"
+#include "base/process.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "comm/failure.hpp"
@@ -20,6 +21,7 @@
 #include "train/run_seed.hpp"
 #include "train/run_setup.hpp"
 
+#include <algorithm>
 #include <set>
 
 namespace lockstep {
@@ -129,9 +131,9 @@ int exit_code_of(LoopEnd end) {
   return static_cast<int>(ExitCode::bug);
 }
 
-SummaryRecord summary(LoopEnd end, const TrainState& start, const TrainState& now,
+SummaryRecord summary(LoopEnd end, const TrainingLoop& loop, const TrainPlan& plan, const TrainState& now,
                       const std::shared_ptr<const Json>& datasets, double wall_s,
-                      const std::optional<std::string>& checkpoint) {
+                      const std::vector<std::int64_t>& peak_memory) {
   SummaryRecord record{.reason = end == LoopEnd::finished ? "finished" : "stopped",
                        .exit_code = exit_code_of(end),
                        .step = now.step,
@@ -139,13 +141,37 @@ SummaryRecord summary(LoopEnd end, const TrainState& start, const TrainState& no
                        .datasets = datasets,
                        .skipped = now.skipped,
                        .wall_s = wall_s,
-                       .tokens_per_s = {},
+                       .global_batch = plan.batch.global_batch,
+                       .peak_memory_bytes = peak_memory,
                        .loss = now.loss,
                        .eval_loss = now.eval_loss,
-                       .checkpoint = checkpoint,
+                       .checkpoint = loop.last_checkpoint(),
                        .records_lost = 0};
-  if (now.tokens > start.tokens) record.tokens_per_s = static_cast<double>(now.tokens - start.tokens) / wall_s;
+  loop.sum_up(record);
   return record;
+}
+
+/// The most memory that each rank has had at once, by rank; on rank 0. Collective over `world`.
+std::vector<std::int64_t> peak_memory_of_ranks(Communicator& world) {
+  std::vector<std::int64_t> bytes;
+  for (const std::string& kib : world.gather(std::to_string(holdings_of_process().peak_kib), 0))
+    bytes.push_back(std::stoll(kib) * 1024);
+  return bytes;
+}
+
+/// Speeds and memory, in one line.
+std::string performance_text(const SummaryRecord& record) {
+  std::string text;
+  if (record.speed_from_step)
+    text = fmt::format("from step {} on {:.3g} steps/s, {} samples/s, {} tokens/s, {}FLOP/s{}; ",
+                       *record.speed_from_step, *record.steps_per_s, human_count(*record.samples_per_s),
+                       human_count(*record.tokens_per_s), human_count(*record.flops_per_s),
+                       record.mfu ? fmt::format(", MFU {:.3g} %", 100 * *record.mfu) : "");
+  const auto most = std::ranges::max_element(record.peak_memory_bytes);
+  text += fmt::format("at most {} of memory", human_bytes(static_cast<std::uint64_t>(*most)));
+  if (record.peak_memory_bytes.size() > 1)
+    text += fmt::format(" a rank, on rank {}", most - record.peak_memory_bytes.begin());
+  return text;
 }
 
 void log_end(Log& log, const SummaryRecord& record) {
@@ -154,6 +180,7 @@ void log_end(Log& log, const SummaryRecord& record) {
            record.eval_loss ? fmt::format(", validation loss {:.4f}", *record.eval_loss) : "",
            human_count(static_cast<double>(record.tokens)), human_seconds(record.wall_s),
            record.checkpoint ? ", last checkpoint " + *record.checkpoint : "");
+  log.info("{}", performance_text(record));
   if (record.exit_code == static_cast<int>(ExitCode::stopped)) log.info("the same command goes on from here");
   if (record.exit_code == static_cast<int>(ExitCode::verdict))
     log.warning("asked to stop a second time: what came after the last checkpoint is not saved");
@@ -177,6 +204,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   if (asks_for_plan(given, output.common())) return answer_from_plan(given, session, output);
   if (given.eval_only) return evaluate_only(given, session, output);
 
+  output.log().set_format(given.log.format == LogFormat::structured ? Log::Format::json : Log::Format::text);
   Communicator& world = session.world();
   const double start_s = monotonic_seconds();
   session.configure(session_settings(given, given.train.run_dir));
@@ -247,12 +275,13 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   session.enter(Phase::shutdown, train_state.step);
   if (end == LoopEnd::finished && config.checkpoint.export_at_end) export_at_end(config, files, session, output.log());
   output.log().debug("left the loop after step {}", train_state.step);
-  SummaryRecord record = summary(end, start, train_state, plan.uses_by_name(config, train_state),
-                                 monotonic_seconds() - start_s, loop.last_checkpoint());
+  const std::vector<std::int64_t> peak_memory = peak_memory_of_ranks(world);
+  SummaryRecord record = summary(end, loop, plan, train_state, plan.uses_by_name(config, train_state),
+                                 monotonic_seconds() - start_s, peak_memory);
   if (world.rank() == 0) {
     files.records().flush();
     record.records_lost = files.records().lost();
-    files.records().write(record);
+    files.tell_end(record);
     if (has_steps_left(plan, start)) log_end(output.log(), record);
     if (record.records_lost > 0) output.log().warning("{} records could not be written", record.records_lost);
   }

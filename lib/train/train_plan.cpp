@@ -346,6 +346,10 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
                           const std::optional<ResolvedRun>& kept, WithoutDataset without) {
   TrainPlan plan;
   plan.ranks = ranks;
+  for (const std::int64_t rank : config.log.profile_ranks)
+    if (rank >= ranks)
+      throw Error(ExitCode::usage,
+                  fmt::format("log.profile_ranks names rank {}, and the job has {}", rank, counted(ranks, "rank")));
   plan.architecture = describe(read_model_config(config.model));
   plan.mesh = mesh_of(config.parallel, config.post_local_sgd, plan.architecture.config, ranks);
   mark_tensors(config, plan.architecture);

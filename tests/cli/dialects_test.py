@@ -160,9 +160,9 @@ def test_a_dialect_is_inferred_where_it_can_be_and_one_configuration_has_one(tmp
 
 
 def test_every_problem_is_told_at_once_with_the_place_and_the_key_as_they_were_written(tmp):
-    (tmp / "c.yaml").write_text("dialect: xorl\nmodel:\n  ep_dispatch: deepep\ntrain:\n  lr: fast\n  use_wandb: true\n  no_such: 1\nlora: {enable_lora: true}\n")
+    (tmp / "c.yaml").write_text("dialect: xorl\nmodel:\n  ep_dispatch: deepep\ntrain:\n  lr: fast\n  enable_compile: true\n  no_such: 1\nlora: {enable_lora: true}\n")
     told = run("train", tmp / "c.yaml", expect=2, cwd=tmp).stderr
-    for line in ["c.yaml:3: model.ep_dispatch: deepep is refused: ", 'c.yaml:5: train.lr: optimizer.lr: "fast" is not a number', "c.yaml:6: train.use_wandb: true is refused: ",
+    for line in ["c.yaml:3: model.ep_dispatch: deepep is refused: ", 'c.yaml:5: train.lr: optimizer.lr: "fast" is not a number', "c.yaml:6: train.enable_compile: true is refused: ",
                  'c.yaml:7: unknown key "train.no_such" in the dialect xorl', "c.yaml:8: lora.enable_lora: true is refused: "]:
         assert line in told, (line, told)
 

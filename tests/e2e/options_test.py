@@ -36,7 +36,7 @@ def observe(tmp, name, options, *switches, ranks=None):
     plan = run("train", *arguments, "--dry-run", "--plan").stdout + run("train", *arguments, "--print-program").stdout
     done = run("train", *arguments, ranks=ranks)
     numbers = [{key: value for key, value in record.items() if not key.endswith(("time", "_ms", "_s", "path", "build", "config", "run_dir",
-                                                                                 "removed", "checkpoint", "resumed_from"))}
+                                                                                 "removed", "checkpoint", "resumed_from", "mfu", "peak_memory_bytes"))}
                for record in records(folder)]
     checkpoints = {path.name: state_digest(path) for path in step_folders(folder)}
     parts = sorted(str(path.relative_to(folder)) for path in folder.rglob("part-*.h5"))
@@ -139,6 +139,7 @@ EFFECTS = {
     "log.first_step": lambda tmp: {"log.every": 3, "log.first_step": "true"},
     "log.tensorboard": lambda tmp: {"log.tensorboard": "false"},
     "log.peak_tflops": lambda tmp: {"log.peak_tflops": 1},
+    "log.peak_device": lambda tmp: {"log.peak_device": "NVIDIA H200"},
 }
 BASES = {   # where the effect is against another base
     "schedule.start_lr": {"schedule.warmup_steps": 2},
@@ -171,7 +172,7 @@ BASES = {   # where the effect is against another base
 # Options whose effect is a test of its own, below or elsewhere.
 OWN_TESTS = {"data.prepare", "data.cache", "data.shuffle_where", "checkpoint.best_dataset", "model.path", "model.dropout", "model.embedding_dropout", "model.attention_dropout", "model.residual_dropout", "data.isolate_documents", "data.max_documents_per_row", "data.packing", "data.packing_group", "data.long_documents", "data.pad_to_multiple_of", "data.prefetch", "eval.packing", "data.verify", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero", "parallel.accumulate", "parallel.reshard_after_forward", "parallel.units", "parallel.reshard_after_backward", "parallel.prefetch", "parallel.pp", "parallel.tp", "parallel.sequence_parallel", "parallel.ep", "parallel.ep_outside", "parallel.ep_capacity", "parallel.ring", "parallel.ulysses", "parallel.cp_fsdp_mode", "parallel.schedule", "parallel.stages_per_rank", "parallel.split_points", "parallel.micro_batches", "parallel.order", "post_local_sgd.start_step", "post_local_sgd.period", "post_local_sgd.cell", "train.accumulation", "train.run_dir", "train.device",
              "train.max_time", "train.memory_check", "train.host_memory", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "optimizer.in_backward", "checkpoint.resume", "checkpoint.interval", "checkpoint.mtbf", "checkpoint.ranks_per_file", "checkpoint.storage", "checkpoint.local_dir", "checkpoint.max_failures", "checkpoint.patience", "checkpoint.background", "checkpoint.on_difference", "checkpoint.validation", "checkpoint.validation_saves", "checkpoint.on_busy", "checkpoint.snapshot_memory", "checkpoint.read_back", "checkpoint.metadata", "checkpoint.only", "checkpoint.skip", "checkpoint.allow_change", "checkpoint.export_at_end",
-             "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "precision.reduce_dtype", "precision.min_scale", "dialect", "preset"}
+             "log.format", "log.speed_from_step", "log.tensorboard_dir", "log.wandb", "log.wandb_project", "log.wandb_name", "log.wandb_tags", "log.wandb_every", "log.wandb_dir", "log.profile_dir", "log.profile_ranks", "log.profile_shapes", "log.profile_memory", "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "precision.reduce_dtype", "precision.min_scale", "dialect", "preset"}
 
 
 def options_of_preparation():

@@ -6,6 +6,7 @@ import re
 import struct
 import subprocess
 
+import wandb_files
 from lockstep_testing import BUILD, needs
 
 
@@ -84,3 +85,32 @@ def test_tensorboard_reads_the_scalars_and_texts(tmp):
     (text,) = events.Tensors("sample/" + sample["prompt"])
     assert text.step == sample["step"]
     assert text.tensor_proto.string_val[0].decode() == sample["prompt"] + sample["text"]
+
+
+def test_wandb_reads_the_configuration_the_rows_the_texts_and_the_summary(tmp):
+    wandb_files.wandb_program()
+    records = written(tmp)
+    file = wandb_files.run_file(tmp / "wandb")
+    assert file.name == "run-abcd1234.wandb" and re.fullmatch(r"offline-run-\d{8}_\d{6}-abcd1234", file.parent.name), file
+    kinds = wandb_files.messages(file)
+    [run] = kinds["run"]
+    assert (run["run_id"], run["project"], run["display_name"], run["tags"]) == ("abcd1234", "a project", "a name", ["one", "two"]), run
+    config = run["config"]["update"]
+    assert config["optimizer"] == {"lr": 1e-3} and config["long"] == "x" * 100000 and config["lockstep"]["hosts"] == ["here"], config.keys()
+    steps = {record["step"]: record for record in records if record["kind"] == "step" and record["step"] % 2 == 0}   # as every says
+    evaluation, sample = (next(record for record in records if record["kind"] == kind) for kind in ["eval", "sample"])
+    rows = kinds["history"]
+    assert [row["step"]["num"] for row in rows] == [*steps]
+    assert [*steps][-1] == evaluation["step"] == sample["step"] == 300   # the last row has all three
+    for row in rows:
+        record = steps[row["step"]["num"]]
+        numbers = {f"step/{name}": value for name, value in record.items() if isinstance(value, (int, float)) and name != "step"}
+        assert numbers == {name: value for name, value in row["item"].items() if name.startswith("step/")}, row
+        assert row["item"]["_step"] == record["step"] and row["item"]["_timestamp"] > 1.7e9 and row["item"]["_runtime"] >= 0
+    assert rows[-1]["item"]["eval/loss"] == evaluation["loss"] == 1.25
+    assert rows[-1]["item"]["sample/" + sample["prompt"]] == sample["prompt"] + sample["text"]
+    told = wandb_files.state(file)
+    assert told["state"] == "finished" and told["exit_code"] == 0 and told["name"] == "a name", told
+    last = kinds["summary"][-1]["update"]
+    assert last["summary/loss"] == 1.5 and last["summary/wall_s"] == 1, last
+    assert kinds["exit"] == [{"exit_code": 0, "runtime": 1}], kinds["exit"]

@@ -7,6 +7,7 @@
 #include "report/build_info.hpp"
 #include "report/record.hpp"
 #include "report/recorder.hpp"
+#include "report/wandb_sink.hpp"
 
 #include <array>
 #include <bit>
@@ -24,6 +25,8 @@ void write_all(Recorder& recorder) {
   Json build = Json::object();
   for (const auto& [key, value] : build_info()) build[key] = value;
   run.build = std::make_shared<const Json>(build);
+  run.config = std::make_shared<const Json>(
+      Json{{"optimizer", {{"lr", 1e-3}}}, {"long", std::string(100000, 'x')}});  // beyond blocks of 32 KiB
   run.hosts = {"here"};
   recorder.write(run);
   for (std::int64_t step = 1; step <= 300; step += 13) {  // beyond 128: steps of more than one byte
@@ -65,7 +68,7 @@ void write_all(Recorder& recorder) {
                                .tokens = 5,
                                .skipped = 1,
                                .wall_s = 1,
-                               .tokens_per_s = {},
+                               .peak_memory_bytes = {1 << 20, 1 << 21},
                                .loss = 1.5,
                                .eval_loss = {},
                                .checkpoint = "step-300",
@@ -175,6 +178,12 @@ int main(int count, char** words) {
     recorder.add("standard output", line_sink(1, "standard output"));
     recorder.add("records.jsonl", file_sink(folder / "records.jsonl"));
     recorder.add("TensorBoard", tensorboard_sink(folder / "tensorboard"));
+    recorder.add("W&B", std::make_unique<WandbSink>(WandbSettings{.folder = folder / "wandb",
+                                                                  .id = "abcd1234",
+                                                                  .project = "a project",
+                                                                  .name = "a name",
+                                                                  .tags = {"one", "two"},
+                                                                  .every = 2}));
     write_all(recorder);
     recorder.close();
     return recorder.lost() == 0 ? 0 : 4;

@@ -1,4 +1,6 @@
 #include "report/log.hpp"
+#include "base/error.hpp"
+#include "base/json.hpp"
 #include "report/progress.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -165,6 +167,43 @@ BOOST_AUTO_TEST_CASE(the_time_left_of_a_resumed_job_counts_its_own_steps_only) {
   now = 10;
   progress.update(910, "loss 2.5");
   const std::vector<std::string> expected{"train: train: 910/1.0 k steps (91 %), loss 2.5, 1 min 30 s left"};
+  BOOST_TEST(capture.lines() == expected, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(as_json_each_line_is_an_object_and_nothing_is_drawn_in_place) {
+  Capture capture;
+  Log log = log_to(capture);
+  log.set_format(Log::Format::json);
+  log.info("two\nlines");
+  log.status("not drawn");
+  log.set_rank(3);
+  log.failure(Error(ExitCode::storage, "no \"space\"", "remove something"));
+  log.info_with("step 5", {{"step", 5}, {"loss", 2.5}});
+  log.debug("below the level");
+  std::vector<Json> lines;
+  std::string rest = capture.text();
+  for (std::size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n')) {
+    lines.push_back(parse_json(rest.substr(0, end), "a line"));
+    rest.erase(0, end + 1);
+  }
+  BOOST_TEST_REQUIRE(lines.size() == 3U);
+  BOOST_TEST(rest.empty());
+  const auto without_time = [](Json line) {
+    BOOST_TEST(line.erase("time") == 1U);
+    return to_text(line);
+  };
+  BOOST_TEST(without_time(lines[0]) == R"({"level":"info","program":"train","rank":null,"message":"two\nlines"})");
+  BOOST_TEST(without_time(lines[1]) ==
+             R"({"level":"error","program":"train","rank":3,"message":"no \"space\"\nhint: remove something"})");
+  BOOST_TEST(without_time(lines[2]) ==
+             R"({"level":"info","program":"train","rank":3,"message":"step 5","step":5,"loss":2.5})");
+}
+
+BOOST_AUTO_TEST_CASE(as_text_the_fields_of_a_line_are_left_out) {
+  Capture capture;
+  Log log = log_to(capture);
+  log.info_with("step 5", {{"step", 5}});
+  const std::vector<std::string> expected{"train: step 5"};
   BOOST_TEST(capture.lines() == expected, boost::test_tools::per_element());
 }
 

@@ -1,0 +1,121 @@
+#include "config/log_check.hpp"
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "config/option.hpp"
+#include "config/train_choices.hpp"
+#include "report/device_peaks.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+namespace {
+
+void check_places(const LogOptions& log, Problems& problems) {
+  if (!log.tensorboard && log.tensorboard_dir)
+    problems.add({"log.tensorboard_dir", "log.tensorboard"},
+                 "log.tensorboard_dir has no effect: log.tensorboard is false");
+  if (log.wandb == WandbMode::online)
+    problems.add({"log.wandb"},
+                 "log.wandb online would need the network in the middle of a run: offline writes all of it, and wandb "
+                 "sync RUN/wandb/offline-run-* sends it, also while the run goes on");
+  const auto moot = [&](const std::string& option, bool given) {
+    if (log.wandb == WandbMode::off && given) problems.add({option}, option + " has no effect: log.wandb is off");
+  };
+  moot("log.wandb_project", log.wandb_project.has_value());
+  moot("log.wandb_name", log.wandb_name.has_value());
+  moot("log.wandb_tags", !log.wandb_tags.empty());
+  moot("log.wandb_every", log.wandb_every.has_value());
+  moot("log.wandb_dir", log.wandb_dir.has_value());
+  const bool by_steps_alone = log.every.steps > 0 && log.every == Cadence{.steps = log.every.steps};
+  if (log.wandb == WandbMode::off || !log.wandb_every || !by_steps_alone) return;
+  if (*log.wandb_every % log.every.steps != 0)
+    problems.add({"log.wandb_every", "log.every"},
+                 fmt::format("log.wandb_every {} is no multiple of log.every {}: there are step records only at those",
+                             *log.wandb_every, log.every.steps));
+}
+
+std::string_view name_of(Precision type) {
+  for (const auto& [value, name] : choices_of(type))
+    if (value == type) return name;
+  throw Error(ExitCode::bug, "a type without a name");
+}
+
+void check_peak(const TrainConfig& config, Problems& problems) {
+  const LogOptions& log = config.log;
+  if (!log.peak_device) return;
+  if (log.peak_tflops)
+    problems.add({"log.peak_tflops", "log.peak_device"},
+                 "log.peak_tflops and log.peak_device each say the peak of a rank's hardware: leave one out");
+  const DevicePeaks* const device = find_device(*log.peak_device);
+  if (device == nullptr) {
+    std::vector<std::string> known;
+    for (const DevicePeaks& each : known_devices()) known.emplace_back(each.name);
+    problems.add({"log.peak_device"}, fmt::format("no peak is known of a device '{}': say it with log.peak_tflops; "
+                                                  "known are {}",
+                                                  *log.peak_device, join(known, ", ")));
+  } else if (!device->of(config.precision.dtype)) {
+    problems.add({"log.peak_device", "precision.dtype"},
+                 fmt::format("{} has no peak in {} that its maker tells: say it with log.peak_tflops", device->name,
+                             name_of(config.precision.dtype)));
+  }
+}
+
+void check_profile(const TrainConfig& config, Problems& problems) {
+  constexpr std::int64_t most_steps = 1000;  // the times of every action of every rank are kept until the last
+  const LogOptions& log = config.log;
+  const std::optional<std::int64_t>& start = log.profile_start_step;
+  const std::optional<std::int64_t>& end = log.profile_end_step;
+  const std::vector<std::string> both{"log.profile_start_step", "log.profile_end_step"};
+  const auto moot = [&](const std::string& option, bool given) {
+    if (given && !start && !config.profile)
+      problems.add({option},
+                   option + " has no effect: no step is profiled without log.profile_start_step or --profile");
+  };
+  moot("log.profile_dir", log.profile_dir.has_value());
+  moot("log.profile_ranks", !log.profile_ranks.empty());
+  moot("log.profile_shapes", log.profile_shapes);
+  moot("log.profile_memory", log.profile_memory);
+  if (end && !start) problems.add(both, "log.profile_end_step has no effect without log.profile_start_step");
+  if (config.profile && start)
+    problems.add({"profile", "log.profile_start_step"},
+                 "--profile and log.profile_start_step each say which steps to profile");
+  if (config.profile && *config.profile > most_steps)
+    problems.add({"profile"}, fmt::format("a profile covers at most {} steps, not {}", most_steps, *config.profile));
+  if (!start || !end) return;
+  if (*end < *start) {
+    problems.add(both, fmt::format("log.profile_end_step {} lies before log.profile_start_step {}", *end, *start));
+  } else if (*end - *start >= most_steps) {
+    problems.add(both, fmt::format("a profile covers at most {} steps, not {} to {}", most_steps, *start, *end));
+  }
+}
+
+}  // namespace
+
+void check_log(const TrainConfig& config, Problems& problems) {
+  check_places(config.log, problems);
+  check_peak(config, problems);
+  check_profile(config, problems);
+}
+
+std::optional<double> peak_flops_per_s(const TrainConfig& config) {
+  const LogOptions& log = config.log;
+  const DevicePeaks* const device = log.peak_device ? find_device(*log.peak_device) : nullptr;
+  const std::optional<double> tflops =
+      log.peak_tflops || device == nullptr ? log.peak_tflops : device->of(config.precision.dtype);
+  return tflops ? std::optional(*tflops * 1e12) : std::nullopt;
+}
+
+std::optional<ProfiledSteps> profiled_steps(const TrainConfig& config, std::int64_t done) {
+  constexpr std::int64_t warming_up = 2;
+  if (config.profile) return ProfiledSteps{done + warming_up + 1, done + warming_up + *config.profile};
+  const auto& start = config.log.profile_start_step;
+  if (!start) return std::nullopt;
+  return ProfiledSteps{*start, config.log.profile_end_step.value_or(*start)};
+}
+
+}  // namespace lockstep
