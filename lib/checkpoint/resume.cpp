@@ -138,7 +138,7 @@ std::vector<CheckpointEntry> Search::best() {
   }
   if (result.empty())
     throw Error(ExitCode::input,
-                fmt::format("{} has no checkpoint with the metric {}: none is the best", request_.run.string(),
+                fmt::format("checkpoint.resume best: {} has no checkpoint with the metric {}", request_.run.string(),
                             request_.best_by.metric),
                 "a checkpoint has it where the run evaluates at its step; latest is the newest one");
   return result;
