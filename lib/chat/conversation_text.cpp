@@ -26,6 +26,47 @@ std::string excerpt(std::string_view text, std::size_t at) {
   return part.empty() ? "its end" : to_text(Json(std::string(part))) + (ends ? "" : "…");
 }
 
+/// The longest beginning of `place` that ends `text` (Knuth, Morris and Pratt 1977).
+std::size_t overlap(std::string_view text, std::string_view place) {
+  place = place.substr(0, text.size());
+  std::vector<std::size_t> border(place.size() + 1, 0);  // of the first bytes of place, by their number
+  const auto longer = [&](std::size_t length, char next) {
+    while (length == place.size() || place[length] != next) {
+      if (length == 0) return length;
+      length = border[length];
+    }
+    return length + 1;
+  };
+  for (std::size_t i = 1; i < place.size(); ++i) border[i + 1] = longer(border[i], place[i]);
+  std::size_t length = 0;
+  for (const char byte : text) length = place.empty() ? 0 : longer(length, byte);
+  return length;
+}
+
+/// Whether a text has the end of what a message says: of the last word of its content, and of the name of the tool that
+/// it calls the last.
+bool has_end_of(const Json& message, std::string_view text) {
+  constexpr std::size_t most = 4;  // bytes: what is left of a turn may be short
+  std::vector<std::string_view> said;
+  const auto content = message.find("content"), calls = message.find("tool_calls");
+  if (content != message.end() && content->is_string()) said.push_back(content->get_ref<const std::string&>());
+  if (calls != message.end() && calls->is_array() && !calls->empty()) {
+    const Json& last = calls->back();
+    const auto function = last.find("function");
+    const Json& called = function == last.end() ? last : *function;
+    if (const auto name = called.find("name"); name != called.end() && name->is_string())
+      said.push_back(name->get_ref<const std::string&>());
+  }
+  for (std::string_view& words : said) {
+    words = trim(words);
+    words.remove_prefix(words.find_last_of(" \t\r\n") + 1);  // nothing before the first word
+    words.remove_prefix(words.size() - std::min(words.size(), most));
+  }
+  std::erase(said, std::string_view());
+  return !said.empty() &&
+         std::ranges::all_of(said, [&](std::string_view end) { return text.find(end) != std::string_view::npos; });
+}
+
 class TurnFinder {
  public:
   TurnFinder(const Conversation& conversation, const ConversationFormat& format)
@@ -77,6 +118,8 @@ class TurnFinder {
     require_prefix(before, i, "with a generation prompt ");
     if (i + 1 == messages_.size()) return {before.size(), whole_.text.size()};
     const std::string with = render_first(i + 1, GenerationPrompt::absent).text;
+    if (const std::size_t kept = kept_of_turn(i, before.size(), with); kept > 0)
+      return {before.size(), before.size() + kept};
     require_prefix(with, i + 1, "");
     if (with.size() < before.size())
       throw Error(ExitCode::input,
@@ -85,6 +128,16 @@ class TurnFinder {
                               i + 1, i),
                   turns_hint);
     return {before.size(), with.size()};
+  }
+
+  // Templates of models that reason leave the head of a turn out, its reasoning, where others follow. What stands in
+  // its place is then the end of the turn as it was rendered last. Returns its length; 0 where that is not so.
+  std::size_t kept_of_turn(std::size_t i, std::size_t begin, std::string_view with) const {
+    const std::string_view whole = whole_.text;
+    if (whole.starts_with(with) || !with.starts_with(whole.substr(0, begin))) return 0;
+    const std::string_view place = whole.substr(begin);
+    const std::size_t length = overlap(with.substr(begin), place);
+    return has_end_of(messages_[i], place.substr(0, length)) ? length : 0;
   }
 
   void require_prefix(const std::string& text, std::size_t count, std::string_view how) const {

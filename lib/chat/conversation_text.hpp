@@ -1,6 +1,7 @@
 // A conversation as the text that a template makes of it, with what of it counts: what the assistant writes. Turns are
-// told by {% generation %} where the template has it, or else by rendering the messages before each. What messages
-// spell of special tokens is found as well, so that it stays text: chat/spelled_tokens.hpp.
+// told by {% generation %} where the template has it, or else by rendering the messages before each; of earlier turns a
+// template may leave out the head, its reasoning. What messages spell of special tokens is found as well, so that it
+// stays text: chat/spelled_tokens.hpp.
 #pragma once
 
 #include "chat/chat_template.hpp"

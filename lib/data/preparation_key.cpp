@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 // Raised when the same input, tokenizer and options give other bytes than before.
-constexpr int preparation_version = 2;
+constexpr int preparation_version = 3;
 
 std::string_view name_of(TextFormat format) {
   switch (format) {

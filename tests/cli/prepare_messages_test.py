@@ -101,7 +101,15 @@ def turn(template, messages, tools, number):
         assert before <= behind <= len(blocks)
         return blocks[before:behind]
     before, behind = rendered(template, messages[:number], tools, True)[0], rendered(template, messages[:number + 1], tools)[0]
-    assert whole.startswith(before) and whole.startswith(behind) and len(before) <= len(behind)
+    assert whole.startswith(before)
+    if not whole.startswith(behind) and behind.startswith(before):   # the turn has lost its head
+        place, alone = whole[len(before):], behind[len(before):]
+        kept = max(length for length in range(len(alone) + 1) if alone.endswith(place[:length]))
+        content, calls = messages[number].get("content"), messages[number].get("tool_calls")
+        said = (re.findall(r"[^ \t\r\n]+", content)[-1:] if isinstance(content, str) else []) + ([calls[-1].get("function", calls[-1])["name"]] if calls else [])
+        assert kept and said and all(word.encode()[-4:] in place[:kept].encode() for word in said)
+        return [(len(before), len(before) + kept)]
+    assert whole.startswith(behind) and len(before) <= len(behind)
     return [(len(before), len(behind))]
 
 
@@ -248,6 +256,37 @@ def test_ids_and_masks_are_those_that_transformers_gives_with_templates_that_mar
         for chat, (ids, mask) in zip(chats, masked_documents(tmp / f"data-{number}"), strict=True):
             told = theirs.apply_chat_template(chat["messages"], chat_template=template, return_dict=True, return_assistant_tokens_mask=True)
             assert (ids, mask) == (told["input_ids"], told["assistant_masks"]), (name, chat, ids, told)
+
+
+def test_turns_that_lose_their_reasoning_count_as_if_they_were_marked(tmp):
+    needs("transformers")
+    tokens = Tokens(tmp / "bpe")
+    marked = """{%- set ns = namespace(last=-1) %}{%- for m in messages %}{%- if m.role == 'user' %}{%- set ns.last = loop.index0 %}{%- endif %}{%- endfor %}
+{%- for m in messages %}
+    {%- if m.role == 'assistant' %}
+        {{- '<|im_start|>assistant\\n' }}{% generation %}
+        {%- if loop.index0 > ns.last and (loop.last or m.reasoning_content) %}{{- '<think>\\n' + (m.reasoning_content or '') + '\\n</think>\\n\\n' }}{%- endif %}
+        {{- m.content.split('</think>')[-1].lstrip('\\n') + '<|im_end|>\\n' }}{%- endgeneration %}
+    {%- else %}
+        {{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"""
+    dice = random.Random(6)
+    chats = [chat for chat in simple_chats(2 * CHATS, 6) if all(message["content"].strip() and "</think>" not in message["content"] for message in chat["messages"])]
+    for message in [message for chat in chats for message in chat["messages"] if message["role"] == "assistant"]:
+        kind = dice.randrange(3)
+        if kind == 0:
+            message["reasoning_content"] = dice.choice(["because", "so", "1 + 1"])
+        elif kind == 1:
+            message["content"] = "<think>\n" + dice.choice(["hm", "well"]) + "\n</think>\n\n" + message["content"]
+    source = write_lines(tmp / "in.jsonl", chats)
+    made = []
+    for name, template in ("marked", marked), ("plain", re.sub(r"\{%-? (end)?generation %\}", "", marked)):
+        (tmp / "chat.jinja").write_text(template, newline="")
+        prepared(tmp, source, name=name, form="messages", tokenizer=tokens.folder, chat_template=tmp / "chat.jinja")
+        made.append(masked_documents(tmp / name))
+    assert made[0] == made[1] and len(made[0]) == len(chats) > CHATS / 3 and max(len(chat["messages"]) for chat in chats) > 4
 
 
 def test_real_tokenizers_give_the_ids_of_their_libraries(tmp):

@@ -77,6 +77,27 @@ BOOST_AUTO_TEST_CASE(a_template_whose_beginnings_differ_tells_no_turns_but_perha
              "cannot tell what the assistant writes: the template puts nothing out for it");
 }
 
+BOOST_AUTO_TEST_CASE(of_an_earlier_turn_counts_what_a_template_leaves_of_it_without_its_reasoning) {
+  const std::string reasoning =
+      "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' and loop.last %}(thinks){% endif %}{{ "
+      "m.content "
+      "}}{% for t in m.tool_calls %}{{ t.function.name }}{% endfor %};{% endfor %}{{ '<assistant>' if "
+      "add_generation_prompt }}";
+  BOOST_TEST(counted(reasoning, four, CountedTurns::assistant) ==
+             "<user>a;<assistant>[b;]<user>c;<assistant>[(thinks)d;] to the end");
+  // a turn that has what follows it within itself, one of spaces, one that calls a tool
+  const auto after = [&](const std::string& message) {
+    return counted(reasoning, "[" + message + R"(, {"role": "user", "content": "c"}])", CountedTurns::assistant);
+  };
+  BOOST_TEST(after(R"({"role": "assistant", "content": "b;<user>c;"})") == "<assistant>[b;<user>c;;]<user>c;");
+  BOOST_TEST(after(R"({"role": "assistant", "content": "bb;b"})") == "<assistant>[bb;b;]<user>c;");
+  BOOST_TEST(after(R"({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "add"}}]})") ==
+             "<assistant>[add;]<user>c;");
+  BOOST_TEST(refusal([&] { after(R"({"role": "assistant", "content": " "})"); }) ==
+             "cannot tell what the assistant writes: the template renders the first 1 of 2 messages as \"(thinks) ;\" "
+             "at byte 11, where the whole conversation has \" ;<user>c;\"");
+}
+
 BOOST_AUTO_TEST_CASE(messages_of_sharegpt_are_those_of_openai_and_nulls_are_dropped) {
   const Conversation shared =
       conversation(R"([{"from": "human", "value": "a", "weight": null}, {"from": "gpt", "value": "b", "weight": 1},)"
