@@ -62,24 +62,24 @@ class BlockBuilder {
   void ones(Role role, const std::string& name, Shape shape) {
     add(role, name, std::move(shape), {Initial::Kind::ones, 0});
   }
+  /// The last one is a stack of matrices of so many rows each.
+  void is_stack_of(std::int64_t rows) { block_.tensors.back().matrix_rows = rows; }
   BlockDescription take() { return std::move(block_); }
 
  private:
   void add(Role role, const std::string& name, Shape shape, Initial initial) {
-    block_.tensors.push_back({prefix_ + name, role, std::move(shape), initial, {}, true, {}});
+    block_.tensors.push_back({.name = prefix_ + name, .role = role, .shape = std::move(shape), .initial = initial});
   }
   BlockDescription block_;
   std::string prefix_;
 };
 
 void add_head(BlockDescription& block, const HfConfig& config, const std::string& embedding) {
-  block.tensors.push_back({"lm_head.weight",
-                           Role::head,
-                           {config.vocabulary, config.channels},
-                           {Initial::Kind::normal, config.initializer_range},
-                           config.tied_head ? embedding : std::string(),
-                           true,
-                           {}});
+  block.tensors.push_back({.name = "lm_head.weight",
+                           .role = Role::head,
+                           .shape = {config.vocabulary, config.channels},
+                           .initial = {Initial::Kind::normal, config.initializer_range},
+                           .alias_of = config.tied_head ? embedding : std::string()});
 }
 
 BlockDescription gpt2_embedding(const HfConfig& config) {
@@ -109,7 +109,9 @@ BlockDescription gpt2_decoder(const HfConfig& config, int layer) {
   block.zeros(Role::up_bias, "mlp.c_fc.bias", {F});
   block.normal(Role::down, "mlp.c_proj.weight", {F, C}, residual_std);
   block.zeros(Role::down_bias, "mlp.c_proj.bias", {C});
-  return block.take();
+  BlockDescription description = block.take();
+  for (LogicalTensor& tensor : description.tensors) tensor.in_out = tensor.shape.size() == 2;
+  return description;
 }
 
 BlockDescription gpt2_head(const HfConfig& config) {
@@ -135,7 +137,9 @@ void add_experts(BlockBuilder& block, const HfConfig& config) {
   const std::string module = config.family == Family::mixtral ? "block_sparse_moe." : "mlp.";
   block.normal(Role::router, module + "gate.weight", {E, C}, config.initializer_range);
   block.normal(Role::expert_gate_up, module + "experts.gate_up_proj", {E * 2 * F, C}, config.initializer_range);
+  block.is_stack_of(F);
   block.normal(Role::expert_down, module + "experts.down_proj", {E * C, F}, config.initializer_range);
+  block.is_stack_of(C);
   if (S == 0) return;
   block.normal(Role::gate, module + "shared_expert.gate_proj.weight", {S, C}, config.initializer_range);
   block.normal(Role::up, module + "shared_expert.up_proj.weight", {S, C}, config.initializer_range);
@@ -209,6 +213,7 @@ void mark(Architecture& architecture, const TensorRules& rules) {
     for (LogicalTensor& tensor : block.tensors) {
       const std::string& stored = tensor.alias_of.empty() ? tensor.name : tensor.alias_of;
       tensor.trained = !rules.freezes || !rules.freezes(stored);
+      if (rules.updated_by) tensor.update = rules.updated_by(tensor);
       const auto unit = std::ranges::find_if(rules.units, [&](const auto& named) { return named.second(stored); });
       if (unit != rules.units.end()) tensor.unit = unit->first;
     }

@@ -62,8 +62,11 @@ struct LogicalTensor {
   Shape shape;  // as Hugging Face stores it: gpt2's Conv1D weights are (in, out), all others (out, in). Those of
                 // experts are stacked: (E·2F, C), of each expert gate and then up, and (E·C, F)
   Initial initial;
+  std::int64_t matrix_rows = 0;   // of each matrix, where it is a stack of several; 0: it is one, or a vector
+  bool in_out = false;            // a matrix stored as (in, out), or a stack of such
   std::string alias_of;           // tied: the name of the tensor whose storage it is; empty otherwise
   bool trained = true;            // false: frozen, it has no gradient and stays as it is
+  int update = 0;                 // the way in which an optimizer updates it, of those that it declares
   std::string unit = {};          // that it forms within its block, with others of this name; empty: the block's
   Shape view = {};                // of which ranks hold boxes; empty: its shape
   std::optional<Split> cut = {};  // of the view, among ranks that share blocks; absent: these have all of it
@@ -92,6 +95,7 @@ Architecture describe(const HfConfig& config);
 /// name and whom it takes. Who says so: the options of a run.
 struct TensorRules {
   std::function<bool(const std::string& tensor)> freezes;
+  std::function<int(const LogicalTensor& tensor)> updated_by;
   std::vector<std::pair<std::string, std::function<bool(const std::string& tensor)>>> units;
 };
 void mark(Architecture& architecture, const TensorRules& rules);

@@ -39,7 +39,8 @@ std::vector<ParameterPlan> parameters_of(const Architecture& architecture, const
                               .unit = tensor.unit,
                               .alike = alike_along(tensor, sharing),
                               .summed = tensor.summed,
-                              .of_experts = is_shared_out(tensor, sharing)});
+                              .of_experts = is_shared_out(tensor, sharing),
+                              .update = tensor.update});
       } else {
         parameters[by_name.at(tensor.alias_of)].blocks.push_back(static_cast<int>(block));
       }

@@ -49,7 +49,8 @@ void optim(const Node& value, Lowering& lowering) {
   static const std::set<std::string> adamw{"adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw"};
   if (adamw.contains(value.text)) return lowering.set("optimizer.name", "adamw", value);
   if (value.text == "sgd") return lowering.set("optimizer.name", "sgd", value);
-  lowering.refuse(value, "it is one of adamw_torch, adamw_torch_fused and sgd");
+  if (value.text == "lion_32bit") return lowering.set("optimizer.name", "lion", value);
+  lowering.refuse(value, "it is one of adamw_torch, adamw_torch_fused, lion_32bit and sgd");
 }
 
 void distributed_type(const Node& value, Lowering& lowering) {

@@ -194,9 +194,10 @@ constexpr std::array keys{
     DialectKey{"train.ep_intranode", flag, "", taken, "parallel.ep_outside", "the opposite of ep_outside", "", "",
                jointly},
 
-    DialectKey{"train.optimizer", text, "adamw", taken, "optimizer.name"},
-    DialectKey{"train.optimizer_dtype", text, "bf16", moot, "",
-               "it counts with optimizers that optimizer.name refuses"},
+    DialectKey{"train.optimizer", text, "adamw", taken, "optimizer.name, optimizer.state_dtype",
+               "anyprecision_adamw: adamw with moments in optimizer_dtype", "", "", jointly},
+    DialectKey{"train.optimizer_dtype", text, "bf16", taken, "optimizer.state_dtype",
+               "counts with anyprecision_adamw and muon", "", "", jointly},
     DialectKey{"train.lr", number, "5e-5", taken, "optimizer.lr"},
     DialectKey{"train.lr_min", number, "1e-7", taken, "schedule.min_lr", "counts where the learning rate falls", "", "",
                jointly},
@@ -213,12 +214,14 @@ constexpr std::array keys{
                no_decay},
     DialectKey{"train.max_grad_norm", number, "1.0", taken, "optimizer.clip_norm", "0 or less: null", "", "",
                clip_norm},
-    DialectKey{"train.muon_lr", number, "0.02", moot, "", "it counts with optimizers that optimizer.name refuses"},
-    DialectKey{"train.muon_momentum", number, "0.95", moot, "",
-               "it counts with optimizers that optimizer.name refuses"},
-    DialectKey{"train.muon_nesterov", flag, "true", moot, "", "it counts with optimizers that optimizer.name refuses"},
-    DialectKey{"train.muon_ns_steps", number, "5", moot, "", "it counts with optimizers that optimizer.name refuses"},
-    DialectKey{"train.muon_adjust_lr_fn", text, "", moot, "", "it counts with optimizers that optimizer.name refuses"},
+    DialectKey{"train.muon_lr", number, "0.02", taken, "optimizer.muon_lr", "counts with muon", "", "", jointly},
+    DialectKey{"train.muon_momentum", number, "0.95", taken, "optimizer.muon_momentum", "counts with muon", "", "",
+               jointly},
+    DialectKey{"train.muon_nesterov", flag, "true", taken, "optimizer.muon_nesterov", "counts with muon", "", "",
+               jointly},
+    DialectKey{"train.muon_ns_steps", number, "5", taken, "optimizer.muon_steps", "counts with muon", "", "", jointly},
+    DialectKey{"train.muon_adjust_lr_fn", text, "", taken, "optimizer.muon_adjust", "counts with muon", "", "",
+               jointly},
 
     DialectKey{"train.micro_batch_size", number, "1", taken, "train.micro_batch"},
     DialectKey{"train.gradient_accumulation_steps", number, "1", taken, "train.accumulation, parallel.micro_batches",
@@ -393,6 +396,30 @@ void lower_length(Lowering& lowering) {
   for (const auto& [theirs, ours] :
        {std::pair("train.lr_min", "schedule.min_lr"), std::pair("train.lr_decay_ratio", "schedule.decay_ratio")})
     if (const Node* const value = lowering.said(theirs); value != nullptr && falls) lowering.set(ours, *value);
+}
+
+void lower_optimizer(Lowering& lowering) {
+  const Node* const name = lowering.said("train.optimizer");
+  if (name == nullptr) return;
+  const bool short_moments = name->text == "anyprecision_adamw", muon = name->text == "muon";
+  lowering.set("optimizer.name", short_moments ? "adamw" : name->text, *name);
+  if (!short_moments && !muon) return;
+  const auto place = [&](const char* key) -> const Node& {
+    const Node* const said = lowering.said(key);
+    return said == nullptr ? *name : *said;
+  };
+  const std::string kept = lowering.text("train.optimizer_dtype");
+  if (kept != "bf16" && kept != "fp32")
+    lowering.refuse(place("train.optimizer_dtype"), "it is bf16 or fp32");
+  else
+    lowering.set("optimizer.state_dtype", kept == "bf16" ? "bf16" : "weights", place("train.optimizer_dtype"));
+  if (!muon) return;
+  lowering.set("optimizer.muon_lr", lowering.text("train.muon_lr"), place("train.muon_lr"));
+  for (const auto& [theirs, ours] : {std::pair("train.muon_momentum", "optimizer.muon_momentum"),
+                                     std::pair("train.muon_ns_steps", "optimizer.muon_steps"),
+                                     std::pair("train.muon_adjust_lr_fn", "optimizer.muon_adjust")})
+    if (const Node* const said = lowering.said(theirs)) lowering.set(ours, *said);
+  choose("train.muon_nesterov", "optimizer.muon_nesterov", "true", "false", lowering);
 }
 
 void lower_saving(Lowering& lowering) {
@@ -571,6 +598,7 @@ void finish(Lowering& lowering) {
   lower_length(lowering);
   lower_saving(lowering);
   lower_memory(lowering);
+  lower_optimizer(lowering);
   lower_seeing(lowering);
   lower_data(lowering);
   lower_packing(lowering);

@@ -5,6 +5,7 @@
 #include "config/log_check.hpp"
 #include "config/ranges.hpp"
 #include "config/schedule_check.hpp"
+#include "config/train_choices.hpp"
 #include "config/train_config.hpp"
 
 #include <fmt/format.h>
@@ -53,6 +54,49 @@ void check_batch(const TrainConfig& config, Problems& problems) {
                              *train.micro_batch, *train.accumulation));
 }
 
+/// Options that no update rule of the run reads.
+void check_update_rules(const OptimizerOptions& optimizer, Problems& problems) {
+  using enum OptimizerName;
+  std::set<OptimizerName> rules{optimizer.name};
+  if (optimizer.name == muon) rules.insert(adamw);
+  for (const OptimizerGroup& group : optimizer.groups)
+    if (group.name) rules.insert(*group.name);
+  const OptimizerOptions plain;
+  struct Reader {
+    const char* option;
+    bool changed;
+    std::vector<OptimizerName> rules;
+    const char* says;
+  };
+  const std::vector<Reader> readers{
+      {"optimizer.momentum",
+       optimizer.momentum != plain.momentum,
+       {sgd},
+       "what adamw and lion have instead is optimizer.betas, and muon optimizer.muon_momentum"},
+      {"optimizer.nesterov", optimizer.nesterov, {sgd}, "muon has optimizer.muon_nesterov"},
+      {"optimizer.betas", optimizer.betas != plain.betas, {adamw, lion}, "what sgd has instead is optimizer.momentum"},
+      {"optimizer.eps", optimizer.eps != plain.eps, {adamw}, "others divide by nothing that may be 0"},
+      {"optimizer.state_dtype",
+       optimizer.state_dtype != plain.state_dtype,
+       {adamw, lion, muon},
+       "sgd keeps its momentum in the type of the weights"},
+      {"optimizer.muon_lr", optimizer.muon_lr.has_value(), {muon}, "the learning rate of others is optimizer.lr"},
+      {"optimizer.muon_momentum", optimizer.muon_momentum != plain.muon_momentum, {muon}, "sgd has optimizer.momentum"},
+      {"optimizer.muon_nesterov", optimizer.muon_nesterov != plain.muon_nesterov, {muon}, "sgd has optimizer.nesterov"},
+      {"optimizer.muon_steps", optimizer.muon_steps != plain.muon_steps, {muon}, "others make nothing orthogonal"},
+      {"optimizer.muon_adjust", optimizer.muon_adjust != plain.muon_adjust, {muon}, "others make nothing orthogonal"},
+  };
+  for (const Reader& reader : readers) {
+    if (!reader.changed || std::ranges::any_of(reader.rules, [&](OptimizerName rule) { return rules.contains(rule); }))
+      continue;
+    std::vector<std::string> names;
+    for (const auto& [rule, name] : choices_of(OptimizerName{}))
+      if (std::ranges::find(reader.rules, rule) != reader.rules.end()) names.emplace_back(name);
+    problems.add({"optimizer.name", reader.option},
+                 fmt::format("{} is of optimizer.name {}; {}", reader.option, join(names, ", "), reader.says));
+  }
+}
+
 void check_optimizer(const OptimizerOptions& optimizer, Problems& problems) {
   for (const double beta : optimizer.betas) {
     if (beta >= 1)
@@ -61,19 +105,15 @@ void check_optimizer(const OptimizerOptions& optimizer, Problems& problems) {
   }
   if (optimizer.momentum >= 1)
     problems.add({"optimizer.momentum"}, "with a momentum of 1 no step is ever forgotten: it must be below 1");
-  const OptimizerOptions plain;
-  if (optimizer.name == OptimizerName::adamw) {
-    if (optimizer.momentum != plain.momentum || optimizer.nesterov)
-      problems.add({"optimizer.name", optimizer.nesterov ? "optimizer.nesterov" : "optimizer.momentum"},
-                   "momentum and nesterov are of optimizer.name sgd; what adamw has instead is optimizer.betas");
-  } else {
-    if (optimizer.betas != plain.betas || optimizer.eps != plain.eps)
-      problems.add({"optimizer.name", optimizer.eps != plain.eps ? "optimizer.eps" : "optimizer.betas"},
-                   "betas and eps are of optimizer.name adamw; what sgd has instead is optimizer.momentum");
-    if (optimizer.nesterov && optimizer.momentum == 0)
-      problems.add({"optimizer.nesterov", "optimizer.momentum"},
-                   "without momentum there is nothing to look ahead with: set optimizer.momentum, 0.9 for instance");
-  }
+  if (optimizer.muon_momentum >= 1)
+    problems.add({"optimizer.muon_momentum"}, "with a momentum of 1 no gradient ever enters: it must be below 1");
+  check_update_rules(optimizer, problems);
+  if (optimizer.nesterov && optimizer.momentum == 0)
+    problems.add({"optimizer.nesterov", "optimizer.momentum"},
+                 "without momentum there is nothing to look ahead with: set optimizer.momentum, 0.9 for instance");
+  if (optimizer.muon_lr && optimizer.lr == 0)
+    problems.add({"optimizer.muon_lr", "optimizer.lr"},
+                 "the schedule scales optimizer.lr, and optimizer.muon_lr with it: an lr of 0 leaves nothing to scale");
 }
 
 void check_update_in_backward(const TrainConfig& config, Problems& problems) {
@@ -90,6 +130,9 @@ void check_update_in_backward(const TrainConfig& config, Problems& problems) {
 
 void check_precision(const TrainConfig& config, Problems& problems) {
   const PrecisionOptions& precision = config.precision;
+  if (config.optimizer.state_dtype == StateType::bf16 && precision.dtype == Precision::fp64)
+    problems.add({"optimizer.state_dtype", "precision.dtype"},
+                 "optimizer.state_dtype bf16 would lose what precision.dtype fp64 is for: leave one of them out");
   if (precision.output_dtype == Precision::fp64 && precision.dtype != Precision::fp64)
     problems.add(
         {"precision.output_dtype", "precision.dtype"},
@@ -133,7 +176,9 @@ void check_precision(const TrainConfig& config, Problems& problems) {
 
 void check_offload(const TrainConfig& config, Problems& problems) {
   const std::vector<Offload>& offload = config.train.offload;
-  const bool stateless = config.optimizer.name == OptimizerName::sgd && config.optimizer.momentum == 0;
+  const bool stateless =
+      config.optimizer.name == OptimizerName::sgd && config.optimizer.momentum == 0 &&
+      std::ranges::none_of(config.optimizer.groups, [](const OptimizerGroup& group) { return group.name.has_value(); });
   if (stateless && std::ranges::find(offload, Offload::optimizer) != offload.end())
     problems.add({"train.offload", "optimizer.name"},
                  "train.offload optimizer has no effect: without momentum optimizer.name sgd keeps no state");

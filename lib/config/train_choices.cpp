@@ -9,7 +9,14 @@ ChoiceList<Precision> choices_of(Precision) {
   return {{Precision::fp32, "fp32"}, {Precision::fp64, "fp64"}, {Precision::bf16, "bf16"}, {Precision::fp16, "fp16"}};
 }
 ChoiceList<OptimizerName> choices_of(OptimizerName) {
-  return {{OptimizerName::adamw, "adamw"}, {OptimizerName::sgd, "sgd"}};
+  return {{OptimizerName::adamw, "adamw"},
+          {OptimizerName::sgd, "sgd"},
+          {OptimizerName::lion, "lion"},
+          {OptimizerName::muon, "muon"}};
+}
+ChoiceList<StateType> choices_of(StateType) { return {{StateType::weights, "weights"}, {StateType::bf16, "bf16"}}; }
+ChoiceList<MuonAdjust> choices_of(MuonAdjust) {
+  return {{MuonAdjust::original, "original"}, {MuonAdjust::match_rms_adamw, "match_rms_adamw"}};
 }
 ChoiceList<Decay> choices_of(Decay) { return {{Decay::matrices, "matrices"}, {Decay::all, "all"}}; }
 ChoiceList<ScheduleName> choices_of(ScheduleName) {

@@ -9,6 +9,8 @@ namespace lockstep {
 ChoiceList<PrepareData> choices_of(PrepareData);
 ChoiceList<Precision> choices_of(Precision);
 ChoiceList<OptimizerName> choices_of(OptimizerName);
+ChoiceList<StateType> choices_of(StateType);
+ChoiceList<MuonAdjust> choices_of(MuonAdjust);
 ChoiceList<Decay> choices_of(Decay);
 ChoiceList<ScheduleName> choices_of(ScheduleName);
 ChoiceList<CooldownShape> choices_of(CooldownShape);

@@ -319,7 +319,11 @@ void describe(Declaration& visit, PrecisionOptions& precision) {
 }
 
 void describe(Declaration& visit, OptimizerOptions& optimizer) {
-  visit.field("name", optimizer.name, {.help = "update rule", .fixed_on_resume = true});
+  visit.field(
+      "name", optimizer.name,
+      {.help = "update rule; muon makes the momentum of hidden matrices orthogonal, and leaves other tensors to "
+               "adamw",
+       .fixed_on_resume = true});
   visit.field("lr", optimizer.lr,
               {.help = "peak learning rate, reached at the end of warm-up",
                .unit = "1/step",
@@ -327,7 +331,10 @@ void describe(Declaration& visit, OptimizerOptions& optimizer) {
                .max = 1,
                .fixed_on_resume = true});
   visit.field("betas", optimizer.betas,
-              {.help = "decay rates of adamw's first and second moment", .min = 0, .max = 1, .fixed_on_resume = true});
+              {.help = "decay rates of adamw's first and second moment; of lion's step and of its average",
+               .min = 0,
+               .max = 1,
+               .fixed_on_resume = true});
   visit.field(
       "eps", optimizer.eps,
       {.help = "added to the root of adamw's second moment", .min = 0, .above_min = true, .fixed_on_resume = true});
@@ -336,10 +343,37 @@ void describe(Declaration& visit, OptimizerOptions& optimizer) {
   visit.field("nesterov", optimizer.nesterov,
               {.help = "sgd's momentum looks one step ahead (Nesterov)", .fixed_on_resume = true});
   visit.field(
-      "weight_decay", optimizer.weight_decay,
-      {.help = "weight decay: of adamw decoupled and multiplied by the learning rate, of sgd added to the gradient",
-       .min = 0,
+      "state_dtype", optimizer.state_dtype,
+      {.help = "type of the moments of adamw, and of the averages of lion and muon: that of the weights, or bf16, "
+               "rounded to nearest at each step",
        .fixed_on_resume = true});
+  visit.field("muon_lr", optimizer.muon_lr,
+              {.help = "muon's peak learning rate, which the schedule scales as lr; null: lr",
+               .unit = "1/step",
+               .min = 0,
+               .max = 1,
+               .fixed_on_resume = true});
+  visit.field("muon_momentum", optimizer.muon_momentum,
+              {.help = "share of muon's average of gradients that stays each step; 0: no average",
+               .min = 0,
+               .max = 1,
+               .fixed_on_resume = true});
+  visit.field("muon_nesterov", optimizer.muon_nesterov,
+              {.help = "muon's momentum looks one step ahead (Nesterov)", .fixed_on_resume = true});
+  visit.field("muon_steps", optimizer.muon_steps,
+              {.help = "steps of the Newton-Schulz iteration that makes a matrix orthogonal",
+               .min = 1,
+               .max = 99,
+               .fixed_on_resume = true});
+  visit.field("muon_adjust", optimizer.muon_adjust,
+              {.help = "what muon's learning rate is multiplied with: original: sqrt(max(1, out/in)) of a matrix; "
+                       "match_rms_adamw: 0.2 sqrt(max(out, in)), so that lr and weight_decay may be those of adamw",
+               .fixed_on_resume = true});
+  visit.field("weight_decay", optimizer.weight_decay,
+              {.help = "weight decay: of adamw, lion and muon decoupled and multiplied by the learning rate, of sgd "
+                       "added to the gradient",
+               .min = 0,
+               .fixed_on_resume = true});
   visit.field("decay", optimizer.decay,
               {.help = "tensors that decay: matrices (two dimensions or more: no norms, no biases) or all",
                .fixed_on_resume = true});
@@ -740,6 +774,8 @@ bool shards_along(const ParallelOptions& parallel, MeshAxis axis) {
 
 void describe(Declaration& visit, OptimizerGroup& group) {
   visit.field("match", group.match, {.help = "names of tensors", .value_name = "REGEX", .required = true});
+  visit.field("optimizer", group.name,
+              {.help = "update rule of these tensors, of muon for matrices alone; null: as without the group"});
   visit.field("lr_scale", group.lr_scale, {.help = "multiplies the learning rate", .min = 0});
   visit.field("weight_decay", group.weight_decay,
               {.help = "instead of optimizer.weight_decay and its exclusions", .min = 0});

@@ -41,7 +41,7 @@ std::vector<int> holders_of(int unit, const std::vector<PipelinePart>& parts) {
 
 }  // namespace
 
-Model::Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state,
+Model::Model(const Architecture& architecture, Precision precision, const UpdateStates& states,
              std::int64_t bucket_bytes, const ShardPlace& place, const std::vector<PipelinePart>& parts,
              const UnitMemory& memory)
     : architecture_(architecture), precision_(precision), output_type_(stream_type(precision)) {
@@ -49,7 +49,8 @@ Model::Model(const Architecture& architecture, Precision precision, const std::v
   const std::vector<LogicalTensor> stored = stored_tensors(architecture_);
   const auto part = static_cast<std::size_t>(coordinate(place.mesh, place.rank, pipeline_axis));
   const HfConfig own_config = part_of(config(), place.sharding.blocks);
-  for (const UnitPlan& plan : units_of(architecture_, unit_types(precision, state), bucket_bytes, place.sharding)) {
+  const UnitTypes types = unit_types(precision, states);
+  for (const UnitPlan& plan : units_of(architecture_, types, bucket_bytes, place.sharding)) {
     const auto index = static_cast<int>(all_units_.size());
     all_units_.emplace_back();
     if (!parts.empty() && !std::ranges::binary_search(parts[part].units, index)) continue;
@@ -58,7 +59,8 @@ Model::Model(const Architecture& architecture, Precision precision, const std::v
     ShardPlace here = place;
     if (!plan.token_axes.empty()) here.sharding = of_experts(place.sharding);
     if (parts.size() > 1) here.pins.push_back({pipeline_axis, holders_of(index, parts)});
-    all_units_.back() = std::make_unique<Unit>(plan.name, own, precision, state, here, memory);
+    all_units_.back() =
+        std::make_unique<Unit>(plan.name, own, precision, types.state(own.front().update), here, memory);
     units_.push_back(all_units_.back().get());
     for (const auto& parameter : units_.back()->parameters()) parameters_.push_back(parameter.get());
   }

@@ -21,11 +21,11 @@ namespace lockstep {
 
 class Model {
  public:
-  /// Zero weights in the units that units_of (architecture/units.hpp) gives, with the optimizer's `state`, cut as
+  /// Zero weights in the units that units_of (architecture/units.hpp) gives, with the optimizer's `states`, cut as
   /// `place` says; where ranks share blocks, this one's part of them. A tied weight lives in the unit of the block that
   /// owns its storage and is touched by the head as well. `parts` are what each rank along the pipeline axis has;
   /// without them a rank has all. Local.
-  Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state = {},
+  Model(const Architecture& architecture, Precision precision, const UpdateStates& states = {},
         std::int64_t bucket_bytes = 0, const ShardPlace& place = {}, const std::vector<PipelinePart>& parts = {},
         const UnitMemory& memory = {});
 

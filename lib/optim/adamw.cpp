@@ -29,18 +29,18 @@ AdamWFactors<M> factors_of(const OptimizerOptions& options, const ParameterSetti
 
 void AdamW::update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const {
   invariant(unit.state().size() == 2, "AdamW keeps two moments");
-  with_master_type(unit, [&]<class M>(M) {
+  with_state_type(unit, [&]<class M, class S>(M, S) {
     M* const weight = values_of<M>(unit.master()).data();
     const M* const gradient = values_of<M>(unit.gradient()).data();
-    M* const first = values_of<M>(unit.state()[0]).data();
-    M* const second = values_of<M>(unit.state()[1]).data();
+    S* const first = buffer_of<S>(unit, 0);
+    S* const second = buffer_of<S>(unit, 1);
     Bf16* const compute = compute_copy_of(unit);
     for_each_stretch(
         unit, settings_,
         [&](const ParameterSettings& settings) { return factors_of<M>(options_, settings, step, lr, gradient_scale); },
         [=](std::int64_t from, std::int64_t to, const AdamWFactors<M>& factors) {
-          adamw_update<M>(factors, to - from, gradient + from, weight + from, first + from, second + from,
-                          compute ? compute + from : nullptr);
+          adamw_update<M, S>(factors, to - from, gradient + from, weight + from, first + from, second + from,
+                             compute ? compute + from : nullptr);
         });
   });
   complete_copy(unit);

@@ -22,28 +22,28 @@ LOCKSTEP_CLONES double block_sum(const M* values, std::int64_t count) {
   return sum;
 }
 
-template <class M>
-LOCKSTEP_INLINE void update(const AdamWFactors<M>& f, M gradient, M& weight, M& first, M& second) {
-  const M g = gradient * f.gradient_scale;
-  const M m = first + (1 - f.beta1) * (g - first);
-  const M v = f.beta2 * second + (1 - f.beta2) * g * g;
-  first = m;
-  second = v;
+template <class M, class S>
+LOCKSTEP_INLINE void update(const AdamWFactors<M>& f, M gradient, M& weight, S& first, S& second) {
+  const M g = gradient * f.gradient_scale, before = load(first);
+  const M m = before + (1 - f.beta1) * (g - before);
+  const M v = f.beta2 * load(second) + (1 - f.beta2) * g * g;
+  store(first, m);
+  store(second, v);
   weight = weight * f.keep - f.step_size * m / (std::sqrt(v) / f.correction + f.epsilon);
 }
 
-template <class M>
+template <class M, class S>
 LOCKSTEP_CLONES void update_range(const AdamWFactors<M>& factors, std::int64_t count, const M* __restrict gradient,
-                                  M* __restrict weight, M* __restrict first, M* __restrict second) {
+                                  M* __restrict weight, S* __restrict first, S* __restrict second) {
   const AdamWFactors<M> f = factors;
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) update(f, gradient[i], weight[i], first[i], second[i]);
 }
 
-template <class M>
+template <class M, class S>
 LOCKSTEP_CLONES void update_range_rounding(const AdamWFactors<M>& factors, std::int64_t count,
-                                           const M* __restrict gradient, M* __restrict weight, M* __restrict first,
-                                           M* __restrict second, Bf16* __restrict compute) {
+                                           const M* __restrict gradient, M* __restrict weight, S* __restrict first,
+                                           S* __restrict second, Bf16* __restrict compute) {
   const AdamWFactors<M> f = factors;
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
@@ -107,16 +107,16 @@ void update_wide(const AdamWFactors<float>&, std::int64_t, const float*, float*,
 
 }  // namespace
 
-template <class M>
-void adamw_update(const AdamWFactors<M>& factors, std::int64_t count, const M* gradient, M* weight, M* first, M* second,
+template <class M, class S>
+void adamw_update(const AdamWFactors<M>& factors, std::int64_t count, const M* gradient, M* weight, S* first, S* second,
                   Bf16* compute) {
-  if constexpr (std::is_same_v<M, float>) {
+  if constexpr (std::is_same_v<S, float>) {
     if (is_wide()) return update_wide(factors, count, gradient, weight, first, second, compute);
   }
   if (compute) {
-    update_range_rounding<M>(factors, count, gradient, weight, first, second, compute);
+    update_range_rounding<M, S>(factors, count, gradient, weight, first, second, compute);
   } else {
-    update_range<M>(factors, count, gradient, weight, first, second);
+    update_range<M, S>(factors, count, gradient, weight, first, second);
   }
 }
 
@@ -134,10 +134,12 @@ double sum_of_squares(const M* values, std::int64_t count) {
   return sum;
 }
 
-template void adamw_update<float>(const AdamWFactors<float>&, std::int64_t, const float*, float*, float*, float*,
-                                  Bf16*);
-template void adamw_update<double>(const AdamWFactors<double>&, std::int64_t, const double*, double*, double*, double*,
-                                   Bf16*);
+template void adamw_update<float, float>(const AdamWFactors<float>&, std::int64_t, const float*, float*, float*, float*,
+                                         Bf16*);
+template void adamw_update<float, Bf16>(const AdamWFactors<float>&, std::int64_t, const float*, float*, Bf16*, Bf16*,
+                                        Bf16*);
+template void adamw_update<double, double>(const AdamWFactors<double>&, std::int64_t, const double*, double*, double*,
+                                           double*, Bf16*);
 template double sum_of_squares<float>(const float*, std::int64_t);
 template double sum_of_squares<double>(const double*, std::int64_t);
 

@@ -16,9 +16,10 @@ struct AdamWFactors {
   M epsilon;
 };
 
-/// Updates elements [0, count); `compute` is the rounded copy, or nullptr where the weights are read as they are.
-template <class M>
-void adamw_update(const AdamWFactors<M>& factors, std::int64_t count, const M* gradient, M* weight, M* first, M* second,
+/// Updates elements [0, count). Moments are kept as S, rounded to nearest; `compute` is the rounded copy, or nullptr
+/// where the weights are read as they are.
+template <class M, class S>
+void adamw_update(const AdamWFactors<M>& factors, std::int64_t count, const M* gradient, M* weight, S* first, S* second,
                   Bf16* compute);
 
 /// Σ value², in fp64 over blocks of fixed size: the same for any number of threads.

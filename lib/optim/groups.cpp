@@ -40,16 +40,21 @@ std::vector<std::string> check_groups(const std::vector<std::string>& names, con
   return notes;
 }
 
+const OptimizerGroup* group_of(const std::string& name, const OptimizerOptions& options) {
+  const auto group =
+      std::ranges::find_if(options.groups, [&](const OptimizerGroup& each) { return each.match.matches(name); });
+  return group == options.groups.end() ? nullptr : &*group;
+}
+
 std::vector<ParameterSettings> settings_of(const std::vector<Parameter*>& parameters, const OptimizerOptions& options) {
   std::vector<ParameterSettings> settings;
   for (const Parameter* parameter : parameters) {
-    const auto group = std::find_if(options.groups.begin(), options.groups.end(),
-                                    [&](const OptimizerGroup& g) { return g.match.matches(parameter->name()); });
-    if (group == options.groups.end()) {
-      settings.push_back({1, own_decay(*parameter, options)});
-    } else {
-      settings.push_back({group->lr_scale, group->weight_decay.value_or(own_decay(*parameter, options))});
+    ParameterSettings own{.lr_scale = 1, .weight_decay = own_decay(*parameter, options)};
+    if (const OptimizerGroup* group = group_of(parameter->name(), options)) {
+      own.lr_scale = group->lr_scale;
+      own.weight_decay = group->weight_decay.value_or(own.weight_decay);
     }
+    settings.push_back(own);
   }
   return settings;
 }

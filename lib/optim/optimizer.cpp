@@ -2,26 +2,97 @@
 
 #include "base/error.hpp"
 #include "optim/adamw.hpp"
+#include "optim/lion.hpp"
+#include "optim/muon.hpp"
 #include "optim/sgd.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
 
 namespace lockstep {
 
-std::vector<StateDescription> state_of(const OptimizerOptions& options, DType master) {
-  switch (options.name) {
-    case OptimizerName::adamw: return {{"exp_avg", master}, {"exp_avg_sq", master}};
+namespace {
+
+std::unique_ptr<Optimizer> make_one(OptimizerName name, const OptimizerOptions& options,
+                                    const std::vector<Parameter*>& parameters) {
+  switch (name) {
+    case OptimizerName::adamw: return std::make_unique<AdamW>(options, parameters);
+    case OptimizerName::sgd: return std::make_unique<Sgd>(options, parameters);
+    case OptimizerName::lion: return std::make_unique<Lion>(options, parameters);
+    case OptimizerName::muon: return std::make_unique<Muon>(options, parameters);
+  }
+  throw Error(ExitCode::bug, "an optimizer that nobody made");
+}
+
+/// Each unit in its way.
+class EachInItsWay final : public Optimizer {
+ public:
+  EachInItsWay(const OptimizerOptions& options, const std::vector<Parameter*>& parameters)
+      : Optimizer(options, parameters) {
+    for (const OptimizerName name : ways_of(options)) ways_.push_back(make_one(name, options, parameters));
+  }
+  void update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const override {
+    const auto way = static_cast<std::size_t>(unit.parameters().front()->description().update);
+    ways_.at(way)->update(unit, step, lr, gradient_scale);
+  }
+
+ private:
+  std::vector<std::unique_ptr<Optimizer>> ways_;
+};
+
+}  // namespace
+
+std::vector<OptimizerName> ways_of(const OptimizerOptions& options) {
+  std::vector<OptimizerName> ways{options.name};
+  const auto add = [&](OptimizerName name) {
+    if (std::ranges::find(ways, name) == ways.end()) ways.push_back(name);
+  };
+  if (options.name == OptimizerName::muon) add(OptimizerName::adamw);
+  for (const OptimizerGroup& group : options.groups)
+    if (group.name) add(*group.name);
+  return ways;
+}
+
+int way_of(const OptimizerOptions& options, const LogicalTensor& tensor) {
+  OptimizerName name = options.name;
+  if (name == OptimizerName::muon && !is_hidden_matrix(tensor)) name = OptimizerName::adamw;
+  if (const OptimizerGroup* group = group_of(tensor.name, options); group != nullptr && group->name) {
+    name = *group->name;
+    if (name == OptimizerName::muon && tensor.alias_of.empty() && !is_matrix(tensor))
+      throw Error(ExitCode::usage,
+                  fmt::format("optimizer.groups: '{}' gives muon the tensor {}, which is no matrix",
+                              group->match.text(), tensor.name),
+                  "muon makes directions of matrices orthogonal: a narrower pattern leaves vectors to others");
+  }
+  const std::vector<OptimizerName> ways = ways_of(options);
+  return static_cast<int>(std::ranges::find(ways, name) - ways.begin());
+}
+
+std::vector<StateDescription> state_of(OptimizerName name, const OptimizerOptions& options, DType master) {
+  const DType kept = options.state_dtype == StateType::bf16 ? DType::bf16 : master;
+  switch (name) {
+    case OptimizerName::adamw: return {{"exp_avg", kept}, {"exp_avg_sq", kept}};
     case OptimizerName::sgd:
       if (options.momentum == 0) return {};
       return {{"momentum_buffer", master}};
+    case OptimizerName::lion: return {{"exp_avg", kept}};
+    case OptimizerName::muon:
+      if (options.muon_momentum == 0) return {};
+      return {{"momentum_buffer", kept}};
   }
   throw Error(ExitCode::bug, "an optimizer without a description");
 }
 
+UpdateStates states_of(const OptimizerOptions& options, DType master) {
+  UpdateStates states;
+  for (const OptimizerName name : ways_of(options)) states.push_back(state_of(name, options, master));
+  return states;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<Parameter*>& parameters) {
-  switch (options.name) {
-    case OptimizerName::adamw: return std::make_unique<AdamW>(options, parameters);
-    case OptimizerName::sgd: return std::make_unique<Sgd>(options, parameters);
-  }
-  throw Error(ExitCode::bug, "an optimizer that nobody made");
+  if (ways_of(options).size() == 1) return make_one(options.name, options, parameters);
+  return std::make_unique<EachInItsWay>(options, parameters);
 }
 
 }  // namespace lockstep

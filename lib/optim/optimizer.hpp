@@ -1,7 +1,9 @@
 // What updates weights: an optimizer declares the state that it keeps beside each weight, which units allocate, plans
-// count and checkpoints store, and updates one unit at a time. Kinds: optim/adamw.hpp, optim/sgd.hpp.
+// count and checkpoints store, and updates one unit at a time. A run may update weights in several ways, each by an
+// optimizer of its own; a unit has weights of one way. Kinds: optim/adamw.hpp, lion.hpp, muon.hpp, sgd.hpp.
 #pragma once
 
+#include "architecture/architecture.hpp"
 #include "config/optimizer_options.hpp"
 #include "optim/groups.hpp"
 #include "program/model_plan.hpp"
@@ -28,8 +30,16 @@ class Optimizer {
   SettingsByParameter settings_;
 };
 
-/// What the optimizer that `options` name keeps, for weights of type `master`. Pure.
-std::vector<StateDescription> state_of(const OptimizerOptions& options, DType master);
+/// The ways in which weights are updated: what `options` name, where it is muon adamw besides, and those of groups.
+/// Pure.
+std::vector<OptimizerName> ways_of(const OptimizerOptions& options);
+/// The number of that way for a tensor: that of its group, or else of hidden matrices muon's, of others adamw's, where
+/// `options` name muon. Pure. Throws Error(usage) for a group that gives muon what is no matrix.
+int way_of(const OptimizerOptions& options, const LogicalTensor& tensor);
+/// What is kept beside weights of type `master`, by way. Pure.
+UpdateStates states_of(const OptimizerOptions& options, DType master);
+/// What one optimizer keeps. Pure.
+std::vector<StateDescription> state_of(OptimizerName name, const OptimizerOptions& options, DType master);
 
 /// For the `parameters` of a model, or of some of its stages, whose units have that state, with their settings
 /// (optim/groups.hpp). Local.

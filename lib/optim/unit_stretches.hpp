@@ -48,6 +48,26 @@ void with_master_type(const Unit& unit, const Work& work) {
   }
 }
 
+/// The same with a value of the type of the state as well: that of the weights, or bf16.
+template <class Work>
+void with_state_type(const Unit& unit, const Work& work) {
+  const bool is_short = !unit.kept().empty() && unit.kept().front().dtype == DType::bf16;
+  if (unit.precision() == Precision::fp64) {
+    invariant(!is_short, "state in bf16 is of weights in fp32");
+    work(double{}, double{});
+  } else if (is_short) {
+    work(float{}, Bf16{});
+  } else {
+    work(float{}, float{});
+  }
+}
+
+/// A flat buffer of the unit's state.
+template <class S>
+S* buffer_of(const Unit& unit, std::size_t index) {
+  return static_cast<S*>(unit.state()[index].mutable_data_ptr());
+}
+
 /// The unit's compute copy that an update writes along; null where kernels read the master itself, or a copy that
 /// follows by itself: see complete_copy.
 inline Bf16* compute_copy_of(const Unit& unit) {

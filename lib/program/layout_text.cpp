@@ -1,6 +1,7 @@
 #include "program/layout_text.hpp"
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "base/words.hpp"
 #include "program/step_program.hpp"
 #include "report/table.hpp"
@@ -24,8 +25,13 @@ std::string kept_text(const UnitTypes& types) {
   if (types.compute != types.master)
     text = fmt::format("weights {} and {}, gradient {}", name_of(types.master), name_of(types.compute),
                        name_of(types.master));
-  for (const StateDescription& state : types.state) text += fmt::format(", {} {}", state.name, name_of(state.dtype));
-  return text;
+  std::vector<std::string> ways;
+  for (const std::vector<StateDescription>& kept : types.states) {
+    std::string& way = ways.emplace_back();
+    for (const StateDescription& state : kept) way += fmt::format(", {} {}", state.name, name_of(state.dtype));
+  }
+  std::erase(ways, "");
+  return text + join(ways, ", or");
 }
 
 /// A rank of each box, in the order of the boxes.

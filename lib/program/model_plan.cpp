@@ -15,13 +15,15 @@ namespace {
 /// Parameters that may be of one unit.
 struct Kind {
   bool trained = true, of_experts = false;
+  int update = 0;
   std::string unit;
   std::vector<AxisName> alike, summed;
   bool operator==(const Kind&) const = default;
 };
 
 Kind kind_of(const ParameterPlan& parameter) {
-  return {parameter.trained, parameter.of_experts, parameter.unit, parameter.alike, parameter.summed};
+  return {parameter.trained, parameter.of_experts, parameter.trained ? parameter.update : 0,
+          parameter.unit,    parameter.alike,      parameter.summed};
 }
 
 /// The unit of the parameters of a kind of the blocks [first, last].
@@ -34,6 +36,7 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
   if (kind.of_experts) unit.name += ", experts";
   if (!kind.alike.empty()) unit.name += ", alike";
   if (!kind.summed.empty()) unit.name += ", summed over " + join(kind.summed, "+");
+  if (kind.update > 0) unit.name += fmt::format(", update {}", kind.update);
   if (!kind.trained) unit.name += ", frozen";
   unit.trained = kind.trained;
   unit.alike = kind.alike;
@@ -62,7 +65,7 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
     unit.gradient_bytes = unit.shard_elements * master;
     unit.reduce_bytes = unit.elements * size_of(types.reduced());
     unit.reduce_shard_bytes = unit.shard_elements * size_of(types.reduced());
-    for (const StateDescription& state : types.state)
+    for (const StateDescription& state : types.state(kind.update))
       unit.optimizer_bytes += unit.shard_elements * size_of(state.dtype);
   }
   if (sharding.shards > 1) {
@@ -104,6 +107,11 @@ Shape longest_shard(Shape shape, int shards) {
   invariant(shards == 1 || !shape.empty(), "what is cut has rows");
   if (shards > 1) shape[0] = (shape[0] + shards - 1) / shards;
   return shape;
+}
+
+const std::vector<StateDescription>& UnitTypes::state(int update) const {
+  static const std::vector<StateDescription> none;
+  return static_cast<std::size_t>(update) < states.size() ? states[static_cast<std::size_t>(update)] : none;
 }
 
 std::vector<std::int64_t> unit_offsets(const std::vector<std::int64_t>& elements, DType master) {

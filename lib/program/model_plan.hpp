@@ -57,6 +57,7 @@ struct ParameterPlan {
   std::vector<AxisName> alike = {}, summed = {};
   std::optional<Split> cut = {};  // or how they cut it
   bool of_experts = false;        // that ranks share out: each has its own, and sees all tokens that go there
+  int update = 0;                 // the way in which the optimizer updates it
 };
 
 /// How ranks share out experts (expert parallelism): tokens go to the ranks that have theirs, and back.
@@ -139,13 +140,19 @@ struct StateDescription {
   bool operator==(const StateDescription&) const = default;
 };
 
+/// What the optimizer keeps beside weights that it updates in one way, by the number of the way: matrices may be
+/// updated otherwise than vectors. A unit has parameters of one way.
+using UpdateStates = std::vector<std::vector<StateDescription>>;
+
 /// The types of what a unit stores, and of what blocks hand to each other.
 struct UnitTypes {
   DType master = DType::f32;
   DType compute = DType::f32;  // equal to master: no copy
-  std::vector<StateDescription> state;
+  UpdateStates states;
   std::optional<DType> reduce = {};  // in which gradients are summed over ranks; absent: master
   std::optional<DType> output = {};  // of a block's output and its gradient; absent: master
+  /// None for a way without a state.
+  const std::vector<StateDescription>& state(int update) const;
   DType reduced() const { return reduce.value_or(master); }
   DType handed_out() const { return output.value_or(master); }
 };

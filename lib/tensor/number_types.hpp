@@ -21,6 +21,6 @@ DType compute_dtype(Precision precision);          // and compute_type
 at::ScalarType scalar_type(DType dtype);           // of a type that tensors of the network may have
 DType dtype_of(at::ScalarType type);               // the same the other way
 /// What units of this precision store with an optimizer that keeps `state`.
-UnitTypes unit_types(Precision precision, std::vector<StateDescription> state = {});
+UnitTypes unit_types(Precision precision, UpdateStates states = {});
 
 }  // namespace lockstep

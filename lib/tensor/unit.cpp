@@ -41,8 +41,8 @@ DType compute_dtype(Precision precision) {
   }
   fail(ExitCode::bug, "a precision without a type of arithmetic");
 }
-UnitTypes unit_types(Precision precision, std::vector<StateDescription> state) {
-  return {master_dtype(precision), compute_dtype(precision), std::move(state)};
+UnitTypes unit_types(Precision precision, UpdateStates states) {
+  return {master_dtype(precision), compute_dtype(precision), std::move(states)};
 }
 
 UnitMemory unit_memory_of(const OffloadOptions& offload, bool in_backward) {
@@ -149,7 +149,8 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
   compute_ =
       compute_type(precision) != type ? buffer(length(), compute_type(precision), name_, memory_.shards) : master_;
   if (trained_ && memory_.gradients == GradientMemory::held) gradient_ = buffer(length(), type, name_, memory_.shards);
-  for (const StateDescription& kept : trained_ ? state : std::vector<StateDescription>{})
+  if (trained_) kept_ = state;
+  for (const StateDescription& kept : kept_)
     state_.push_back(buffer(length(), scalar_type(kept.dtype), name_, memory_.state));
   home_ = {master_, compute_, gradient_, state_};
   if (!cut_) local_gradient_ = gradient_;

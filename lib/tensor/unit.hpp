@@ -67,6 +67,7 @@ class Unit {
   const at::Tensor& compute() const { return compute_; }           // the master itself unless they differ in type
   const at::Tensor& gradient() const { return gradient_; }         // reduced
   const std::vector<at::Tensor>& state() const { return state_; }  // of the optimizer, in the order that it declares
+  const std::vector<StateDescription>& kept() const { return kept_; }  // what that is; nothing if it is frozen
 
   /// Of a unit that is cut: parameters view whole weights in `whole` (whole_length()), of the compute type, until
   /// another call; with an undefined tensor they have none. Memory that is lent again costs no new views. Local.
@@ -134,6 +135,7 @@ class Unit {
   ShardMap map_, kept_map_;
   std::size_t kept_part_ = 0;  // of kept_map_: this rank's
   UnitMemory memory_;
+  std::vector<StateDescription> kept_;
   Buffers home_;        // all run; what follows is where they lie now
   at::Tensor weights_;  // that are lent
   at::Tensor master_, compute_, gradient_, local_gradient_;

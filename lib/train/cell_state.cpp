@@ -33,9 +33,8 @@ at::Tensor like(const at::Tensor& buffer, const Unit& unit) {
 
 }  // namespace
 
-CellState::CellState(Model& model, const Mesh& mesh, Rank rank, LocalOptions options,
-                     std::vector<StateDescription> optimizer_state)
-    : model_(model), options_(std::move(options)), optimizer_state_(std::move(optimizer_state)) {
+CellState::CellState(Model& model, const Mesh& mesh, Rank rank, LocalOptions options)
+    : model_(model), options_(std::move(options)) {
   if (options_.axes.empty()) return;
   invariant(options_.axes.size() == 1, "cells lie along one axis of the mesh");
   cell_ = {options_.axes.front(), {coordinate(mesh, rank, options_.axes.front())}};
@@ -125,9 +124,9 @@ StateTree CellState::collect() {
                 bytes_of(saves ? own : part_of(buffer, *parameter)));
     };
     add("weight", parameter->layout(), parameter->master(), loaded.master);
-    for (std::size_t i = 0; i < optimizer_state_.size(); ++i)
-      add(optimizer_state_[i].name, lockstep::like(parameter->layout(), optimizer_state_[i].dtype),
-          parameter->state()[i], loaded.state[i]);
+    for (std::size_t i = 0; i < unit.kept().size(); ++i)
+      add(unit.kept()[i].name, lockstep::like(parameter->layout(), unit.kept()[i].dtype), parameter->state()[i],
+          loaded.state[i]);
   }
   return state;
 }

@@ -18,8 +18,7 @@ namespace lockstep {
 class CellState {
  public:
   /// Local. `model` outlives it; `rank` is this one's in `mesh`.
-  CellState(Model& model, const Mesh& mesh, Rank rank, LocalOptions options,
-            std::vector<StateDescription> optimizer_state);
+  CellState(Model& model, const Mesh& mesh, Rank rank, LocalOptions options);
 
   /// Whether cells have weights of their own after so many steps; optimizer state they have from the first local step
   /// on.
@@ -61,7 +60,6 @@ class CellState {
   Model& model_;
   LocalOptions options_;
   Pin cell_;  // where tensors of this rank's cell are
-  std::vector<StateDescription> optimizer_state_;
   enum class Beside { nothing, own, averages, loaded } what_ = Beside::nothing;
   std::map<const Unit*, Buffers> beside_;  // of trained units; what the model's buffers do not hold
 };

@@ -21,18 +21,22 @@ namespace {
 struct PlannedTensor {
   Layout layout;
   bool trained = true;
+  std::vector<StateDescription> kept = {};  // beside it
 };
 
 std::vector<PlannedTensor> weights_of(const TrainPlan& plan) {
   std::vector<ParameterPlan> parameters;
-  std::map<std::string, bool> trained;
+  std::map<std::string, LogicalTensor> by_name;
   for (const LogicalTensor& tensor : stored_tensors(plan.architecture)) {
     parameters.push_back({.name = tensor.name, .shape = view_of(tensor), .blocks = {}, .cut = tensor.cut});
-    trained[tensor.name] = tensor.trained;
+    by_name[tensor.name] = tensor;
   }
   std::vector<PlannedTensor> weights;
-  for (TensorLayout& tensor : tensor_layouts(plan.mesh, plan.model, parameters, plan.types, plan.programs.parts))
-    weights.push_back({std::move(tensor.layout), trained.at(tensor.name)});
+  for (TensorLayout& tensor : tensor_layouts(plan.mesh, plan.model, parameters, plan.types, plan.programs.parts)) {
+    const LogicalTensor& of = by_name.at(tensor.name);
+    weights.push_back({std::move(tensor.layout), of.trained});
+    if (of.trained) weights.back().kept = plan.types.state(of.update);
+  }
   return weights;
 }
 
@@ -40,7 +44,7 @@ std::vector<PlannedTensor> weights_of(const TrainPlan& plan) {
 class PlannedState {
  public:
   PlannedState(const TrainConfig& config, const TrainPlan& plan)
-      : plan_(plan), options_(config.checkpoint), weights_(weights_of(plan)) {
+      : options_(config.checkpoint), weights_(weights_of(plan)) {
     std::vector<Layout> layouts;
     for (const PlannedTensor& weight : weights_) layouts.push_back(weight.layout);
     add(declared_as_held(layouts, "model"));
@@ -68,9 +72,11 @@ class PlannedState {
     tensors_.push_back({.component = components_.back().key, .name = "", .layout = std::move(layout)});
   }
   void add_moments(const std::vector<Pin>& pins) {
-    for (const StateDescription& state : plan_.types.state) {
+    std::size_t most = 0;
+    for (const PlannedTensor& weight : weights_) most = std::max(most, weight.kept.size());
+    for (std::size_t i = 0; i < most; ++i) {
       for (const PlannedTensor& weight : weights_)
-        if (weight.trained) add_tensor(pinned(like(weight.layout, state.dtype), pins));
+        if (i < weight.kept.size()) add_tensor(pinned(like(weight.layout, weight.kept[i].dtype), pins));
     }
   }
   void add_cell(const Pin& cell) {
@@ -83,7 +89,6 @@ class PlannedState {
     return layout;
   }
 
-  const TrainPlan& plan_;
   const CheckpointOptions& options_;
   std::vector<PlannedTensor> weights_;
   std::vector<StoredComponent> components_;

@@ -35,13 +35,16 @@ Component model_component(const Model& model, const CellState& cells) {
 
 // How many updates bias corrections count is the trainer's to say: a value here would lie in as many cells as ranks
 // share the state out, and the digest of equal state would depend on that.
-Component optimizer_component(const Model& model, const std::vector<StateDescription>& kept, const CellState& cells) {
+Component optimizer_component(const Model& model, const CellState& cells) {
   Component component = declared_as_held(layouts_of(model), "optimizer");
-  component.collect = [&model, kept, &cells] {
+  component.collect = [&model, &cells] {
     StateTree state;
-    for (std::size_t i = 0; i < kept.size(); ++i) {
+    std::size_t most = 0;
+    for (const Unit* unit : model.units()) most = std::max(most, unit->kept().size());
+    for (std::size_t i = 0; i < most; ++i) {
       for (const Parameter* parameter : model.parameters()) {
-        if (!parameter->is_trained()) continue;
+        const std::vector<StateDescription>& kept = parameter->unit().kept();
+        if (i >= kept.size()) continue;
         state.add(kept[i].name + "/" + parameter->name(), like(parameter->layout(), kept[i].dtype),
                   bytes_of(cells.saved_state(*parameter, i)));
       }
@@ -175,10 +178,10 @@ std::vector<AxisName> axes_held_alike(const std::vector<Layout>& weights) {
   return axes;
 }
 
-std::vector<Component> components_of(const Model& model, const std::vector<StateDescription>& state,
-                                     const CellState& cells, TrainState& train_state, const Json& hf_config) {
-  return {model_component(model, cells), optimizer_component(model, state, cells),
-          trainer_component(train_state, hf_config), data_component(train_state)};
+std::vector<Component> components_of(const Model& model, const CellState& cells, TrainState& train_state,
+                                     const Json& hf_config) {
+  return {model_component(model, cells), optimizer_component(model, cells), trainer_component(train_state, hf_config),
+          data_component(train_state)};
 }
 
 Component loss_scale_component(TrainState& train_state) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/json_fwd.hpp"
+#include "config/train_config.hpp"
 #include "model/model.hpp"
 #include "store/component.hpp"
 #include "train/cell_state.hpp"
@@ -13,11 +14,11 @@
 
 namespace lockstep {
 
-/// `model`, `train_state` and `cells` outlive the components. `state` is what the optimizer
-/// declares; what cells have apart is saved as its average. `hf_config` is what the export of a checkpoint starts from.
-/// After a load the training state is that of the checkpoint; the caller updates the compute copies. Local.
-std::vector<Component> components_of(const Model& model, const std::vector<StateDescription>& state,
-                                     const CellState& cells, TrainState& train_state, const Json& hf_config);
+/// `model`, `train_state` and `cells` outlive the components. What cells have apart is saved as its average.
+/// `hf_config` is what the export of a checkpoint starts from. After a load the training state is that of the
+/// checkpoint; the caller updates the compute copies. Local.
+std::vector<Component> components_of(const Model& model, const CellState& cells, TrainState& train_state,
+                                     const Json& hf_config);
 
 /// Axes along which ranks hold the same of every tensor of the model, whose layouts these are: of all its tensors, or
 /// of those that lie on one rank. Pure.

@@ -175,7 +175,9 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
   const std::int64_t weight_bytes = parameters * size_of(master_dtype(config.precision.dtype));
   std::int64_t state_bytes = 0;
   const std::int64_t trained = trained_count(plan.architecture);
-  for (const StateDescription& state : plan.types.state) state_bytes += trained * size_of(state.dtype);
+  for (const LogicalTensor& tensor : stored_tensors(plan.architecture))
+    for (const StateDescription& state : plan.types.state(tensor.update))
+      if (tensor.trained) state_bytes += elements(tensor.shape) * size_of(state.dtype);
   std::int64_t snapshot_bytes = 0, load_bytes = 0;
   for (const RankClass& ranks : plan.programs.train.classes) {
     snapshot_bytes = std::max(snapshot_bytes, plan.snapshot_bytes(ranks.ranks.front()));

@@ -165,12 +165,12 @@ std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const 
 }
 
 RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
-    : model(plan.architecture, config.precision.dtype, plan.types.state, plan.bucket_bytes,
+    : model(plan.architecture, config.precision.dtype, plan.types.states, plan.bucket_bytes,
             {plan.mesh, sharding_of(plan.mesh, config.parallel), rank}, plan.programs.parts,
             unit_memory_of(offload_options(config.train), config.optimizer.in_backward)),
       optimizer(make_optimizer(config.optimizer, model.parameters())),
-      cells(model, plan.mesh, rank, plan.programs.local_options, plan.types.state),
-      components(components_of(model, plan.types.state, cells, train_state, *plan.architecture.config.original)) {
+      cells(model, plan.mesh, rank, plan.programs.local_options),
+      components(components_of(model, cells, train_state, *plan.architecture.config.original)) {
   train_state.uses.emplace(plan.training.size());
   for (Component& component : components) component = compared_as(config.checkpoint, std::move(component));
   model.set_output_type(scalar_type(plan.types.handed_out()));

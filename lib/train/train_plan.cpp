@@ -40,12 +40,13 @@ HfConfig read_model_config(const ModelOptions& options) {
   return config;
 }
 
-/// Which tensors are frozen, and which form units of their own.
+/// Which tensors are frozen, how others are updated, and which form units of their own.
 void mark_tensors(const TrainConfig& config, Architecture& architecture) {
   TensorRules rules;
   rules.freezes = [&frozen = config.optimizer.frozen](const std::string& name) {
     return std::ranges::any_of(frozen, [&](const NamePattern& pattern) { return pattern.matches(name); });
   };
+  rules.updated_by = [&optimizer = config.optimizer](const LogicalTensor& tensor) { return way_of(optimizer, tensor); };
   const std::vector<LogicalTensor> tensors = stored_tensors(architecture);
   for (const NamePattern& pattern : config.parallel.units) {
     const auto takes = [pattern](const std::string& name) { return pattern.matches(name); };
@@ -60,6 +61,22 @@ void mark_tensors(const TrainConfig& config, Architecture& architecture) {
   if (trained_count(architecture) == 0)
     throw Error(ExitCode::usage,
                 fmt::format("optimizer.frozen leaves nothing to train: it matches all {} tensors", tensors.size()));
+}
+
+/// Muon needs whole matrices, which ranks must not share out.
+void check_matrices(const TrainConfig& config, const Architecture& architecture, const Sharding& sharding) {
+  const std::vector<OptimizerName> ways = ways_of(config.optimizer);
+  for (const LogicalTensor& tensor : stored_tensors(architecture)) {
+    if (!tensor.trained || ways[static_cast<std::size_t>(tensor.update)] != OptimizerName::muon) continue;
+    const bool of_experts = is_shared_out(tensor, sharding.blocks);
+    const bool is_cut = (of_experts ? lockstep::of_experts(sharding) : sharding).shards > 1;
+    if (!is_cut && (!tensor.cut || of_experts)) continue;
+    throw Error(
+        ExitCode::usage,
+        fmt::format("optimizer.name muon makes whole matrices orthogonal, but {} is cut over {}", tensor.name,
+                    is_cut ? "the shards of parallel.dp_shard" : "the ranks of parallel.tp"),
+        "muon works with parallel.dp_replicate, pp, ulysses, ring and ep; with dp_shard or tp adamw or lion do");
+  }
 }
 
 void check_length(const TrainConfig& config, const HfConfig& model) {
@@ -240,8 +257,9 @@ std::int64_t TrainPlan::snapshot_bytes(Rank rank) const {
 std::int64_t TrainPlan::load_bytes(Rank rank) const {
   std::int64_t most = 0, element_bytes = size_of(types.master);
   for (const LogicalTensor& tensor : stored_tensors(architecture)) most = std::max(most, elements(tensor.shape));
-  for (const StateDescription& state : types.state)
-    element_bytes = std::max<std::int64_t>(element_bytes, size_of(state.dtype));
+  for (const std::vector<StateDescription>& kept : types.states)
+    for (const StateDescription& state : kept)
+      element_bytes = std::max<std::int64_t>(element_bytes, size_of(state.dtype));
   return bytes_held(programs.train.class_of(rank)) + bytes_in_work(ranks, most * element_bytes);
 }
 
@@ -361,7 +379,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   plan.segments = most_segments(config, plan);
   plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);
   const Precision precision = config.precision.dtype;
-  plan.types = unit_types(precision, state_of(config.optimizer, master_dtype(precision)));
+  plan.types = unit_types(precision, states_of(config.optimizer, master_dtype(precision)));
   if (const auto& reduce = config.precision.reduce_dtype) plan.types.reduce = compute_dtype(*reduce);
   if (const auto& output = config.precision.output_dtype) plan.types.output = compute_dtype(*output);
   if (config.parallel.bucket_size)
@@ -371,6 +389,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   const SequenceRanks sequence = sequence_ranks(plan.mesh);
   cut_over(plan.architecture, sharding.blocks);
   check_heads(plan.architecture.config, sharding.blocks.ranks, sequence);
+  check_matrices(config, plan.architecture, sharding);
   const auto model_on = [&](std::int64_t samples) {
     return plan_of(
         plan.architecture, plan.types,

@@ -48,8 +48,8 @@ int main(int argc, char** argv) {
     "resid_pdrop": 0, "layer_norm_epsilon": 1e-5, "initializer_range": 0.2, "tie_word_embeddings": true})",
                                                              "a model"));
   const OptimizerOptions options;
-  const UnitTypes types = unit_types(Precision::fp32, state_of(options, DType::f32));
-  Model model(architecture, Precision::fp32, types.state);
+  const UnitTypes types = unit_types(Precision::fp32, states_of(options, DType::f32));
+  Model model(architecture, Precision::fp32, types.states);
   const auto optimizer = make_optimizer(options, model.parameters());
   Catalogue programs =
       make_catalogue(make_mesh("world", {{"dp_replicate", 1}}), plan_of(architecture, types, {1, 4}),

@@ -47,7 +47,7 @@ def options_of_help(tool):
 
 def test_bash_completes_option_names():
     assert completed("train", "--optimizer.l") == {"--optimizer.lr"}
-    assert completed("train", "--optimizer.groups.") == {"--optimizer.groups.0.match", "--optimizer.groups.0.lr_scale",
+    assert completed("train", "--optimizer.groups.") == {"--optimizer.groups.0.match", "--optimizer.groups.0.optimizer", "--optimizer.groups.0.lr_scale",
                                                          "--optimizer.groups.0.weight_decay"}
     assert completed("checkpoint-inspect", "--ver") == {"--verify", "--version"}
 

@@ -132,7 +132,9 @@ inline Architecture architecture_of(const std::string& family) {
     return has(name, "ln_1.weight") || has(name, "input_layernorm") || has(name, "k_proj") || has(name, "c_attn") ||
            has(name, "c_fc") || has(name, "wpe");
   };
-  mark(architecture, {frozen, {{"mlp", [=](const std::string& name) { return has(name, "mlp"); }}}});
+  mark(architecture, {.freezes = frozen, .updated_by = {}, .units = {{"mlp", [=](const std::string& name) {
+                                                                        return has(name, "mlp");
+                                                                      }}}});
   return architecture;
 }
 
@@ -194,7 +196,7 @@ class Job {
             program_options(how, clip.has_value()),
             plan(how, {1, architecture_.config.max_positions, ForwardFor::text}))),
         right_(programs_.train),
-        model_(architecture_, precision, types_.state, how.bucket_bytes, {mesh_, sharding_, rank_}, programs_.parts,
+        model_(architecture_, precision, types_.states, how.bucket_bytes, {mesh_, sharding_, rank_}, programs_.parts,
                unit_memory_of(how.offload, how.in_backward)),
         optimizer_(make_optimizer(options(how), model_.parameters())),
         transport_(make_transport(session_, programs_)),
@@ -299,7 +301,7 @@ class Job {
     return architecture;
   }
   static UnitTypes types_of(const Composition& how, Precision precision) {
-    UnitTypes types = unit_types(precision, state_of(options(how), master_dtype(precision)));
+    UnitTypes types = unit_types(precision, states_of(options(how), master_dtype(precision)));
     types.reduce = how.reduce;
     return types;
   }

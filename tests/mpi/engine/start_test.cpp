@@ -87,7 +87,7 @@ class Source : public TensorSource {
   std::vector<TensorDescription> tensors_;
 };
 
-const std::vector<StateDescription> moments{{"exp_avg", DType::f32}, {"exp_avg_sq", DType::f32}};
+const UpdateStates moments{{{"exp_avg", DType::f32}, {"exp_avg_sq", DType::f32}}};
 
 ShardPlace place_of(int ranks, Rank rank) {
   return {make_mesh("world", {{"dp_shard", ranks}}), {{"dp_shard"}, ranks}, rank};

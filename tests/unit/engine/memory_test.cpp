@@ -98,7 +98,7 @@ struct Job {
         session(solo_communicator()),
         architecture(described(shape)),
         types(types_of(precision, options, output)),
-        model(architecture, precision, types.state, 0, {}, {}, unit_memory_of(offload, in_backward)),
+        model(architecture, precision, types.states, 0, {}, {}, unit_memory_of(offload, in_backward)),
         optimizer(make_optimizer(options, model.parameters())),
         programs(make_catalogue(
             make_mesh("world", {{"dp_replicate", 1}}),
@@ -120,7 +120,7 @@ struct Job {
   }
 
   static UnitTypes types_of(Precision precision, const OptimizerOptions& options, std::optional<DType> output) {
-    UnitTypes types = unit_types(precision, state_of(options, master_dtype(precision)));
+    UnitTypes types = unit_types(precision, states_of(options, master_dtype(precision)));
     types.output = output;
     return types;
   }

@@ -13,7 +13,7 @@
 namespace lockstep::models {
 
 /// What AdamW keeps.
-inline std::vector<StateDescription> moments(DType type) { return {{"exp_avg", type}, {"exp_avg_sq", type}}; }
+inline UpdateStates moments(DType type) { return {{{"exp_avg", type}, {"exp_avg_sq", type}}}; }
 
 inline ModelPlan plan_of(std::vector<BlockPlan> blocks, const std::vector<ParameterPlan>& parameters,
                          const UnitTypes& types = {DType::f32, DType::f32, moments(DType::f32)},

@@ -1,0 +1,32 @@
+#include "optim/lion.hpp"
+
+#include "base/error.hpp"
+#include "optim/lion_kernel.hpp"
+#include "optim/unit_stretches.hpp"
+
+namespace lockstep {
+
+void Lion::update(Unit& unit, std::int64_t, double lr, double gradient_scale) const {
+  invariant(unit.state().size() == 1, "Lion keeps an average of gradients");
+  with_state_type(unit, [&]<class M, class S>(M, S) {
+    M* const weight = values_of<M>(unit.master()).data();
+    const M* const gradient = values_of<M>(unit.gradient()).data();
+    S* const average = buffer_of<S>(unit, 0);
+    Bf16* const compute = compute_copy_of(unit);
+    for_each_stretch(
+        unit, settings_,
+        [&](const ParameterSettings& settings) {
+          const double rate = lr * settings.lr_scale;
+          return LionFactors<M>{static_cast<M>(gradient_scale), static_cast<M>(rate),
+                                static_cast<M>(1 - rate * settings.weight_decay), static_cast<M>(options_.betas[0]),
+                                static_cast<M>(options_.betas[1])};
+        },
+        [=](std::int64_t from, std::int64_t to, const LionFactors<M>& factors) {
+          lion_update<M, S>(factors, to - from, gradient + from, weight + from, average + from,
+                            compute ? compute + from : nullptr);
+        });
+  });
+  complete_copy(unit);
+}
+
+}  // namespace lockstep

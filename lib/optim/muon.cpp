@@ -1,0 +1,133 @@
+#include "optim/muon.hpp"
+
+#include "base/error.hpp"
+#include "optim/unit_stretches.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::int64_t elements_in_turn = 8192;  // of a thread
+
+double adjustment(MuonAdjust adjust, const LogicalTensor& tensor) {
+  const Shape shape = matrix_shape(tensor);
+  const auto out = static_cast<double>(shape[tensor.in_out ? 1 : 0]),
+             in = static_cast<double>(shape[tensor.in_out ? 0 : 1]);
+  switch (adjust) {
+    case MuonAdjust::original: return std::sqrt(std::max(1.0, out / in));
+    case MuonAdjust::match_rms_adamw: return 0.2 * std::sqrt(std::max(out, in));
+  }
+  throw Error(ExitCode::bug, "an adjustment of Muon's rate without a meaning");
+}
+
+}  // namespace
+
+bool is_matrix(const LogicalTensor& tensor) { return tensor.shape.size() == 2; }
+
+bool is_hidden_matrix(const LogicalTensor& tensor) {
+  switch (tensor.role) {
+    case Role::query:
+    case Role::key:
+    case Role::value:
+    case Role::qkv:
+    case Role::attention_output:
+    case Role::gate:
+    case Role::up:
+    case Role::down:
+    case Role::expert_gate_up:
+    case Role::expert_down: return true;
+    case Role::token_embedding:
+    case Role::position_embedding:
+    case Role::attention_norm:
+    case Role::attention_norm_bias:
+    case Role::query_bias:
+    case Role::query_norm:
+    case Role::key_bias:
+    case Role::key_norm:
+    case Role::value_bias:
+    case Role::qkv_bias:
+    case Role::attention_output_bias:
+    case Role::mlp_norm:
+    case Role::mlp_norm_bias:
+    case Role::gate_bias:
+    case Role::up_bias:
+    case Role::down_bias:
+    case Role::router:
+    case Role::shared_expert_gate:
+    case Role::final_norm:
+    case Role::final_norm_bias:
+    case Role::head: return false;
+  }
+  throw Error(ExitCode::bug, "a tensor without a role");
+}
+
+Shape matrix_shape(const LogicalTensor& tensor) {
+  invariant(is_matrix(tensor), "a matrix has two dimensions");
+  return {tensor.matrix_rows > 0 ? tensor.matrix_rows : tensor.shape[0], tensor.shape[1]};
+}
+
+void Muon::update(Unit& unit, std::int64_t, double lr, double gradient_scale) const {
+  with_state_type(unit, [&]<class M, class S>(M, S) { update_matrices<M, S>(unit, lr, gradient_scale); });
+  complete_copy(unit);
+}
+
+template <class M, class S>
+void Muon::update_matrices(Unit& unit, double lr, double gradient_scale) const {
+  const auto momentum = static_cast<M>(options_.muon_momentum);
+  const bool keeps = momentum != 0, looks_ahead = options_.muon_nesterov;
+  invariant(unit.state().size() == (keeps ? 1 : 0), "Muon keeps an average of gradients where it has momentum");
+  const IterationType type = unit.precision() == Precision::bf16 || unit.precision() == Precision::fp16
+                                 ? IterationType::bf16
+                                 : IterationType::of_matrix;
+  Bf16* const compute = compute_copy_of(unit);
+  for (const auto& parameter : unit.parameters()) {
+    const ParameterSettings& settings = settings_.at(parameter.get());
+    const Shape shape = matrix_shape(parameter->description());
+    const std::int64_t first = parameter->shard_offset(), count = parameter->shard_elements(),
+                       one = shape[0] * shape[1];
+    invariant(count % one == 0, "a rank has whole matrices");
+    std::vector<M>* memory = nullptr;
+    if constexpr (std::is_same_v<M, double>) {
+      memory = &wide_directions_;
+    } else {
+      memory = &directions_;
+    }
+    if (std::ssize(*memory) < count) memory->resize(static_cast<std::size_t>(count));
+    M* const direction = memory->data();
+    M* const weight = values_of<M>(unit.master()).data() + first;
+    const M* const gradient = values_of<M>(unit.gradient()).data() + first;
+    S* const average = keeps ? buffer_of<S>(unit, 0) + first : nullptr;
+    const auto scale = static_cast<M>(gradient_scale);
+    parallel_for(count, elements_in_turn, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const M g = gradient[i] * scale;
+        if (average == nullptr) {
+          direction[i] = g;
+          continue;
+        }
+        const M before = load(average[i]), m = before + (1 - momentum) * (g - before);
+        store(average[i], m);
+        direction[i] = looks_ahead ? g + momentum * (m - g) : m;
+      }
+    });
+    for (std::int64_t at = 0; at < count; at += one)
+      orthogonaliser_.run<M>(direction + at, shape[0], shape[1], options_.muon_steps, type);
+    const double own_lr = options_.muon_lr ? *options_.muon_lr / options_.lr : 1;  // × the schedule's
+    const double rate = lr * own_lr * settings.lr_scale;
+    const auto keep = static_cast<M>(1 - rate * settings.weight_decay),
+               step = static_cast<M>(rate * adjustment(options_.muon_adjust, parameter->description()));
+    Bf16* const copy = compute ? compute + first : nullptr;
+    parallel_for(count, elements_in_turn, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        weight[i] = weight[i] * keep - step * direction[i];
+        if (copy) store(copy[i], static_cast<float>(weight[i]));
+      }
+    });
+  }
+}
+
+}  // namespace lockstep

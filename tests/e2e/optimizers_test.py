@@ -1,0 +1,200 @@
+"""Update rules beside AdamW and SGD: lion, muon and moments in bf16 against plain scripts in double on transformers' own models, on several
+layouts, resumed with the same bits, and refused where they cannot work."""
+
+import math
+import shutil
+
+from checkpoint_files import read_tensor, state_digest, step_folders
+from lockstep_testing import GPT2_TINY, LLAMA_TINY, needs, records, run, sample_text, token_stream, write_config
+from parity_test import BETAS, DECAY, EPS, LR, STEPS, lockstep_run, random_model, torch_run
+
+torch = needs("torch")
+
+
+def prepared(tmp, config=GPT2_TINY):
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    return random_model(tmp / "model", config)
+
+
+class Rule(torch.optim.Optimizer):
+    """An update of each parameter by a function of (weight, gradient, its state, lr, decay, number of the step from 1)."""
+
+    def __init__(self, groups, rule):
+        super().__init__(groups, {"lr": LR})
+        self.rule, self.count = rule, 0
+
+    @torch.no_grad()
+    def step(self):
+        self.count += 1
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self.rule(parameter, parameter.grad, self.state[parameter], group["lr"], group["weight_decay"], self.count)
+
+
+def lion(weight, gradient, state, lr, decay, _):
+    average = state.setdefault("average", torch.zeros_like(weight))
+    weight.mul_(1 - lr * decay).sub_(lr * torch.sign(BETAS[0] * average + (1 - BETAS[0]) * gradient))
+    average.mul_(BETAS[1]).add_((1 - BETAS[1]) * gradient)
+
+
+def adamw(weight, gradient, state, lr, decay, count, kept=lambda tensor: tensor):
+    first, second = state.get("first", torch.zeros_like(weight)), state.get("second", torch.zeros_like(weight))
+    first, second = BETAS[0] * first + (1 - BETAS[0]) * gradient, BETAS[1] * second + (1 - BETAS[1]) * gradient ** 2
+    state["first"], state["second"] = kept(first), kept(second)
+    weight.mul_(1 - lr * decay).sub_(lr / (1 - BETAS[0] ** count) * first / (second.sqrt() / math.sqrt(1 - BETAS[1] ** count) + EPS))
+
+
+def orthogonal(matrix):
+    """The iteration of the published Muon, in the matrix's own type."""
+    a, b, c = 3.4445, -4.7750, 2.0315
+    x = matrix.T if matrix.shape[0] > matrix.shape[1] else matrix
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(5):
+        square = x @ x.T
+        x = a * x + (b * square + c * square @ square) @ x
+    return x.T if matrix.shape[0] > matrix.shape[1] else x
+
+
+MUON_LR, MOMENTUM = 0.004, 0.9
+
+
+def muon_of(hidden, transposed, factor):
+    """Muon for the parameters of `hidden`, AdamW for others; of GPT-2's matrices the rows are what goes in."""
+    def rule(weight, gradient, state, lr, decay, count):
+        if not any(weight is each for each in hidden):
+            return adamw(weight, gradient, state, lr, decay, count)
+        average = state.setdefault("average", torch.zeros_like(weight))
+        average.lerp_(gradient, 1 - MOMENTUM)
+        rows, columns = weight.shape[::-1] if transposed else weight.shape
+        weight.mul_(1 - MUON_LR * decay).sub_(MUON_LR * factor(rows, columns) * orthogonal(gradient.lerp(average, MOMENTUM)))
+    return rule
+
+
+ADJUST = {"original": lambda out, into: math.sqrt(max(1, out / into)), "match_rms_adamw": lambda out, into: 0.2 * math.sqrt(max(out, into))}
+MUON = ["--optimizer.name", "muon", "--optimizer.muon_lr", MUON_LR, "--optimizer.muon_momentum", MOMENTUM, "--optimizer.betas", f"[{BETAS[0]}, {BETAS[1]}]",
+        "--optimizer.eps", EPS]
+LION = ["--optimizer.name", "lion", "--optimizer.betas", f"[{BETAS[0]}, {BETAS[1]}]"]
+
+
+def near(ours, losses, bound):
+    return len(ours) == STEPS and all(abs(a - b) <= bound * abs(b) for a, b in zip(ours, losses))
+
+
+def hidden_of(model):
+    return [parameter for name, parameter in model.named_parameters() if parameter.dim() == 2 and not any(word in name for word in ["wte", "wpe", "embed_tokens", "lm_head"])]
+
+
+def run_anew(tmp, dtype, ranks, words):
+    shutil.rmtree(tmp / "run", ignore_errors=True)
+    return lockstep_run(tmp, tmp / "model", dtype, ranks, words)
+
+
+def test_lion_is_that_of_a_plain_script_in_double_on_any_ranks(tmp):
+    model = prepared(tmp)
+    losses, _ = torch_run(model, token_stream(tmp / "data"), torch.float64, lambda groups: Rule(groups, lion))
+    for ranks, layout in [(1, []), (3, []), (2, ["--parallel.dp_shard", 2]), (2, ["--parallel.tp", 2])]:
+        ours = run_anew(tmp, "fp64", ranks, [*LION, *layout])
+        assert near(ours, losses, 1e-10), (ranks, layout, ours, losses)
+
+
+def test_muon_is_that_of_a_plain_script_in_double_on_any_ranks_that_have_whole_matrices(tmp):
+    for config, transposed in [(GPT2_TINY, True), (LLAMA_TINY, False)]:
+        model = prepared(tmp, config)
+        start = {name: value.clone() for name, value in model.state_dict().items()}
+        for adjust, factor in ADJUST.items():
+            model.load_state_dict(start)
+            hidden = hidden_of(model)
+            dtype = torch.float64 if transposed else torch.float32   # transformers has parts of llama in fp32
+            losses, _ = torch_run(model, token_stream(tmp / "data"), dtype, lambda groups: Rule(groups, muon_of(hidden, transposed, factor)))
+            layouts = [(1, []), (3, []), (2, ["--parallel.pp", 2]), (2, ["--parallel.ulysses", 2])] if adjust == "original" else [(1, [])]
+            for ranks, layout in layouts:
+                ours = run_anew(tmp, "fp64" if transposed else "fp32", ranks, [*MUON, "--optimizer.muon_adjust", adjust, *layout])
+                assert near(ours, losses, 1e-10 if transposed else 1e-4), (adjust, ranks, layout, ours, losses)
+        shutil.rmtree(tmp / "model")
+        shutil.rmtree(tmp / "data")
+
+
+def test_muon_in_bf16_stays_near_that_of_pytorch(tmp):
+    model = prepared(tmp)
+    if not hasattr(torch.optim, "Muon"):
+        return
+    hidden = hidden_of(model)
+
+    class Both:
+        def __init__(self, groups):
+            others = [{**group, "params": [p for p in group["params"] if not any(p is each for each in hidden)]} for group in groups]
+            self.all = [torch.optim.AdamW(others, lr=LR, betas=BETAS, eps=EPS),
+                        torch.optim.Muon(hidden, lr=MUON_LR, weight_decay=DECAY, momentum=MOMENTUM, adjust_lr_fn="match_rms_adamw")]
+
+        def zero_grad(self):
+            for each in self.all:
+                each.zero_grad()
+
+        def step(self):
+            for each in self.all:
+                each.step()
+
+    losses, _ = torch_run(model, token_stream(tmp / "data"), torch.float32, Both)
+    for dtype in "fp32", "bf16":
+        ours = run_anew(tmp, dtype, 1, [*MUON, "--optimizer.muon_adjust", "match_rms_adamw"])
+        assert near(ours, losses, 2e-2), (dtype, ours, losses)
+
+
+def test_experts_are_made_orthogonal_one_by_one_on_any_ranks(tmp):
+    config = {key: value for key, value in LLAMA_TINY.items() if key not in ("architectures", "attention_bias", "mlp_bias")}
+    config |= {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    write_config(tmp / "model", config)
+    found = {}
+    for ranks, layout in [(1, []), (2, ["--parallel.ep", 2]), (4, ["--parallel.ep", 2])]:
+        folder = tmp / f"run-{ranks}"
+        run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.global_batch", 4, "--precision.dtype", "fp64",
+            *MUON, "--optimizer.lr", LR, "--schedule.name", "constant", "--train.run_dir", folder, "--train.max_steps", 4, "--log.every", 1, *layout, ranks=ranks)
+        found[ranks] = [record["loss"] for record in records(folder, "step")]
+    assert all(abs(a - b) <= 1e-11 for ranks in found for a, b in zip(found[ranks], found[1], strict=True)), found
+
+
+def test_moments_in_bf16_are_rounded_at_each_step(tmp):
+    model = prepared(tmp)
+    rounded = lambda tensor: tensor.bfloat16().float()   # noqa: E731
+    losses, _ = torch_run(model, token_stream(tmp / "data"), torch.float32, lambda groups: Rule(groups, lambda *all: adamw(*all, kept=rounded)))
+    ours = run_anew(tmp, "fp32", 1, ["--optimizer.state_dtype", "bf16"])
+    assert near(ours, losses, 1e-5), (ours, losses)
+    moment = read_tensor(tmp / f"run/checkpoints/step-{STEPS:010}", "optimizer", "exp_avg/transformer.wte.weight")
+    assert moment.any() and (moment == rounded(torch.from_numpy(moment)).numpy()).all()
+
+
+def test_runs_of_each_rule_go_on_with_the_same_bits_and_reshard(tmp):
+    prepared(tmp)
+    rules = {"lion": LION, "muon": MUON, "bf16": ["--optimizer.state_dtype", "bf16"], "muon-bf16": [*MUON, "--optimizer.state_dtype", "bf16"],
+             "groups": ["--optimizer.groups", '[{match: "mlp.*weight", optimizer: muon}, {match: "wte", optimizer: sgd, lr_scale: 2}, {match: "ln", optimizer: lion}]']}
+    for name, words in rules.items():
+        def train(folder, steps):
+            run("train", "--model.path", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.global_batch", 4, *words,
+                "--optimizer.lr", LR, "--schedule.name", "constant", "--train.run_dir", folder, "--train.max_steps", steps, "--log.every", 1, ranks=2)
+            return [(record["loss"], record["grad_norm"]) for record in records(folder, "step")]
+        straight = train(tmp / f"{name}-straight", 6)
+        train(tmp / f"{name}-twice", 3)
+        assert train(tmp / f"{name}-twice", 6) == straight, name
+        ends = [step_folders(tmp / f"{name}-{how}")[-1] for how in ("straight", "twice")]
+        assert state_digest(ends[0]) == state_digest(ends[1]), name
+        run("checkpoint-reshard", ends[0], "--to", "parts=3", "--output", tmp / f"{name}-parts")
+        assert state_digest(tmp / f"{name}-parts") == state_digest(ends[0]), name
+
+
+def test_rules_that_cannot_work_are_refused_by_name(tmp):
+    prepared(tmp)
+    common = ["--model.path", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / "run", "--train.max_steps", 2, "--data.sequence_length", 16,
+              "--train.global_batch", 4]
+    for words, ranks, says in [
+            ([*MUON, "--parallel.dp_shard", 2], 2, "makes whole matrices orthogonal, but transformer.h.0.attn.c_attn.weight is cut over the shards of parallel.dp_shard"),
+            ([*MUON, "--parallel.tp", 2], 2, "is cut over the ranks of parallel.tp"),
+            (["--optimizer.muon_steps", 6], 1, "optimizer.muon_steps is of optimizer.name muon"),
+            (["--optimizer.name", "muon", "--optimizer.momentum", 0.5], 1, "optimizer.momentum is of optimizer.name sgd"),
+            (["--optimizer.name", "sgd", "--optimizer.state_dtype", "bf16"], 1, "optimizer.state_dtype is of optimizer.name adamw, lion, muon"),
+            (["--optimizer.state_dtype", "bf16", "--precision.dtype", "fp64"], 1, "would lose what precision.dtype fp64 is for"),
+            (["--optimizer.groups", '[{match: "ln_1", optimizer: muon}]'], 1, "which is no matrix")]:
+        done = run("train", *common, *words, ranks=ranks, expect=2)
+        assert says in done.stderr and not (tmp / "run").exists(), done.stderr
