@@ -5,6 +5,7 @@
 #include "corpus/base64.hpp"
 #include "corpus/byte_level.hpp"
 #include "corpus/charsmap.hpp"
+#include "corpus/newer_marks.hpp"
 #include "corpus/regular_expression.hpp"
 #include "corpus/tokenizer_part.hpp"
 #include "corpus/unicode.hpp"
@@ -112,12 +113,14 @@ std::string with_spaced_chinese(std::string_view text) {
   return out;
 }
 
+/// What no mark joins: controls, and ends of lines and paragraphs.
+bool is_control(char32_t c) { return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029; }
+
 // The library looks a small grapheme up as a whole, and where it or a head of it has a rule replaces all of it; else
 // each of its characters.
 std::string mapped(std::string_view text, const Charsmap& map, const RegularExpression& grapheme) {
   std::string out;
-  grapheme.for_each(text, [&](std::size_t begin, std::size_t end) {
-    const std::string_view whole = text.substr(begin, end - begin);
+  const auto map_one = [&](std::string_view whole) {
     if (whole.size() < 6) {
       if (const auto rule = map.shortest(whole)) {
         out += rule->becomes;
@@ -128,7 +131,24 @@ std::string mapped(std::string_view text, const Charsmap& map, const RegularExpr
       const auto rule = map.shortest(own);
       out += rule ? rule->becomes : own;
     });
+  };
+  std::size_t done = 0, seen = 0;  // what is between them may go on with a mark
+  bool joins = false;
+  grapheme.for_each(text, [&](std::size_t begin, std::size_t end) {
+    const std::string_view whole = text.substr(begin, end - begin);
+    char32_t first = 0, last = 0;
+    for_each_character(whole, [&](char32_t c, std::string_view) {
+      if (first == 0) first = c;
+      last = c;
+    });
+    if (!joins || !is_newer_mark(first)) {
+      if (seen > done) map_one(text.substr(done, seen - done));
+      done = begin;
+    }
+    seen = end;
+    joins = !is_control(last);
   });
+  if (seen > done) map_one(text.substr(done, seen - done));
   return out;
 }
 

@@ -148,7 +148,7 @@ def test_a_tokenizer_json_with_the_map_of_a_model_normalizes_as_the_tokenizers_l
         theirs.normalizer = tokenizers.normalizers.Precompiled(charsmap_of(path.read_bytes()))
         theirs.decoder = tokenizers.decoders.Fuse()
         theirs.save(str(path.parent / "tokenizer.json"))   # which counts where both are
-        texts = ["ﬁ ① ｶﾞ 각 Å e\u0301\u0301 \u00a8 🇫🇷 ㍿ a\u0323\u0302 \u1112\u1161\u11ab", *random_texts(12)]
+        texts = ["ﬁ ① ｶﾞ 각 Å e\u0301\u0301 \u00a8 🇫🇷 ㍿ a\u0323\u0302 \u1112\u1161\u11ab", "\u03a3\u1adc A\u0897b \n\u1adcA\u1adc\u1add \ufb01\u1adc", *random_texts(12)]
         compare(path.parent, texts, lambda text: theirs.encode(text).ids, lambda ids: theirs.decode(ids, skip_special_tokens=False))
 
 
