@@ -78,6 +78,11 @@ void check_evaluations(const TrainConfig& config, Problems& problems) {
   if (eval.delay && !eval.every)
     problems.add({"eval.delay", "eval.every"},
                  "eval.delay has no effect: eval.every is never, so there is nothing that waits");
+  if (eval.patience && !eval.every && !eval.on_save)
+    problems.add({"eval.patience", "eval.every"},
+                 "eval.patience counts evaluations during training: eval.every or eval.on_save make some");
+  if (eval.min_gain != 0 && !eval.patience)
+    problems.add({"eval.min_gain", "eval.patience"}, "eval.min_gain has no effect without eval.patience");
   if (eval.on_save && !saves(config.checkpoint))
     problems.add({"eval.on_save", "checkpoint.every"}, "eval.on_save has no effect: no checkpoint is saved");
 }

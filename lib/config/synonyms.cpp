@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 118> options{{
+constexpr std::array<Synonyms, 120> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -120,6 +120,8 @@ constexpr std::array<Synonyms, 118> options{{
     {"train.device", " accelerator device_type "},
     {"eval.every", " eval_interval eval_steps eval_every evaluation_interval val_interval val_check_interval "},
     {"eval.batches", " eval_iters eval_batches limit_val_batches num_eval_batches val_batches "},
+    {"eval.patience", " early_stopping early_stopping_patience early_stop patience "},
+    {"eval.min_gain", " early_stopping_threshold min_delta "},
     {"eval.delay", " eval_delay evaluation_delay eval_start_step "},
     {"eval.at_start", " eval_on_start evaluate_first eval_before_training "},
     {"eval.on_save", " eval_on_save evaluate_on_save "},

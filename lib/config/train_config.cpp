@@ -556,6 +556,15 @@ void describe(Declaration& visit, EvalOptions& eval) {
        .min = 1,
        .max = most_count});
   visit.field("at_end", eval.at_end, {.help = "evaluate after the last step"});
+  visit.field("patience", eval.patience,
+              {.help = "so many evaluations in a row without a better checkpoint.best_metric finish the run before its "
+                       "last step, as it would end there; null: it goes on",
+               .min = 1,
+               .max = most_count});
+  visit.field(
+      "min_gain", eval.min_gain,
+      {.help = "how much better the metric must be than the best that counted before, to count for eval.patience",
+       .min = 0});
   visit.field("micro_batch", eval.micro_batch,
               {.help = "samples that a rank evaluates at once: a matter of memory and speed alone; null: those of "
                        "training",

@@ -212,6 +212,8 @@ struct EvalOptions {
   bool on_save = false;                 // before each save but that of a stop
   std::optional<std::int64_t> batches;  // global batches an evaluation, spread over the split; absent: all of it
   bool at_end = true;
+  std::optional<std::int64_t> patience;  // evaluations in a row without a gain that finish the run; absent: any number
+  double min_gain = 0;                   // that counts for it
   std::optional<std::int64_t> micro_batch;  // samples a rank evaluates at once; absent: those of training
   std::optional<SamplePacking> packing;     // absent: that of data.packing
   std::vector<EvaluationDataset> datasets;  // empty: the validation splits of what is trained on

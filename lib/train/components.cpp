@@ -85,6 +85,10 @@ Component trainer_component(TrainState& train_state, const Json& hf_config) {
     state.set("eval_loss", or_null(train_state.eval_loss));
     state.set("best_eval_loss", or_null(train_state.best_eval_loss));
     state.set("evaluation", train_state.evaluation);
+    if (train_state.best_counted || train_state.without_gain > 0) {
+      state.set("best_counted", or_null(train_state.best_counted));
+      state.set("without_gain", train_state.without_gain);
+    }
     state.set("hf_config", *config);
     return state;
   };
@@ -96,6 +100,8 @@ Component trainer_component(TrainState& train_state, const Json& hf_config) {
     train_state.loss = optional_number(state, "loss");
     train_state.eval_loss = optional_number(state, "eval_loss");
     train_state.best_eval_loss = optional_number(state, "best_eval_loss");
+    train_state.without_gain = count_of(state, "without_gain");
+    if (state.has_value("best_counted")) train_state.best_counted = optional_number(state, "best_counted");
     if (state.has_value("evaluation")) train_state.evaluation = state.value("evaluation").get<std::string>();
   };
   return component;

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/process.hpp"
+#include "base/words.hpp"
 #include "checkpoint/replicas.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
@@ -118,14 +119,18 @@ LoopEnd TrainingLoop::run_steps() {
   if (parts_.config.eval.at_start && now.step == 0) evaluate();
   while (!finished()) {
     const StepOutcome outcome = step();
-    const bool last = finished();
+    bool last = finished();
     const bool stopping = outcome.stop == StopLevel::after_step && !last;
-    const bool saves = stopping || due(parts_.config.checkpoint.every) || (last && parts_.config.checkpoint.at_end) ||
-                       asks(outcome.requests, Request::save);
+    bool saves = stopping || due(parts_.config.checkpoint.every) || (last && parts_.config.checkpoint.at_end) ||
+                 asks(outcome.requests, Request::save);
     const bool ends = !saves && !promotions_ && (last || outcome.stop == StopLevel::now);
     carry_on_save(ends ? AfterSave::end_of_run : AfterSave::more_steps);
     if (promotions_) promotions_->carry_on(now.step);
     if (evaluation_due(outcome.requests) || (saves && !stopping && parts_.config.eval.on_save)) evaluate();
+    if (!last && !stopping && finished()) {  // by that evaluation
+      last = true;
+      saves = saves || parts_.config.checkpoint.at_end;
+    }
     if (outcome.stop == StopLevel::now || (outcome.stop != StopLevel::none && asked_again())) {
       finish_save(AfterSave::end_of_run);
       return LoopEnd::stopped_now;
@@ -213,7 +218,8 @@ StepOutcome TrainingLoop::step() {
   const ProfiledScope scope(profile, "records");
   pending_requests_ = callbacks_.after_step(view());
   const bool first = parts_.config.log.first_step && now.step == 1;
-  if (due(parts_.config.log.every) || first || finished() || outcome.stop != StopLevel::none ||
+  const bool may_be_last = parts_.config.eval.patience && due(parts_.config.eval.every);
+  if (due(parts_.config.log.every) || first || may_be_last || finished() || outcome.stop != StopLevel::none ||
       asks(outcome.requests, Request::log)) {
     journal_.step(now, outcome, order, fill);
     logged_step_ = now.step;
@@ -298,11 +304,26 @@ void TrainingLoop::evaluate() {
     if (now.eval_loss) evaluated_step_ = now.step;
     deciding.best = take_evaluation();
     for (const EvalRecord& record : measured) tell_evaluation(record);
+    count_for_patience();
   }
   const bool best_follows = finished() && parts_.config.checkpoint.load_best_at_end;
   if (!best_follows) callbacks_.after_evaluation(view());
   eval_clock_.done(monotonic_seconds());
   journal_.exclude(monotonic_seconds() - start_s);
+}
+
+void TrainingLoop::count_for_patience() {
+  TrainState& now = parts_.train_state;
+  const BestBy& by = now.best_evaluations.by;
+  const auto value = std::ranges::find(measured_, by.metric, &Metric::name);
+  count_evaluation(parts_.config.eval, by,
+                   value == measured_.end() ? std::nullopt : std::optional<double>(value->value), now);
+  if (!has_lost_patience(parts_.config.eval, now)) return;
+  journal_.tell({.step = now.step,
+                 .name = "patience_lost",
+                 .message = fmt::format("{} was no better than {} in {}: the run is finished", by.metric,
+                                        now.best_counted ? fmt::format("{:.4g}", *now.best_counted) : "before",
+                                        counted(now.without_gain, "evaluation"))});
 }
 
 void TrainingLoop::end_with_best() {
@@ -365,6 +386,8 @@ void TrainingLoop::forget_incomparable_best() {
                    .loss = now.best_eval_loss});
     now.best_eval_loss.reset();
     now.best_evaluations.ranked.clear();
+    now.best_counted.reset();
+    now.without_gain = 0;
   }
   BestEvaluations& best = now.best_evaluations;
   if (const BestBy by = best_by(parts_.config.checkpoint, parts_.plan.deciding_metrics(parts_.config)); best.by != by) {
@@ -377,6 +400,8 @@ void TrainingLoop::forget_incomparable_best() {
                                             to_text(best.by), to_text(by))},
                     0);
     best = {by, {}};
+    now.best_counted.reset();
+    now.without_gain = 0;
   }
   now.evaluation = parts_.plan.evaluation();
 }

@@ -15,6 +15,7 @@
 #include "train/cadence_clock.hpp"
 #include "train/callbacks.hpp"
 #include "train/cell_state.hpp"
+#include "train/early_stop.hpp"
 #include "train/evaluation.hpp"
 #include "train/failed_saves.hpp"
 #include "train/promotions.hpp"
@@ -69,7 +70,7 @@ class TrainingLoop {
 
  private:
   LoopEnd run_steps();
-  bool finished() const { return parts_.train_state.step >= parts_.plan.length.steps; }
+  bool finished() const { return is_finished(parts_.config, parts_.plan, parts_.train_state); }
   /// Whether a second request came in while the step that the first one ends was still running. Collective over the
   /// world.
   bool asked_again() const;
@@ -91,6 +92,8 @@ class TrainingLoop {
   void evaluate();
   /// What the end of a run shows is of the best weights. Collective over the world.
   void end_with_best();
+  /// Of the evaluation that is done. Local; the same on all ranks.
+  void count_for_patience();
   void tell_evaluation(const EvalRecord& record);
   /// Counts the evaluation of now, of which `measured_` tells; returns whether it is the best so far.
   bool take_evaluation();

@@ -101,13 +101,12 @@ RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Set
           .resumed_from = resumed ? std::optional(resumed->string()) : std::nullopt};
 }
 
-bool has_steps_left(const TrainPlan& plan, const TrainState& state) { return state.step < plan.length.steps; }
-
 /// What a start says before its first step; of a run that has finished, only that.
 void log_start(const TrainConfig& config, const TrainPlan& plan, const Machines& machines, const TrainState& start,
                const std::optional<Path>& resumed, Log& log) {
-  if (!has_steps_left(plan, start)) {
-    log.info("nothing to do: step {} of {} is done, in {}", start.step, plan.length.steps, resumed->string());
+  if (is_finished(config, plan, start)) {
+    log.info("nothing to do: step {} of {} is done{}, in {}", start.step, plan.length.steps,
+             start.step < plan.length.steps ? " and eval.patience over" : "", resumed->string());
     return;
   }
   for (const std::string& note : notes_on(config, plan)) log.info("{}", note);
@@ -282,7 +281,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
     files.records().flush();
     record.records_lost = files.records().lost();
     files.tell_end(record);
-    if (has_steps_left(plan, start)) log_end(output.log(), record);
+    if (!is_finished(config, plan, start)) log_end(output.log(), record);
     if (record.records_lost > 0) output.log().warning("{} records could not be written", record.records_lost);
   }
   files.close();

@@ -27,7 +27,9 @@ struct TrainState {
   std::optional<double> eval_loss;    // of the last evaluation; absent if it was not finite
   std::optional<double> best_eval_loss;
   BestEvaluations best_evaluations;
-  std::string evaluation;  // TrainPlan::evaluation of these three
+  std::optional<double> best_counted;  // value of the best metric that eval.patience waits for a better one than
+  std::int64_t without_gain = 0;       // evaluations since
+  std::string evaluation;              // TrainPlan::evaluation of these three
 };
 
 }  // namespace lockstep
