@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "config/foreign_template.hpp"
 
 #include <fmt/format.h>
 
@@ -57,6 +58,13 @@ class Loader {
       text = read_file(path);
     } catch (const Error& error) {
       problems_.add_unread("", error.what());
+      return {};
+    }
+    if (const auto found = find_foreign_template(text)) {
+      problems_.add_unread(fmt::format("{}:{}", path, found->line),
+                           fmt::format("{} is of a template, which is not read: give the values that it comes to, as "
+                                       "the program that it is for prints them",
+                                       found->seen));
       return {};
     }
     Node document = parse_yaml(text, path, problems_);

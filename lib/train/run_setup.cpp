@@ -103,6 +103,13 @@ std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan&
     warnings.emplace_back(
         "post_local_sgd.period 1 averages weights after each step: as data parallelism does for sgd without momentum, "
         "at its cost in time");
+  const auto has_all_blocks = [&](const UnitPlan& unit) {
+    return unit.is_cut() && unit.blocks.size() == plan.model.blocks.size();
+  };
+  if (std::ranges::any_of(plan.model.units, has_all_blocks))
+    warnings.emplace_back(
+        "parallel.bucket_size makes one unit of all blocks: each rank has all weights at once while a step needs any, "
+        "and nothing is gathered or reduced beside the work; without it each block is a unit");
   if (config.checkpoint.on_difference == OnDifference::repair && plan.ranks < 3)
     warnings.push_back(
         fmt::format("checkpoint.on_difference repair takes three ranks that hold the same, and this run has {}: what "

@@ -167,6 +167,17 @@ def test_every_problem_is_told_at_once_with_the_place_and_the_key_as_they_were_w
         assert line in told, (line, told)
 
 
+def test_templates_are_refused_by_the_place_of_their_first_line(tmp):
+    for text, line, seen in [("# a project\n-- extends 'types/training.yaml'\n", 2, "-- extends"), ("[config_metadata]\n    == super()\n", 1, "[config_metadata]"),
+                             ("trainer: ddp\noptimizer: !partial:torch.optim:AdamW\n    lr: 1e-3\n", 2, "!partial"), ("a: 1\n\n{% set x = 1 %}\n", 3, "{%"),
+                             ("items:\n  - !call:a:b []\n", 2, "!call"), ("model: &model !call:forgather.ml:make\n", 1, "!call")]:
+        (tmp / "project.yaml").write_text(text)
+        said = run("train", tmp / "project.yaml", "--print-config", expect=2).stderr
+        assert f"{tmp / 'project.yaml'}:{line}: {seen} is of a template, which is not read: give the values that it comes to" in said, said
+    (tmp / "plain.yaml").write_text("sample:\n  prompts: ['-- extends', '{% a %}', '[b]', 'c: !call']\nlog:\n  # {% no %}\n  every: 5\n")
+    run("train", tmp / "plain.yaml", "--print-config=changed", "--model.config", "m", "--data.path", "d", "--train.max_steps", 1, "--train.global_batch", 1, "--data.sequence_length", 8)
+
+
 def test_keys_are_explained():
     assert run("train", "--explain", "lr_min").stdout == "train.lr_min (dialect xorl) becomes schedule.min_lr; counts where the learning rate falls\n"
     assert "hybrid_shard (dialect transformers) is refused: " in run("prepare-data", "--explain", "hybrid_shard").stdout

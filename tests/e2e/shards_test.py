@@ -149,6 +149,18 @@ def test_a_failure_after_the_first_update_in_backward_is_the_last_word_of_its_ra
     assert "is not finite; weights were updated in backward" in done.stderr, done.stderr
 
 
+def test_one_unit_of_all_blocks_is_warned_of_also_in_the_words_of_transformers(tmp):
+    prepare(tmp)
+    warning = "parallel.bucket_size makes one unit of all blocks"
+    for number, (words, warned) in enumerate([(["--parallel.bucket_size", "1GiB"], True), ([], False)]):
+        done = run("train", *options(tmp, tmp / f"run-{number}", "--parallel.dp_shard", 2, *words, steps=1), ranks=2)
+        assert (warning in done.stderr) == warned, done.stderr
+    for wrap, warned in [("", True), (" auto_wrap", False)]:
+        done = run("train", "--dialect", "transformers", "--fsdp", "full_shard" + wrap, "--output_dir", tmp / f"theirs{warned}", "--max_steps", 1, "--per_device_train_batch_size", 1,
+                   "--lockstep.model.config", tmp / "model", "--lockstep.data.path", tmp / "data", "--lockstep.data.sequence_length", 16, ranks=2)
+        assert (warning in done.stderr) == warned, done.stderr
+
+
 def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):
     prepare(tmp)
     for ranks, layout, words in [
