@@ -67,6 +67,12 @@ std::optional<double> number_of(const std::string& text) {
   return error == std::errc{} && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
+void detect_anomaly(const Node& value, Lowering& lowering) {
+  const bool on = flag_word(value.text).value_or(false);
+  lowering.set("train.detect_anomaly", on ? "true" : value.text, value);
+  if (on) lowering.set("train.on_nonfinite", "stop", value);
+}
+
 /// A group of the map, as an element of optimizer.groups.
 Node group_of(const std::string& name, const Node& said, Lowering& lowering) {
   Node group;
@@ -194,8 +200,8 @@ constexpr std::array keys{
     DialectKey{"eval_on_save", flag, "false", taken, "eval.on_save"},
     DialectKey{"enable_activation_offloading", flag, "false", taken, "train.offload", "true: activations", "", "",
                offload_activations},
-    DialectKey{"detect_anomaly", flag, "false", refused, "",
-               "train.on_nonfinite: stop ends at the first step that is not finite", "false"},
+    DialectKey{"detect_anomaly", flag, "false", taken, "train.detect_anomaly, train.on_nonfinite",
+               "true: on_nonfinite stop, as there", "", "", detect_anomaly},
     DialectKey{"sdpa_backend", text, "", moot, "", "attention is one function here, computed in blocks"},
     DialectKey{"sdpa_set_priority", flag, "false", moot, "", "attention is one function here, computed in blocks"},
     DialectKey{"float32_matmul_precision", text, "", refused, "", "products of fp32 are exact to fp32", "highest"},

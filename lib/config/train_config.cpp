@@ -532,6 +532,10 @@ void describe(Declaration& visit, TrainOptions& train) {
               {.help = "a step whose loss or gradient is not finite never changes weights or moments: skip "
                        "goes on with the next step's samples and ends with code 6 at the fourth such step in a row, "
                        "stop ends with code 6 at the first"});
+  visit.field("detect_anomaly", train.detect_anomaly,
+              {.help = "look at what every block puts out, forward and backward, and at each gradient, so that a step "
+                       "that is not finite names the first weight, output or gradient that was not, its micro-batch "
+                       "and rank; it takes time"});
   visit.field(
       "watchdog", train.watchdog,
       {.help = "longest time that a rank may be in one phase before the job ends with code 7 and a table of where "

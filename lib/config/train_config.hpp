@@ -201,6 +201,7 @@ struct TrainOptions {
   std::vector<CallbackName> callbacks;
   std::optional<std::string> inject;             // a failure to bring about, for tests; parsed by comm
   OnNonfinite on_nonfinite = OnNonfinite::skip;  // a step whose loss or gradient is not finite
+  bool detect_anomaly = false;                   // then what of it was the first
   Seconds watchdog{600};                         // deadline of each phase; 0: none
   std::vector<PhaseLimit> watchdog_phases;       // where it is another one
 };

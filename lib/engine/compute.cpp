@@ -75,6 +75,7 @@ void Engine::perform(Run& run, const Action& action, Unit& unit) {
     if (lent) unit.resume_local_gradient(run.slots.at(own).value);
     unit.finish_gradients();
     if (session_.take_injected_nan()) unit.local_gradient()[0] = not_a_number;  // not the padding, which stays
+    if (search_) search_->look_at_gradient(unit, run.program.micro_batches - 1);
     if (!action.slots.acquires.empty()) {
       made = unit_memory(unit, unit.whole_length(), scalar_type(reduce_dtype_), "cast gradient");
       made.copy_(unit.local_gradient());
@@ -135,9 +136,11 @@ void Engine::forward(Run& run, const Action& action) {
   record(Op::forward, block, mb);
   if (block.kind() == BlockDescription::Kind::head) {
     const double loss = session_.take_injected_nan() ? not_a_number : output.item<double>();
+    if (search_ && run.order != nullptr) search_->look_at_forward(block, index, mb, at::full({}, loss));
     if (counts_loss() || !std::isfinite(loss)) run.loss_sum += loss;  // once; what is wrong wherever it is
     if (counts_loss()) run.hits += replay->hits;
   } else {
+    if (search_ && run.order != nullptr) search_->look_at_forward(block, index, mb, output);
     run.slots.acquire(SlotKind::boundary, boundary_subject(index + 1), mb, {.input = {}, .value = output.detach()});
   }
   if (keeps) run.slots.acquire(SlotKind::stash, action.subject, mb, {.input = input, .value = output, .saved = saved});
@@ -195,6 +198,7 @@ void Engine::backward(Run& run, const Action& action) {
   else
     deferred = std::make_shared<DeferredWeightGradients>(backward_input(stash.value, seed));
   record(action.op, block, mb);
+  if (search_ && index > 0) search_->look_at_backward(block, index, mb, stash.input.grad());
   if (index > 0)
     run.slots.acquire(SlotKind::boundary_gradient, boundary_subject(index), mb,
                       {.input = {}, .value = stash.input.grad()});

@@ -180,6 +180,7 @@ StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
   run.take(order);
   run.expert_loads.resize(static_cast<std::size_t>(expert_loads(model_.config())));
   for (Unit* unit : model_.units()) unit->zero_grad();
+  if (search_) search_->begin();
   run.take(batch.micro_batches, model_, place_, counts_loss());
   execute(run);
   return run.outcome;

@@ -7,6 +7,7 @@
 #include "comm/session.hpp"
 #include "comm/transport.hpp"
 #include "data/batch.hpp"
+#include "engine/anomaly.hpp"
 #include "engine/slot_store.hpp"
 #include "model/model.hpp"
 #include "model/sampled_text.hpp"
@@ -79,6 +80,11 @@ class Engine {
   /// Throws Error(bug) if the programs' units are not those of the model.
   Engine(Model& model, const Optimizer& optimizer, const Catalogue& programs, Session& session, Transport& transport,
          std::optional<double> clip_norm, std::optional<DType> reduce_dtype = {});
+
+  /// From here on each step looks for the first number that is not finite, which takes time.
+  void search_anomalies() { search_.emplace(model_); }
+  /// What this rank found in the last step. Local.
+  std::optional<Anomaly> anomaly() const { return search_ ? search_->found() : std::nullopt; }
 
   ~Engine();
   Engine(const Engine&) = delete;
@@ -170,6 +176,7 @@ class Engine {
 
   Model& model_;
   const Optimizer& optimizer_;
+  std::optional<AnomalySearch> search_;
   const Catalogue& programs_;
   Session& session_;
   Transport& transport_;

@@ -272,7 +272,10 @@ void TrainingLoop::skip_step(const StepOutcome& outcome) {
                             .loss = outcome.loss,
                             .gradient_norm = outcome.gradient_norm,
                             .in_a_row = parts_.train_state.skipped_in_a_row,
-                            .in_backward = parts_.config.optimizer.in_backward};
+                            .in_backward = parts_.config.optimizer.in_backward,
+                            .first = parts_.config.train.detect_anomaly
+                                         ? first_of(parts_.engine.anomaly(), parts_.session.world())
+                                         : std::string()};
   const EventRecord event = event_of(skipped);
   journal_.event(event);
   refuse_to_go_on(skipped, parts_.config.train.on_nonfinite, parts_.model, parts_.session.world());

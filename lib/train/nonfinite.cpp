@@ -14,11 +14,9 @@ namespace lockstep {
 namespace {
 
 std::string text_of(const SkippedStep& skipped) {
-  if (skipped.in_backward)
-    return fmt::format("loss {} or gradient norm {} is not finite; weights were updated in backward", skipped.loss,
-                       skipped.gradient_norm);
-  return fmt::format("loss {} or gradient norm {} is not finite; no weight was changed", skipped.loss,
-                     skipped.gradient_norm);
+  return fmt::format("loss {} or gradient norm {} is not finite{}; {}", skipped.loss, skipped.gradient_norm,
+                     skipped.first.empty() ? "" : ", first " + skipped.first,
+                     skipped.in_backward ? "weights were updated in backward" : "no weight was changed");
 }
 
 /// A sum is finite if its terms are, but for sums beyond the type: one pass, where to look at each takes several.

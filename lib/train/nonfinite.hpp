@@ -10,6 +10,7 @@
 #include "report/record.hpp"
 
 #include <cstdint>
+#include <string>
 
 namespace lockstep {
 
@@ -26,6 +27,7 @@ struct SkippedStep {
   double gradient_norm = 0;
   std::int64_t in_a_row = 1;  // this one included
   bool in_backward = false;   // weights were updated before this was known
+  std::string first = {};     // that was not finite, if it was looked for
 };
 
 // In fp16 a gradient that is not finite where the loss is finite has overflowed: its loss scale was too large

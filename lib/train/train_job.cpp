@@ -267,6 +267,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   Transport transport = make_transport(session, plan.programs);
   Engine engine(state->model, *state->optimizer, plan.programs, session, transport, config.optimizer.clip_norm,
                 plan.types.reduce);
+  if (config.train.detect_anomaly) engine.search_anomalies();
   TrainingLoop loop({config, plan, ranks, session, output, files, engine, state->model, tokenizer.get(),
                      state->components, state->cells, documents, train_state, *verifier});
   const LoopEnd end = run_loop(loop, session);

@@ -121,6 +121,37 @@ def test_weights_that_are_not_finite_end_the_run_at_once_and_are_never_saved(tmp
         assert not step_folders(folder)
 
 
+def test_the_first_number_that_is_not_finite_is_named_with_its_block_micro_batch_and_rank(tmp):
+    safetensors = needs("safetensors.numpy").numpy
+    prepare(tmp)
+    first = train(tmp, tmp / "first", ranks=1)
+    run("finalize-quantize", first.folder, "--recipe", "none", "--dtype", "fp32", "--output", tmp / "weights")
+    (path,) = (tmp / "weights").glob("*.safetensors")
+    sound = {name: tensor.copy() for name, tensor in safetensors.load_file(path).items()}
+    for number, (name, value, ranks, layout, says) in enumerate([
+            ("h.0.mlp.c_fc.weight", float("nan"), 1, [], "first the weight transformer.h.0.mlp.c_fc.weight in forward of micro-batch 0 on rank 0"),
+            ("h.0.mlp.c_fc.weight", float("nan"), 3, [], "first the weight transformer.h.0.mlp.c_fc.weight in forward of micro-batch 0 on rank 0"),
+            ("h.0.mlp.c_proj.bias", 3e38, 1, [], "first the output of layer.0 in forward of micro-batch 0 on rank 0"),
+            ("h.0.mlp.c_proj.bias", 3e38, 2, ["--parallel.pp", 2], "first the output of layer.0 in forward of micro-batch 0 on rank 0"),
+            ("h.0.mlp.c_proj.bias", 3e38, 2, ["--parallel.tp", 2], "first the output of layer.0 in forward of micro-batch 0 on rank 0")]):
+        tensors = {key: tensor.copy() for key, tensor in sound.items()}
+        key = next(key for key in tensors if key.endswith(name))
+        if value == 3e38:   # two halves of what overflows as they are added
+            tensors[key].flat[:] = value
+            tensors[next(key for key in tensors if key.endswith(name.replace("mlp.c_proj", "attn.c_proj")))].flat[:] = value
+        else:
+            tensors[key].flat[7] = value
+        safetensors.save_file(tensors, path)
+        done = run("train", "--model.path", tmp / "weights", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", tmp / f"run-{number}", "--train.max_steps", 2,
+                   "--train.global_batch", 12, "--train.micro_batch", 2, "--train.detect_anomaly", "true", "--train.on_nonfinite", "stop", *layout, ranks=ranks, expect=6)
+        assert says in done.stderr, done.stderr
+    for ranks, phase, says in [(1, "forward", "first the output of head in forward of micro-batch"), (2, "backward", "in backward of micro-batch"), (2, "reduction", "first the gradient of")]:
+        outcome = train(tmp, tmp / f"{phase}-{ranks}", "--train.detect_anomaly", "true", ranks=ranks, injection=f"rank={ranks - 1},phase={phase},step=2,kind=nan")
+        event, = outcome.events("nonfinite_step")
+        assert says in event["message"] and f"on rank {ranks - 1}" in event["message"], event
+    assert "first" not in train(tmp, tmp / "without", ranks=1, injection="rank=0,phase=forward,step=2,kind=nan").events("nonfinite_step")[0]["message"]
+
+
 def test_a_step_after_which_weights_are_not_finite_is_not_saved_at_its_own_end(tmp):
     prepare(tmp)
     for ranks, every in [(1, 2), (3, 2), (2, 9)]:   # the last saves only at its end
