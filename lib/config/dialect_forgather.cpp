@@ -223,7 +223,7 @@ constexpr std::array keys{
                "", "", repeat_order},
     DialectKey{"checkpoint_components", list, "", refused, "",
                "checkpoint.skip names the components that are not loaded"},
-    DialectKey{"debug_optimizer_groups", flag, "false", refused, "", "--plan shows the groups", "false"},
+    DialectKey{"debug_optimizer_groups", flag, "false", refused, "", "--print-groups shows the groups", "false"},
     DialectKey{"dispatch_batches", flag, "true", moot, "", "every way to read data gives the same batches"},
     DialectKey{"dispatch_eval_batches", flag, "", moot, "", "every way to read data gives the same batches"},
     DialectKey{"ddp.broadcast_buffers", flag, "true", moot, "", follows},

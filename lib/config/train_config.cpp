@@ -868,6 +868,11 @@ void describe(Declaration& visit, TrainConfig& config) {
                .command_line_only = true});
   visit.field("print_layout", config.print_layout,
               {.help = "print which part of each tensor each rank holds, and exit", .command_line_only = true});
+  visit.field(
+      "print_groups", config.print_groups,
+      {.help = "print which tensors the optimizer updates alike, by what rule, learning rate and weight decay, and "
+               "exit",
+       .command_line_only = true});
   visit.field("print_components", config.print_components,
               {.help = "print what a checkpoint is made of, which ranks hold, write and compare it, and exit",
                .command_line_only = true});

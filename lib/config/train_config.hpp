@@ -302,6 +302,7 @@ struct TrainConfig {
   // Of the command line only:
   bool print_program = false;                  // print the step programs and exit
   bool print_layout = false;                   // print which rank holds what of each tensor and exit
+  bool print_groups = false;                   // print which tensors are updated alike and exit
   bool print_components = false;               // print what a checkpoint is made of and exit
   std::optional<PlotTarget> plot_schedule;     // draw the learning rate over the steps and exit
   std::optional<PlotTarget> plot_program;      // draw the time line of the step programs and exit

@@ -18,10 +18,10 @@ void require_match(const NamePattern& pattern, const std::vector<std::string>& n
       fmt::format("patterns are searched for in Hugging Face names{}", example));
 }
 
-double own_decay(const Parameter& parameter, const OptimizerOptions& options) {
-  const bool excluded = std::any_of(options.decay_exclude.begin(), options.decay_exclude.end(),
-                                    [&](const NamePattern& pattern) { return pattern.matches(parameter.name()); });
-  return excluded || (options.decay == Decay::matrices && !parameter.decays()) ? 0 : options.weight_decay;
+double own_decay(const LogicalTensor& tensor, const OptimizerOptions& options) {
+  const bool excluded = std::ranges::any_of(options.decay_exclude,
+                                            [&](const NamePattern& pattern) { return pattern.matches(tensor.name); });
+  return excluded || (options.decay == Decay::matrices && tensor.shape.size() < 2) ? 0 : options.weight_decay;
 }
 
 }  // namespace
@@ -46,16 +46,18 @@ const OptimizerGroup* group_of(const std::string& name, const OptimizerOptions& 
   return group == options.groups.end() ? nullptr : &*group;
 }
 
+ParameterSettings settings_of(const LogicalTensor& tensor, const OptimizerOptions& options) {
+  ParameterSettings own{.lr_scale = 1, .weight_decay = own_decay(tensor, options)};
+  if (const OptimizerGroup* group = group_of(tensor.name, options)) {
+    own.lr_scale = group->lr_scale;
+    own.weight_decay = group->weight_decay.value_or(own.weight_decay);
+  }
+  return own;
+}
+
 std::vector<ParameterSettings> settings_of(const std::vector<Parameter*>& parameters, const OptimizerOptions& options) {
   std::vector<ParameterSettings> settings;
-  for (const Parameter* parameter : parameters) {
-    ParameterSettings own{.lr_scale = 1, .weight_decay = own_decay(*parameter, options)};
-    if (const OptimizerGroup* group = group_of(parameter->name(), options)) {
-      own.lr_scale = group->lr_scale;
-      own.weight_decay = group->weight_decay.value_or(own.weight_decay);
-    }
-    settings.push_back(own);
-  }
+  for (const Parameter* parameter : parameters) settings.push_back(settings_of(parameter->description(), options));
   return settings;
 }
 

@@ -20,6 +20,9 @@ struct ParameterSettings {
 /// The first group whose pattern matches the name of a tensor; null: none. Pure.
 const OptimizerGroup* group_of(const std::string& name, const OptimizerOptions& options);
 
+/// What applies to one tensor. Pure.
+ParameterSettings settings_of(const LogicalTensor& tensor, const OptimizerOptions& options);
+
 /// Settings of `parameters`, in their order. The first group whose pattern matches the logical name gives lr_scale and,
 /// if it sets one, weight decay; otherwise weight decay is optimizer.weight_decay, and 0 for names that match
 /// optimizer.decay_exclude and, where optimizer.decay is `matrices`, for tensors of fewer than two dimensions. Local,

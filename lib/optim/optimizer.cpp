@@ -90,6 +90,18 @@ UpdateStates states_of(const OptimizerOptions& options, DType master) {
   return states;
 }
 
+std::int64_t update_bytes(const OptimizerOptions& options, const std::vector<LogicalTensor>& tensors, DType master) {
+  const std::vector<OptimizerName> ways = ways_of(options);
+  std::int64_t directions = 0, iteration = 0;
+  for (const LogicalTensor& tensor : tensors) {
+    if (!tensor.trained || ways[static_cast<std::size_t>(tensor.update)] != OptimizerName::muon) continue;
+    const Shape shape = matrix_shape(tensor);
+    directions = std::max(directions, elements(tensor.shape) * size_of(master));
+    iteration = std::max(iteration, orthogonaliser_bytes(shape[0], shape[1], size_of(master)));
+  }
+  return directions + iteration;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<Parameter*>& parameters) {
   if (ways_of(options).size() == 1) return make_one(options.name, options, parameters);
   return std::make_unique<EachInItsWay>(options, parameters);

@@ -41,6 +41,9 @@ UpdateStates states_of(const OptimizerOptions& options, DType master);
 /// What one optimizer keeps. Pure.
 std::vector<StateDescription> state_of(OptimizerName name, const OptimizerOptions& options, DType master);
 
+/// Memory that updates of these tensors, of weights of type `master`, keep for their work. Pure.
+std::int64_t update_bytes(const OptimizerOptions& options, const std::vector<LogicalTensor>& tensors, DType master);
+
 /// For the `parameters` of a model, or of some of its stages, whose units have that state, with their settings
 /// (optim/groups.hpp). Local.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<Parameter*>& parameters);

@@ -31,7 +31,7 @@ class Orthogonaliser {
   std::unique_ptr<Memory> memory_;
 };
 
-/// What the memory comes to in the end, with `largest` (rows, cols) of elements of so many bytes. Pure.
+/// What the memory comes to for a matrix (rows, cols) of elements of so many bytes. Pure.
 std::int64_t orthogonaliser_bytes(std::int64_t rows, std::int64_t cols, std::int64_t element_bytes);
 
 }  // namespace lockstep

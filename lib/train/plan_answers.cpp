@@ -11,6 +11,7 @@
 #include "report/curve.hpp"
 #include "report/terminal.hpp"
 #include "train/component_table.hpp"
+#include "train/groups_text.hpp"
 #include "train/memory_check.hpp"
 #include "train/run_mesh.hpp"
 #include "train/run_model.hpp"
@@ -123,8 +124,8 @@ void print_layout(const TrainConfig& config, const TrainPlan& plan, Output& outp
 }
 
 bool prints(const TrainConfig& config) {
-  return config.print_program || config.print_layout || config.print_components || config.plot_program ||
-         config.plot_schedule;
+  return config.print_program || config.print_layout || config.print_groups || config.print_components ||
+         config.plot_program || config.plot_schedule;
 }
 
 }  // namespace
@@ -135,11 +136,11 @@ bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
     throw Error(ExitCode::usage, "--json says how --dry-run prints the plan: it is for nothing else",
                 "the records of a run are JSON without it: train --print-schema");
   if (!asks && (config.world_size || config.ranks_per_node))
-    throw Error(
-        ExitCode::usage,
-        fmt::format("{} says for which ranks a run is planned, and a start takes those that are there",
-                    config.world_size ? "--world-size" : "--ranks-per-node"),
-        "add --dry-run, --print-program, --print-layout, --print-components, --plot-program or --plot-schedule");
+    throw Error(ExitCode::usage,
+                fmt::format("{} says for which ranks a run is planned, and a start takes those that are there",
+                            config.world_size ? "--world-size" : "--ranks-per-node"),
+                "add --dry-run, --print-program, --print-layout, --print-groups, --print-components, --plot-program or "
+                "--plot-schedule");
   return asks;
 }
 
@@ -170,6 +171,7 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
   for (const std::string& note : notes) output.log().info("{}", note);
   if (config.print_program) print_programs(config, plan, output);
   if (config.print_layout) print_layout(config, plan, output);
+  if (config.print_groups) output.print(groups_text(config, plan));
   if (config.print_components) output.print(component_table(config, plan, placement));
   if (config.plot_program) plot_programs(config, plan, output);
   if (config.plot_schedule) plot_schedule(config, plan, output);

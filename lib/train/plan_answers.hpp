@@ -1,5 +1,5 @@
 // What train answers from the plan of a run, without training: --dry-run, --print-program, --print-layout,
-// --print-components, --plot-program.
+// --print-groups, --print-components, --plot-program.
 #pragma once
 
 #include "app/output.hpp"

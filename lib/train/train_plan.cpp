@@ -397,6 +397,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
         plan.bucket_bytes, processor, sharding);
   };
   plan.model = model_on(plan.batch.micro_batch);
+  plan.model.shared_bytes += update_bytes(config.optimizer, stored_tensors(plan.architecture), master_dtype(precision));
   if (const auto& samples = config.eval.micro_batch; samples && *samples != plan.batch.micro_batch)
     plan.evaluated_model = model_on(*samples);
   ProgramOptions options{

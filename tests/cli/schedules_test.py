@@ -2,18 +2,21 @@
 
 import json
 import math
+import os
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 from lockstep_testing import GPT2_TINY, needs, run, write_config
 
-STEPS = 60
+SETTINGS = int(os.environ.get("LOCKSTEP_SCHEDULES", "3"))   # of each schedule
 
 
-def drawn(tmp, *arguments, target="rates.json"):
+def drawn(tmp, *arguments, target="rates.json", steps=60):
     """What train draws of a run, without its data."""
-    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+    if not (tmp / "model").exists():
+        write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
     shown = run("train", "--model.config", tmp / "model", "--data.path", tmp / "none", "--data.sequence_length", 8, "--train.run_dir", tmp / "run",
-                "--train.max_steps", STEPS, "--train.global_batch", 4, "--optimizer.lr", 0.5, "--world-size", 1, *arguments,
+                "--train.max_steps", steps, "--train.global_batch", 4, "--optimizer.lr", 0.5, "--world-size", 1, *arguments,
                 "--plot-schedule" if target == "text" else f"--plot-schedule={tmp / target}").stdout
     return shown if target == "text" else (tmp / target).read_text()
 
@@ -22,11 +25,12 @@ def test_rates_are_those_of_transformers_at_every_step(tmp):
     """There warm-up leaves the first step out, and so is one step behind; what follows is the same."""
     torch, optimization = needs("torch"), needs("transformers.optimization")
     draw = random.Random(5)
-    for number in range(21):
+    settings = []
+    for number in range(7 * SETTINGS):
         name = ["constant", "linear", "cosine", "restarts", "polynomial", "inverse_sqrt", "wsd"][number % 7]
-        warmup, floor = draw.randrange(12), draw.choice([0, 0.1, 0.25])
+        steps, warmup, floor = draw.randrange(30, 120), draw.randrange(12), draw.choice([0, 0.1, 0.25])
         options = ["--schedule.warmup_steps", warmup]
-        length = {"num_warmup_steps": warmup, "num_training_steps": STEPS}
+        length = {"num_warmup_steps": warmup, "num_training_steps": steps}
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))], lr=0.5)
         if name == "constant":
             theirs = optimization.get_constant_schedule_with_warmup(optimizer, warmup)
@@ -49,19 +53,24 @@ def test_rates_are_those_of_transformers_at_every_step(tmp):
             options += ["--schedule.timescale", timescale] if timescale else []
         else:
             cooldown, shape = draw.randrange(1, 20), draw.choice(["linear", "cosine"])
-            theirs = optimization.get_wsd_schedule(optimizer, warmup, cooldown, num_training_steps=STEPS, decay_type=shape, min_lr_ratio=floor)
+            theirs = optimization.get_wsd_schedule(optimizer, warmup, cooldown, num_training_steps=steps, decay_type=shape, min_lr_ratio=floor)
             options += ["--schedule.cooldown_steps", cooldown, "--schedule.cooldown_shape", shape, "--schedule.min_lr", 0.5 * floor]
             options += ["--schedule.start_lr", 0.5 * floor] if warmup else []   # theirs begins warm-up there
         rates = []
-        for _ in range(STEPS + 1):
+        for _ in range(steps + 1):
             rates.append(optimizer.param_groups[0]["lr"])
             optimizer.step()
             theirs.step()
-        ours = json.loads(drawn(tmp, "--schedule.name", "cosine" if name == "restarts" else name, *options))
-        assert [point["step"] for point in ours] == list(range(1, STEPS + 1))
+        settings.append((name, ["--schedule.name", "cosine" if name == "restarts" else name, *options], steps, warmup, rates))
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+    with ThreadPoolExecutor(2) as pool:
+        told = list(pool.map(lambda number: json.loads(drawn(tmp, *settings[number][1], target=f"rates-{number}.json", steps=settings[number][2])), range(len(settings))))
+    for (name, options, steps, warmup, rates), ours in zip(settings, told, strict=True):
+        assert [point["step"] for point in ours] == list(range(1, steps + 1))
         for step, point in enumerate(ours):
             want = rates[step + 1] if step < warmup else rates[step]
             assert math.isclose(point["lr"], want, rel_tol=1e-9, abs_tol=1e-12), (name, options, step, point["lr"], want)
+    print(f"# {len(settings)} settings")
 
 
 def test_a_schedule_is_drawn_as_text_picture_and_values(tmp):

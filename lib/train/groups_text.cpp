@@ -1,0 +1,72 @@
+#include "train/groups_text.hpp"
+
+#include "base/error.hpp"
+#include "config/train_choices.hpp"
+#include "optim/groups.hpp"
+#include "optim/optimizer.hpp"
+#include "report/table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace lockstep {
+
+namespace {
+
+struct TreatedAlike {
+  std::vector<std::string> says;  // rule, learning rate, decay, which option
+  bool trained = true;
+  std::int64_t tensors = 0, elements = 0;
+  std::string example;
+};
+
+std::string text_of(OptimizerName rule) {
+  for (const auto& [value, name] : choices_of(OptimizerName{}))
+    if (value == rule) return std::string(name);
+  throw Error(ExitCode::bug, "an update rule without a name");
+}
+
+std::string chosen_by(const LogicalTensor& tensor, const OptimizerOptions& options) {
+  if (!tensor.trained) return "optimizer.frozen";
+  const OptimizerGroup* const group = group_of(tensor.name, options);
+  return group == nullptr ? "optimizer" : fmt::format("optimizer.groups: {}", group->match.text());
+}
+
+std::vector<std::string> treatment_of(const LogicalTensor& tensor, const OptimizerOptions& options) {
+  if (!tensor.trained) return {"none", "", "", chosen_by(tensor, options)};
+  const OptimizerName rule = ways_of(options)[static_cast<std::size_t>(tensor.update)];
+  const ParameterSettings settings = settings_of(tensor, options);
+  const double peak = rule == OptimizerName::muon ? options.muon_lr.value_or(options.lr) : options.lr;
+  return {text_of(rule), fmt::format("{:.6g}", peak * settings.lr_scale), fmt::format("{:.6g}", settings.weight_decay),
+          chosen_by(tensor, options)};
+}
+
+}  // namespace
+
+std::string groups_text(const TrainConfig& config, const TrainPlan& plan) {
+  std::vector<TreatedAlike> rows;
+  for (const LogicalTensor& tensor : stored_tensors(plan.architecture)) {
+    const std::vector<std::string> says = treatment_of(tensor, config.optimizer);
+    auto row = std::ranges::find(rows, says, &TreatedAlike::says);
+    if (row == rows.end())
+      row = rows.insert(rows.end(), {.says = says, .trained = tensor.trained, .example = tensor.name});
+    ++row->tensors;
+    row->elements += elements(tensor.shape);
+  }
+  std::ranges::stable_partition(rows, &TreatedAlike::trained);
+  Table table({{"update"},
+               {"learning rate", Table::Align::right},
+               {"weight decay", Table::Align::right},
+               {"said by"},
+               {"tensors", Table::Align::right},
+               {"elements", Table::Align::right},
+               {"for example"}});
+  for (const TreatedAlike& row : rows)
+    table.add({row.says[0], row.says[1], row.says[2], row.says[3], std::to_string(row.tensors),
+               std::to_string(row.elements), row.example});
+  return table.text();
+}
+
+}  // namespace lockstep
