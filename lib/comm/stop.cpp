@@ -17,7 +17,7 @@ namespace lockstep {
 namespace {
 
 constexpr off_t most_bytes = 256;  // of a control file
-constexpr const char* accepted_words = "write one of the words stop, save, abort";
+constexpr const char* accepted_words = "write one of the words stop, save, abort, evaluate, log";
 
 /// The beginning of a text, fit for a log line.
 std::string shown(std::string_view word) {
@@ -41,7 +41,7 @@ StopChannels::Asked StopChannels::poll() {
     asked.stop = level;
     asked.reason = reason;
   };
-  if (std::exchange(save_asked_, false)) asked.requests = Request::save;
+  asked.requests = std::exchange(from_file_once_, Request::none);
   if (out_of_time()) stop(StopLevel::after_step, "max_time");
   stop(from_file_, "control file");
   stop(session_.stop_level(), "signal");
@@ -86,7 +86,11 @@ std::string StopChannels::obey(const std::string& content) {
   } else if (word == "abort") {
     from_file_ = StopLevel::now;
   } else if (word == "save") {
-    save_asked_ = true;
+    from_file_once_ = from_file_once_ | Request::save;
+  } else if (word == "evaluate") {
+    from_file_once_ = from_file_once_ | Request::evaluate;
+  } else if (word == "log") {
+    from_file_once_ = from_file_once_ | Request::log;
   } else {
     return fmt::format("{} says '{}', which asks for nothing; {}", settings_.control_file.string(), shown(word),
                        accepted_words);

@@ -14,8 +14,8 @@ namespace lockstep {
 class StopChannels {
  public:
   struct Settings {
-    Path control_file;  // RUN/control: the word stop, save or abort; read and removed by the one rank that is told.
-                        // Empty: none
+    Path control_file;  // RUN/control: a word of stop, save, abort, evaluate and log; read and removed by the one rank
+                        // that is told. Empty: none
     std::optional<double> max_time_s;  // of the session
   };
   /// `session` outlives it. Local.
@@ -28,8 +28,8 @@ class StopChannels {
     std::string problem;  // why the control file asks for nothing, once; empty: no problem
   };
   /// What this rank has been asked so far, at the end of a step. Looks at the control file at most once a second;
-  /// "save" is handed out once. The clock asks as soon as another step and a save would not fit any more. Local; does
-  /// not throw, and does not wait: only a small regular file is opened.
+  /// What is no stop is handed out once. The clock asks as soon as another step and a save would not fit any more.
+  /// Local; does not throw, and does not wait: only a small regular file is opened.
   Asked poll();
   /// Tells how long a save took, so that the clock leaves time for the next one. Local.
   void save_took(double seconds);
@@ -47,7 +47,7 @@ class StopChannels {
   double longest_step_s_ = 0;
   double longest_save_s_ = 0;
   StopLevel from_file_ = StopLevel::none;
-  bool save_asked_ = false;
+  Request from_file_once_ = Request::none;  // that is not handed out yet
 };
 
 }  // namespace lockstep

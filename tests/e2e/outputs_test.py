@@ -140,6 +140,23 @@ def test_what_the_control_file_does_not_say_is_told_and_what_it_says_is_done(tmp
     assert error.count("write one of the words stop, save, abort") == 3, error
 
 
+def test_the_control_file_asks_for_a_record_and_for_an_evaluation_that_nothing_else_asks_for(tmp):
+    prepare(tmp)
+    for ranks in 1, 2:
+        folder = tmp / f"asked-{ranks}"
+        words = [str(word) for word in options(tmp, folder, steps=10**6)]
+        words[words.index("--log.every") + 1] = "never"
+        process = subprocess.Popen([str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), program("train"), *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: (folder / "records.jsonl").exists() and records(folder, "run"), process, "the run has begun")
+        for word, kind in ("log", "step"), ("evaluate", "eval"):
+            assert not records(folder, kind)
+            (folder / "control").write_text(word + "\n")
+            wait_until(lambda: records(folder, kind), process, f"{word} is done")
+        (folder / "control").write_text("stop\n")
+        error = process.communicate(timeout=PATIENCE_S)[1]
+        assert process.returncode == 75 and len(records(folder, "eval")) == 1, error
+
+
 def test_a_run_folder_that_is_moved_away_is_noticed_before_anything_is_saved_under_its_name(tmp):
     prepare(tmp)
     for name in ["moved", "replaced"]:
