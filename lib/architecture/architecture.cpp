@@ -208,12 +208,18 @@ std::vector<LogicalTensor> stored_tensors(const Architecture& architecture) {
   return stored;
 }
 
+Shape matrix_shape(const LogicalTensor& tensor) {
+  invariant(tensor.shape.size() == 2, "a matrix has two dimensions");
+  return {tensor.matrix_rows > 0 ? tensor.matrix_rows : tensor.shape[0], tensor.shape[1]};
+}
+
 void mark(Architecture& architecture, const TensorRules& rules) {
   for (BlockDescription& block : architecture.blocks) {
     for (LogicalTensor& tensor : block.tensors) {
       const std::string& stored = tensor.alias_of.empty() ? tensor.name : tensor.alias_of;
       tensor.trained = !rules.freezes || !rules.freezes(stored);
       if (rules.updated_by) tensor.update = rules.updated_by(tensor);
+      tensor.updated_whole = tensor.trained && rules.updated_whole && rules.updated_whole(tensor);
       const auto unit = std::ranges::find_if(rules.units, [&](const auto& named) { return named.second(stored); });
       if (unit != rules.units.end()) tensor.unit = unit->first;
     }

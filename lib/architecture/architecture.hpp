@@ -67,6 +67,7 @@ struct LogicalTensor {
   std::string alias_of;           // tied: the name of the tensor whose storage it is; empty otherwise
   bool trained = true;            // false: frozen, it has no gradient and stays as it is
   int update = 0;                 // the way in which an optimizer updates it, of those that it declares
+  bool updated_whole = false;     // its update needs whole matrices, wherever their parts lie
   std::string unit = {};          // that it forms within its block, with others of this name; empty: the block's
   Shape view = {};                // of which ranks hold boxes; empty: its shape
   std::optional<Split> cut = {};  // of the view, among ranks that share blocks; absent: these have all of it
@@ -74,6 +75,9 @@ struct LogicalTensor {
   // that do not cut it they are equal.
   std::vector<AxisName> summed = {};
 };
+
+/// Rows and columns of a matrix as stored: of one of a stack.
+Shape matrix_shape(const LogicalTensor& tensor);
 
 inline const Shape& view_of(const LogicalTensor& tensor) { return tensor.view.empty() ? tensor.shape : tensor.view; }
 
@@ -96,6 +100,7 @@ Architecture describe(const HfConfig& config);
 struct TensorRules {
   std::function<bool(const std::string& tensor)> freezes;
   std::function<int(const LogicalTensor& tensor)> updated_by;
+  std::function<bool(const LogicalTensor& tensor)> updated_whole = {};
   std::vector<std::pair<std::string, std::function<bool(const std::string& tensor)>>> units;
 };
 void mark(Architecture& architecture, const TensorRules& rules);

@@ -32,6 +32,9 @@ std::vector<ParameterPlan> parameters_of(const Architecture& architecture, const
     for (const LogicalTensor& tensor : architecture.blocks[block].tensors) {
       if (tensor.alias_of.empty()) {
         by_name[tensor.name] = parameters.size();
+        const bool shared_out = is_shared_out(tensor, sharing);
+        const Shape matrix = tensor.updated_whole ? matrix_shape(tensor) : Shape{};
+        const std::int64_t held = elements(shared_out ? longest_part(tensor, sharing) : tensor.shape);
         parameters.push_back({.name = tensor.name,
                               .shape = longest_part(tensor, sharing),
                               .blocks = {static_cast<int>(block)},
@@ -39,8 +42,10 @@ std::vector<ParameterPlan> parameters_of(const Architecture& architecture, const
                               .unit = tensor.unit,
                               .alike = alike_along(tensor, sharing),
                               .summed = tensor.summed,
-                              .of_experts = is_shared_out(tensor, sharing),
-                              .update = tensor.update});
+                              .of_experts = shared_out,
+                              .update = tensor.update,
+                              .matrix = matrix,
+                              .matrices = matrix.empty() ? 0 : held / elements(matrix)});
       } else {
         parameters[by_name.at(tensor.alias_of)].blocks.push_back(static_cast<int>(block));
       }

@@ -113,7 +113,7 @@ Transport make_transport(Session& session, const Catalogue& programs) {
           used.emplace(static_cast<int>(lane), std::ranges::find(groups, group) - groups.begin());
         };
         for (const BlockExchange& exchange : exchanges_of(*program, action)) use(Lane::block, exchange.axes);
-        if (meets_others(action) && !is_within_block(action) && (!is_transfer(action.op) || is_send(action.op)))
+        if (meets_others(action) && !speaks_within(action) && (!is_transfer(action.op) || is_send(action.op)))
           use(action.lane, action.group);
       }
   return Transport(session, programs.train.mesh, lanes, groups,
@@ -149,6 +149,15 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
                .ring = lane_among({ring_axis}),
                .experts = lane_among({expert_axis}),
                .samples = lane_among(axes_of_samples(programs.train))});
+  for (const StepProgram* program : {&programs.train, &programs.local, &programs.averaging}) {
+    for (std::size_t i = 0; i < program->update_exchanges.size(); ++i) {
+      const std::vector<BlockExchange>& said = program->update_exchanges[i];
+      if (said.empty() || !model.has_unit(i)) continue;
+      const auto lane = update_lanes_.try_emplace(said.front().axes, transport, static_cast<int>(Lane::block),
+                                                  transport.group_along(said.front().axes), session.world().rank());
+      model.unit(i).share_matrices(&lane.first->second);
+    }
+  }
   transport.take_records(records_);  // from now on they are kept
   transport.log_to(&trace_);
 }
@@ -166,6 +175,7 @@ const BlockLane* Engine::tensor_lane() const {
 
 Engine::~Engine() {
   model_.share({});
+  for (Unit* unit : model_.units()) unit->share_matrices(nullptr);
   transport_.log_to(nullptr);
 }
 

@@ -182,8 +182,9 @@ class Engine {
   Transport& transport_;
   std::optional<double> clip_norm_;
   DType reduce_dtype_;
-  std::map<std::vector<AxisName>, BlockLane> block_lanes_;  // where ranks share blocks, or their rows, by their axes
-  SequencePlace place_;                                     // of this rank among those that share rows
+  std::map<std::vector<AxisName>, BlockLane> block_lanes_;   // where ranks share blocks, or their rows, by their axes
+  std::map<std::vector<AxisName>, BlockLane> update_lanes_;  // where ranks update matrices together, likewise
+  SequencePlace place_;                                      // of this rank among those that share rows
   std::map<const RankClass*, SlotIndex> slots_;
   TraceLog trace_;
   std::vector<OperationRecord> records_;  // of the last step

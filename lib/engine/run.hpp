@@ -27,7 +27,16 @@ struct Engine::Run {
         slots(of, index, trace),
         tickets(of.actions.size()),
         step(number),
-        irrevocable(!whole.exchanges.empty()) {}
+        irrevocable(!whole.exchanges.empty() || meets_before_heartbeat(of)) {}
+
+  /// Whether ranks speak in the middle of updates while failures can still be told: those of an update in backward.
+  static bool meets_before_heartbeat(const RankClass& of) {
+    for (const Action& action : of.actions) {
+      if (action.op == Op::heartbeat) return false;
+      if (action.op == Op::optimizer && speaks_within(action)) return true;
+    }
+    return false;
+  }
 
   /// A training step.
   void take(const StepOrder& given) {

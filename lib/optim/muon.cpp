@@ -3,9 +3,11 @@
 #include "base/error.hpp"
 #include "optim/unit_stretches.hpp"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
+#include <utility>
 
 namespace lockstep {
 
@@ -65,11 +67,6 @@ bool is_hidden_matrix(const LogicalTensor& tensor) {
   throw Error(ExitCode::bug, "a tensor without a role");
 }
 
-Shape matrix_shape(const LogicalTensor& tensor) {
-  invariant(is_matrix(tensor), "a matrix has two dimensions");
-  return {tensor.matrix_rows > 0 ? tensor.matrix_rows : tensor.shape[0], tensor.shape[1]};
-}
-
 void Muon::update(Unit& unit, std::int64_t, double lr, double gradient_scale) const {
   with_state_type(unit, [&]<class M, class S>(M, S) { update_matrices<M, S>(unit, lr, gradient_scale); });
   complete_copy(unit);
@@ -77,57 +74,88 @@ void Muon::update(Unit& unit, std::int64_t, double lr, double gradient_scale) co
 
 template <class M, class S>
 void Muon::update_matrices(Unit& unit, double lr, double gradient_scale) const {
+  const auto memory = [&](std::int64_t length) {
+    if (!directions_.defined() || directions_.numel() < length ||
+        directions_.scalar_type() != unit.master().scalar_type())
+      directions_ = at::empty({length}, unit.master().options());
+    return directions_.mutable_data_ptr<M>();
+  };
+  if (unit.sharers() == nullptr) {
+    for (const auto& parameter : unit.parameters()) {
+      const Shape shape = matrix_shape(parameter->description());
+      const std::int64_t count = parameter->shard_elements(), one = elements(shape);
+      invariant(count % one == 0, "a rank has whole matrices, or shares them out");
+      M* const directions = memory(count);
+      lead<M, S>(unit, *parameter, gradient_scale, directions);
+      make_orthogonal(unit, directions, std::vector<Shape>(static_cast<std::size_t>(count / one), shape));
+      follow(unit, *parameter, lr, directions);
+    }
+    return;
+  }
+  const MatrixExchange& exchange = exchange_of(unit);
+  M* const directions = memory(unit.length());
+  for (const auto& parameter : unit.parameters())
+    lead<M, S>(unit, *parameter, gradient_scale, directions + parameter->shard_offset());
+  const at::Tensor matrices = exchange.to_owners(directions_);
+  make_orthogonal(unit, matrices.mutable_data_ptr<M>(), exchange.owned());
+  exchange.back(matrices, directions_);
+  for (const auto& parameter : unit.parameters()) follow(unit, *parameter, lr, directions + parameter->shard_offset());
+}
+
+const MatrixExchange& Muon::exchange_of(const Unit& unit) const {
+  const auto found = exchanges_.find(&unit);
+  return found != exchanges_.end() ? found->second : exchanges_.try_emplace(&unit, unit, *unit.sharers()).first->second;
+}
+
+/// The momentum follows the gradient; where the weights are to go, as far as that says.
+template <class M, class S>
+void Muon::lead(Unit& unit, const Parameter& parameter, double gradient_scale, M* directions) const {
   const auto momentum = static_cast<M>(options_.muon_momentum);
   const bool keeps = momentum != 0, looks_ahead = options_.muon_nesterov;
   invariant(unit.state().size() == (keeps ? 1 : 0), "Muon keeps an average of gradients where it has momentum");
-  const IterationType type = unit.precision() == Precision::bf16 || unit.precision() == Precision::fp16
-                                 ? IterationType::bf16
-                                 : IterationType::of_matrix;
-  Bf16* const compute = compute_copy_of(unit);
-  for (const auto& parameter : unit.parameters()) {
-    const ParameterSettings& settings = settings_.at(parameter.get());
-    const Shape shape = matrix_shape(parameter->description());
-    const std::int64_t first = parameter->shard_offset(), count = parameter->shard_elements(),
-                       one = shape[0] * shape[1];
-    invariant(count % one == 0, "a rank has whole matrices");
-    std::vector<M>* memory = nullptr;
-    if constexpr (std::is_same_v<M, double>) {
-      memory = &wide_directions_;
-    } else {
-      memory = &directions_;
+  const M* const gradient = values_of<M>(unit.gradient()).data() + parameter.shard_offset();
+  S* const average = keeps ? buffer_of<S>(unit, 0) + parameter.shard_offset() : nullptr;
+  const auto scale = static_cast<M>(gradient_scale);
+  parallel_for(parameter.shard_elements(), elements_in_turn, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const M g = gradient[i] * scale;
+      if (average == nullptr) {
+        directions[i] = g;
+        continue;
+      }
+      const M before = load(average[i]), m = before + (1 - momentum) * (g - before);
+      store(average[i], m);
+      directions[i] = looks_ahead ? g + momentum * (m - g) : m;
     }
-    if (std::ssize(*memory) < count) memory->resize(static_cast<std::size_t>(count));
-    M* const direction = memory->data();
-    M* const weight = values_of<M>(unit.master()).data() + first;
-    const M* const gradient = values_of<M>(unit.gradient()).data() + first;
-    S* const average = keeps ? buffer_of<S>(unit, 0) + first : nullptr;
-    const auto scale = static_cast<M>(gradient_scale);
-    parallel_for(count, elements_in_turn, [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const M g = gradient[i] * scale;
-        if (average == nullptr) {
-          direction[i] = g;
-          continue;
-        }
-        const M before = load(average[i]), m = before + (1 - momentum) * (g - before);
-        store(average[i], m);
-        direction[i] = looks_ahead ? g + momentum * (m - g) : m;
-      }
-    });
-    for (std::int64_t at = 0; at < count; at += one)
-      orthogonaliser_.run<M>(direction + at, shape[0], shape[1], options_.muon_steps, type);
-    const double own_lr = options_.muon_lr ? *options_.muon_lr / options_.lr : 1;  // × the schedule's
-    const double rate = lr * own_lr * settings.lr_scale;
-    const auto keep = static_cast<M>(1 - rate * settings.weight_decay),
-               step = static_cast<M>(rate * adjustment(options_.muon_adjust, parameter->description()));
-    Bf16* const copy = compute ? compute + first : nullptr;
-    parallel_for(count, elements_in_turn, [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        weight[i] = weight[i] * keep - step * direction[i];
-        if (copy) store(copy[i], static_cast<float>(weight[i]));
-      }
-    });
+  });
+}
+
+template <class M>
+void Muon::make_orthogonal(const Unit& unit, M* matrices, const std::vector<Shape>& shapes) const {
+  const bool is_short = unit.precision() == Precision::bf16 || unit.precision() == Precision::fp16;
+  for (const Shape& shape : shapes) {
+    orthogonaliser_.run<M>(matrices, shape[0], shape[1], options_.muon_steps,
+                           is_short ? IterationType::bf16 : IterationType::of_matrix);
+    matrices += elements(shape);
   }
+}
+
+template <class M>
+void Muon::follow(Unit& unit, const Parameter& parameter, double lr, const M* directions) const {
+  const ParameterSettings& settings = settings_.at(&parameter);
+  const double own_lr = options_.muon_lr ? *options_.muon_lr / options_.lr : 1;  // × the schedule's
+  const double rate = lr * own_lr * settings.lr_scale;
+  const auto keep = static_cast<M>(1 - rate * settings.weight_decay),
+             step = static_cast<M>(rate * adjustment(options_.muon_adjust, parameter.description()));
+  M* const weight = values_of<M>(unit.master()).data() + parameter.shard_offset();
+  Bf16* const compute = compute_copy_of(unit);
+  Bf16* const copy = compute ? compute + parameter.shard_offset() : nullptr;
+  parallel_for(parameter.shard_elements(), elements_in_turn, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      weight[i] = weight[i] * keep - step * directions[i];
+      if (copy) store(copy[i], static_cast<float>(weight[i]));
+    }
+  });
 }
 
 }  // namespace lockstep

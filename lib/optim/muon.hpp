@@ -1,12 +1,16 @@
 // Muon (Jordan et al., 2024): of each matrix the momentum of its gradient is made orthogonal before the weights follow
-// it, so that all directions move alike. Each rank has whole matrices. What is no hidden matrix has another optimizer:
-// optim/optimizer.hpp.
+// it, so that all directions move alike. Where ranks have parts of matrices, each matrix has an owner among them, which
+// does that: optim/matrix_exchange.hpp. What is no hidden matrix has another optimizer: optim/optimizer.hpp.
 #pragma once
 
+#include "optim/matrix_exchange.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/orthogonalise.hpp"
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
+#include <map>
 #include <vector>
 
 namespace lockstep {
@@ -23,16 +27,21 @@ class Muon final : public Optimizer {
  private:
   template <class M, class S>
   void update_matrices(Unit& unit, double lr, double gradient_scale) const;
+  template <class M, class S>
+  void lead(Unit& unit, const Parameter& parameter, double gradient_scale, M* directions) const;
+  template <class M>
+  void make_orthogonal(const Unit& unit, M* matrices, const std::vector<Shape>& shapes) const;
+  template <class M>
+  void follow(Unit& unit, const Parameter& parameter, double lr, const M* directions) const;
+  const MatrixExchange& exchange_of(const Unit& unit) const;
   mutable Orthogonaliser orthogonaliser_;
-  mutable std::vector<float> directions_;  // of the parameter that is in work
-  mutable std::vector<double> wide_directions_;
+  mutable at::Tensor directions_;  // of what is in work
+  mutable std::map<const Unit*, MatrixExchange> exchanges_;
 };
 
 /// A matrix, or a stack of some: what Muon may update.
 bool is_matrix(const LogicalTensor& tensor);
 /// A matrix between hidden states: no embedding, no head, no gate that chooses experts.
 bool is_hidden_matrix(const LogicalTensor& tensor);
-/// Rows and columns of a matrix as stored: of one of a stack.
-Shape matrix_shape(const LogicalTensor& tensor);
 
 }  // namespace lockstep

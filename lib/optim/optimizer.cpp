@@ -90,14 +90,24 @@ UpdateStates states_of(const OptimizerOptions& options, DType master) {
   return states;
 }
 
-std::int64_t update_bytes(const OptimizerOptions& options, const std::vector<LogicalTensor>& tensors, DType master) {
-  const std::vector<OptimizerName> ways = ways_of(options);
+bool needs_matrices(const OptimizerOptions& options, const LogicalTensor& tensor) {
+  return ways_of(options)[static_cast<std::size_t>(way_of(options, tensor))] == OptimizerName::muon;
+}
+
+std::int64_t update_bytes(const OptimizerOptions& options, const std::vector<LogicalTensor>& tensors,
+                          const std::vector<UnitPlan>& units, DType master) {
   std::int64_t directions = 0, iteration = 0;
-  for (const LogicalTensor& tensor : tensors) {
-    if (!tensor.trained || ways[static_cast<std::size_t>(tensor.update)] != OptimizerName::muon) continue;
-    const Shape shape = matrix_shape(tensor);
-    directions = std::max(directions, elements(tensor.shape) * size_of(master));
-    iteration = std::max(iteration, orthogonaliser_bytes(shape[0], shape[1], size_of(master)));
+  for (const UnitPlan& unit : units) {
+    std::int64_t shared = 0;  // what goes to owners and what comes, each where it lies and where it is exchanged
+    for (const BlockExchange& exchange : unit.update_exchanges) shared += 2 * exchange.bytes();
+    directions = std::max(directions, shared);
+    for (const int index : unit.parameters) {
+      const LogicalTensor& tensor = tensors[static_cast<std::size_t>(index)];
+      if (!tensor.trained || !needs_matrices(options, tensor)) continue;
+      const Shape shape = matrix_shape(tensor);
+      if (shared == 0) directions = std::max(directions, elements(tensor.shape) * size_of(master));
+      iteration = std::max(iteration, orthogonaliser_bytes(shape[0], shape[1], size_of(master)));
+    }
   }
   return directions + iteration;
 }

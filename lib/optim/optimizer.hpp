@@ -41,8 +41,11 @@ UpdateStates states_of(const OptimizerOptions& options, DType master);
 /// What one optimizer keeps. Pure.
 std::vector<StateDescription> state_of(OptimizerName name, const OptimizerOptions& options, DType master);
 
-/// Memory that updates of these tensors, of weights of type `master`, keep for their work. Pure.
-std::int64_t update_bytes(const OptimizerOptions& options, const std::vector<LogicalTensor>& tensors, DType master);
+/// Whether its update needs whole matrices. Pure.
+bool needs_matrices(const OptimizerOptions& options, const LogicalTensor& tensor);
+/// Memory that updates of `units` of these tensors, of weights of type `master`, keep for their work. Pure.
+std::int64_t update_bytes(const OptimizerOptions& options, const std::vector<LogicalTensor>& tensors,
+                          const std::vector<UnitPlan>& units, DType master);
 
 /// For the `parameters` of a model, or of some of its stages, whose units have that state, with their settings
 /// (optim/groups.hpp). Local.

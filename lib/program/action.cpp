@@ -29,7 +29,7 @@ const OpFacts& facts_of(Op op) {
       reduce_norm{"reduce_norm", Kind::none, Of::step, Group::collective, Lane::reduction},
       heartbeat{"heartbeat", Kind::none, Of::step, Group::collective, Lane::reduction},
       clip{"clip", Kind::none, Of::step, Group::none, Lane::compute},
-      optimizer{"optimizer", Kind::unit, Of::step, Group::none, Lane::compute},
+      optimizer{"optimizer", Kind::unit, Of::step, Group::within, Lane::compute},
       average_weights{"average_weights", Kind::unit, Of::step, Group::collective, Lane::reduction},
       finish_average{"finish_average", Kind::unit, Of::step, Group::none, Lane::compute},
       fetch_weights{"fetch_weights", Kind::unit, Of::step, Group::none, Lane::fetch},
@@ -81,7 +81,7 @@ std::string_view name_of(Op op) { return facts_of(op).name; }
 
 bool is_collective(Op op) { return facts_of(op).group == OpFacts::Group::collective; }
 
-bool is_within_block(const Action& action) {
+bool speaks_within(const Action& action) {
   return facts_of(action.op).group == OpFacts::Group::within && !action.group.empty();
 }
 
@@ -89,7 +89,7 @@ bool meets_others(const Action& action) {
   switch (facts_of(action.op).group) {
     case OpFacts::Group::collective:
     case OpFacts::Group::pair: return true;
-    case OpFacts::Group::within: return is_within_block(action);
+    case OpFacts::Group::within: return speaks_within(action);
     case OpFacts::Group::shared:
     case OpFacts::Group::none: return false;
   }

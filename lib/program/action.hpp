@@ -127,16 +127,17 @@ struct OpFacts {
     pair,
     within
   } group{};    // shared: each does its part without waiting; pair: the
-                // two ends of a transfer; within: of a block that the group
-                // shares, whose ranks speak with each other while they compute
+                // two ends of a transfer; within: of a block or a unit that
+                // the group shares, whose ranks speak while they compute
   Lane lane{};  // of several: the usual one
 };
 /// The table of operations.
 const OpFacts& facts_of(Op op);
 std::string_view name_of(Op op);
 bool is_collective(Op op);
-/// Whether it is a pass of a block that the ranks of its group share.
-bool is_within_block(const Action& action);
+/// Whether the ranks of its group speak with each other in the middle of it: in a pass of a block that they share, or
+/// in the update of matrices of which each has a part.
+bool speaks_within(const Action& action);
 /// Whether the ranks of its group come together for it.
 bool meets_others(const Action& action);
 /// Whether it is one end of a transfer between pipeline stages; the other end is `counterpart_of` it.

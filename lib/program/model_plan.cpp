@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/rounding.hpp"
 #include "base/text.hpp"
+#include "layout/matrix_owners.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -24,6 +25,47 @@ struct Kind {
 Kind kind_of(const ParameterPlan& parameter) {
   return {parameter.trained, parameter.of_experts, parameter.trained ? parameter.update : 0,
           parameter.unit,    parameter.alike,      parameter.summed};
+}
+
+/// Axes along which ranks have parts of the same matrices of a unit, and how many ranks these are.
+std::pair<std::vector<AxisName>, int> holders_of_parts(const UnitPlan& unit, const Sharding& sharding,
+                                                       bool of_experts) {
+  std::vector<AxisName> axes = unit.shard_axes;
+  int ranks = sharding.shards;
+  if (of_experts) return {axes, ranks};
+  const auto among = [](const std::vector<AxisName>& all, const AxisName& axis) {
+    return std::ranges::find(all, axis) != all.end();
+  };
+  for (const AxisName& axis : sharding.blocks.axes()) {
+    if (among(unit.alike, axis) || among(unit.summed, axis)) continue;
+    axes.push_back(axis);
+    const int replicas = sharding.blocks.key_replicas;
+    ranks *= axis == tensor_axis ? sharding.blocks.ranks / replicas : replicas;
+  }
+  return {axes, ranks};
+}
+
+/// What ranks say while they update a unit.
+std::vector<BlockExchange> update_exchanges_of(const UnitPlan& unit, const std::vector<ParameterPlan>& parameters,
+                                               const UnitTypes& types, const Sharding& sharding, bool of_experts) {
+  const auto [axes, ranks] = holders_of_parts(unit, sharding, of_experts);
+  std::vector<Shape> matrices;
+  std::int64_t parts = 0;
+  for (const int index : unit.parameters) {
+    const ParameterPlan& parameter = parameters[static_cast<std::size_t>(index)];
+    matrices.insert(matrices.end(), static_cast<std::size_t>(parameter.matrices), parameter.matrix);
+    if (parameter.matrices > 0) parts += elements(longest_shard(parameter.shape, sharding.shards));
+  }
+  if (ranks == 1 || matrices.empty()) return {};
+  const auto exchange = [&, &along = axes](std::int64_t elements) {
+    return BlockExchange{.kind = BlockExchange::Kind::all_to_all,
+                         .axes = along,
+                         .dtype = types.master,
+                         .row_bytes = elements * size_of(types.master),
+                         .rows = 1,
+                         .at_most = true};
+  };
+  return {exchange(parts), exchange(most_owned(matrices, ranks))};
 }
 
 /// The unit of the parameters of a kind of the blocks [first, last].
@@ -74,6 +116,7 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
     unit.kept_axes = sharding.kept_axes;
     if (sharding.kept_shards > 1) unit.kept_bytes = unit_offsets(kept, types.master).back() * compute;
   }
+  unit.update_exchanges = update_exchanges_of(unit, parameters, types, sharding, kind.of_experts);
   return unit;
 }
 

@@ -58,6 +58,8 @@ struct ParameterPlan {
   std::optional<Split> cut = {};  // or how they cut it
   bool of_experts = false;        // that ranks share out: each has its own, and sees all tokens that go there
   int update = 0;                 // the way in which the optimizer updates it
+  Shape matrix = {};              // of each matrix that this needs whole; empty: it needs none
+  std::int64_t matrices = 0;      // so many, of experts that ranks share out those of one rank
 };
 
 /// How ranks share out experts (expert parallelism): tokens go to the ranks that have theirs, and back.
@@ -121,6 +123,9 @@ struct UnitPlan {
   std::int64_t reduce_bytes = 0;          // of the whole gradient in the type that is summed over ranks
   std::int64_t reduce_shard_bytes = 0;    // and of the shard
   std::int64_t optimizer_bytes = 0;       // of the shard
+  // Among ranks that have parts of matrices, where its update needs these whole: parts go to the owners of matrices
+  // (layout/matrix_owners.hpp), and come back.
+  std::vector<BlockExchange> update_exchanges = {};
   bool casts_gradient() const { return reduce_bytes != local_gradient_bytes; }
   bool is_cut() const { return !shard_axes.empty(); }
   bool operator==(const UnitPlan&) const = default;

@@ -74,6 +74,13 @@ inline Action speaking(Action action, const std::vector<BlockExchange>& said) {
   for (const BlockExchange& exchange : said) action.bytes += exchange.bytes();
   return action;
 }
+/// The same of the update of a unit.
+inline Action updating(Action action, const UnitPlan& unit) {
+  if (unit.update_exchanges.empty()) return action;
+  action.group = unit.update_exchanges.front().axes;
+  for (const BlockExchange& exchange : unit.update_exchanges) action.bytes += exchange.bytes();
+  return action;
+}
 /// Of a forward or a backward, as the plan says.
 inline Action with_exchanges(Action action, const ModelPlan& plan) {
   if (facts_of(action.op).group != OpFacts::Group::within) return action;

@@ -105,6 +105,14 @@ class Step {
     carries(position, bytes);
     return position;
   }
+  /// The position of the one update of a unit, likewise.
+  int updated(Subject subject, const UnitPlan& unit) {
+    std::int64_t bytes = 0;
+    for (const BlockExchange& exchange : unit.update_exchanges) bytes += exchange.bytes();
+    return collective(Op::optimizer, subject,
+                      unit.update_exchanges.empty() ? std::vector<AxisName>{} : unit.update_exchanges.front().axes,
+                      bytes);
+  }
   std::vector<BlockExchange> exchanges(Op op, std::size_t block) const {
     const BlockPlan& of = plan_.blocks[block];
     if (op == Op::backward_weight) return {};
@@ -329,7 +337,7 @@ class Step {
       if (clips_by_cells()) ordered(norm, at(Op::reduce_norm, {}));
       if (options_.update.in_backward) ordered(norm, at(Op::optimizer, subject));
     }
-    const int update = at(Op::optimizer, subject);
+    const int update = updated(subject, unit);
     from_host(subject, unit, complete, update);
     if (options_.training_step == TrainingStep::averaging) average(unit, subject, heartbeat, update);
     if (!options_.update.in_backward) return ordered(decision, update);

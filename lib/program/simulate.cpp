@@ -188,14 +188,31 @@ class Simulation {
 }  // namespace
 
 CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
-  return [plan, hardware](const StepProgram& program, const Action& action) {
+  const auto messages = [hardware](double count, double each) {
+    return count * (hardware.latency_s + each / hardware.link_bytes_per_s);
+  };
+  /// What ranks say to each other in the middle of it.
+  const auto said = [messages](const StepProgram& program, const Action& action) {
+    double seconds = 0;
+    for (const BlockExchange& exchange : exchanges_of(program, action)) {
+      if (exchange.repeats > 0) continue;  // never, where tokens spread evenly
+      const auto bytes = static_cast<double>(exchange.bytes());
+      const double along = ranks_along(program.mesh, exchange.axes);
+      switch (exchange.kind) {
+        case BlockExchange::Kind::all_reduce: seconds += messages(2 * (along - 1), bytes / along); break;
+        case BlockExchange::Kind::all_gather: seconds += messages(along - 1, bytes); break;
+        case BlockExchange::Kind::reduce_scatter:
+        case BlockExchange::Kind::all_to_all: seconds += messages(along - 1, bytes / along); break;
+        case BlockExchange::Kind::shift: seconds += messages(1, bytes); break;
+      }
+    }
+    return seconds;
+  };
+  return [=](const StepProgram& program, const Action& action) {
     if (is_copy(action.op)) return static_cast<double>(action.bytes) / hardware.host_bytes_per_s;
     if (is_transfer(action.op))
       return hardware.latency_s + static_cast<double>(action.bytes) / hardware.link_bytes_per_s;
     const double ranks = ranks_along(program.mesh, action.group);
-    const auto messages = [&](double count, double each) {
-      return count * (hardware.latency_s + each / hardware.link_bytes_per_s);
-    };
     if (is_collective(action.op)) {
       const auto bytes = static_cast<double>(action.bytes);
       if (action.op == Op::unshard) return messages(ranks - 1, bytes);
@@ -204,25 +221,11 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
     }
     const auto index = static_cast<std::size_t>(action.subject.index);
     switch (action.subject.kind) {
-      case Subject::Kind::block: {
-        double seconds = flops_of(program, plan, action) / hardware.flops_per_s;
-        for (const BlockExchange& exchange : exchanges_of(program, action)) {
-          if (exchange.repeats > 0) continue;  // never, where tokens spread evenly
-          const auto bytes = static_cast<double>(exchange.bytes());
-          const double along = ranks_along(program.mesh, exchange.axes);
-          switch (exchange.kind) {
-            case BlockExchange::Kind::all_reduce: seconds += messages(2 * (along - 1), bytes / along); break;
-            case BlockExchange::Kind::all_gather: seconds += messages(along - 1, bytes); break;
-            case BlockExchange::Kind::reduce_scatter:
-            case BlockExchange::Kind::all_to_all: seconds += messages(along - 1, bytes / along); break;
-            case BlockExchange::Kind::shift: seconds += messages(1, bytes); break;
-          }
-        }
-        return seconds;
+      case Subject::Kind::block: return flops_of(program, plan, action) / hardware.flops_per_s + said(program, action);
+      case Subject::Kind::unit: {
+        const double shares = speaks_within(action) ? 1 : ranks_along(program.mesh, action.group);
+        return bytes_moved(plan.units[index], action.op) / shares / hardware.memory_bytes_per_s + said(program, action);
       }
-      case Subject::Kind::unit:
-        return bytes_moved(plan.units[index], action.op) / ranks_along(program.mesh, action.group) /
-               hardware.memory_bytes_per_s;
       default: return 0.0;
     }
   };

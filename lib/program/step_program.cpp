@@ -143,7 +143,8 @@ KeepSet keeps_of(const StepProgram& program, int block) {
 
 const std::vector<BlockExchange>& exchanges_of(const StepProgram& program, const Action& action) {
   static const std::vector<BlockExchange> none;
-  if (!is_within_block(action)) return none;
+  if (!speaks_within(action)) return none;
+  if (action.op == Op::optimizer) return program.update_exchanges.at(static_cast<std::size_t>(action.subject.index));
   const BlockExchanges& block = program.exchanges.at(static_cast<std::size_t>(action.subject.index));
   if (action.op == Op::recompute) return block.recompute;
   return action.op == Op::forward ? block.forward : block.backward;
@@ -174,6 +175,8 @@ Json to_json(const StepProgram& program) {
             {"blocks", program.block_names}, {"units", program.unit_names},   {"classes", array_of(program.classes)}};
   if (!program.apart.empty()) json["apart"] = program.apart;
   if (!program.exchanges.empty()) json["exchanges"] = array_of(program.exchanges);
+  for (const std::vector<BlockExchange>& unit : program.update_exchanges)
+    json["update_exchanges"].push_back(array_of(unit));
   if (program.row_shares > 1) json["row_shares"] = program.row_shares;
   for (const KeepSet keeps : program.keeps) json["keeps"].push_back(keeps.text());
   return json;
@@ -188,6 +191,7 @@ std::optional<std::string> difference(const StepProgram& a, const StepProgram& b
     return fmt::format("{} micro-batches in one program, {} in the other", a.micro_batches, b.micro_batches);
   if (a.apart != b.apart) return std::string("the axes along which weights are apart differ");
   if (a.exchanges != b.exchanges) return std::string("what ranks say within blocks differs");
+  if (a.update_exchanges != b.update_exchanges) return std::string("what ranks say while they update units differs");
   if (a.row_shares != b.row_shares) return std::string("among how many ranks rows are shared out differs");
   if (a.keeps != b.keeps) return std::string("what blocks that are recomputed keep differs");
   if (a.block_names != b.block_names || a.unit_names != b.unit_names) return std::string("the blocks or units differ");

@@ -72,7 +72,9 @@ struct StepProgram {
   std::vector<std::string> block_names;        // by index of a block subject
   std::vector<std::string> unit_names;         // by index of a unit subject
   std::vector<BlockExchanges> exchanges = {};  // by index of a block subject, where ranks share blocks
-  int row_shares = 1;                          // of these, among which what blocks hand on is shared out by rows
+  // By index of a unit subject, where ranks that have parts of its matrices update them together; else empty.
+  std::vector<std::vector<BlockExchange>> update_exchanges = {};
+  int row_shares = 1;  // of these, among which what blocks hand on is shared out by rows
   std::vector<RankClass> classes;
   std::vector<AxisName> apart = {};  // axes along which ranks hold weights of their own, and sum no gradients
   std::vector<KeepSet> keeps = {};   // by index of a block subject, of blocks that are recomputed; empty: nothing

@@ -2,6 +2,7 @@
 #include "program/passes.hpp"
 #include "program/rewriter.hpp"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -30,6 +31,11 @@ std::map<int, Completion> completions_of(const std::vector<Action>& actions, con
   for (auto& [unit, completion] : completions)
     for (const AxisName& axis : plan.units[static_cast<std::size_t>(unit)].alike) completion.holders.push_back(axis);
   return completions;
+}
+
+/// The update of a unit, in whose middle ranks speak that have parts of its matrices.
+Action update_of(Subject subject, const ModelPlan& plan) {
+  return updating(make(Op::optimizer, subject), plan.units[static_cast<std::size_t>(subject.index)]);
 }
 
 /// Of the gradient that `last`, now at `position`, completes.
@@ -81,7 +87,7 @@ std::vector<Action> updated_after_heartbeat(const std::vector<Action>& actions, 
     add(std::move(action));
   };
   if (options.clips) add_decided(make(Op::clip, {}));
-  for (const auto& [unit, completion] : completions) add_decided(make(Op::optimizer, unit_subject(unit)));
+  for (const auto& [unit, completion] : completions) add_decided(update_of(unit_subject(unit), plan));
   return list;
 }
 
@@ -98,7 +104,7 @@ std::vector<Action> updated_in_backward(const std::vector<Action>& actions, cons
     const Completion* const completion = ended_at(i, actions[i], completions);
     if (completion == nullptr) continue;
     if (actions[i].op != Op::finish_gradient) add_pending();
-    Action optimizer = make(Op::optimizer, actions[i].subject);
+    Action optimizer = update_of(actions[i].subject, plan);
     Action norm = norm_after(actions[i], position, *completion);
     if (!completion->counts_here) optimizer.waits = norm.waits;
     std::vector<Action> update;
@@ -120,7 +126,10 @@ std::vector<Action> updated_in_backward(const std::vector<Action>& actions, cons
 StepProgram update(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options,
                    const OffloadOptions& offload) {
   invariant(!options.in_backward || !options.clips, "what is clipped is updated after the norm of all gradients");
-  return rewritten(program, [&](const std::vector<Action>& actions) {
+  StepProgram updated = program;
+  if (std::ranges::any_of(plan.units, [](const UnitPlan& unit) { return !unit.update_exchanges.empty(); }))
+    for (const UnitPlan& unit : plan.units) updated.update_exchanges.push_back(unit.update_exchanges);
+  return rewritten(updated, [&](const std::vector<Action>& actions) {
     return options.in_backward ? updated_in_backward(actions, program, plan, options)
                                : updated_after_heartbeat(actions, program, plan, options, offload.shards);
   });

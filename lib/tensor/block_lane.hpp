@@ -18,7 +18,8 @@ class BlockLane {
   BlockLane(Transport& transport, int lane, int group, Rank rank, Rows rows = Rows::whole);
 
   int ranks() const { return static_cast<int>(transport_->members(group_).size()); }
-  int rank() const { return rank_; }  // of this one in the group
+  int rank() const { return rank_; }                                                // of this one in the group
+  const std::vector<Rank>& members() const { return transport_->members(group_); }  // in the world, by rank of it
   bool shares_rows() const { return rows_ == Rows::shared; }
   std::int64_t own_rows(std::int64_t rows) const { return divided_up(rows, std::int64_t{ranks()}); }
 

@@ -42,6 +42,8 @@ struct UnitMemory {
 
 UnitMemory unit_memory_of(const OffloadOptions& offload, bool in_backward);
 
+class BlockLane;
+
 class Unit {
  public:
   /// Zeroed buffers for `tensors` in this order, where unit_offsets (program/model_plan.hpp) places them, and for each
@@ -61,6 +63,11 @@ class Unit {
   const ShardMap& shard_map() const { return map_; }               // one shard, the whole, if it is not cut
   /// How ranks share out weights that stay gathered among them; no pieces if they do not.
   const ShardMap& kept_map() const { return kept_map_; }
+
+  /// Among ranks that have parts of its matrices, where an update needs these whole; it outlives the updates. Null:
+  /// none.
+  void share_matrices(const BlockLane* lane) { sharers_ = lane; }
+  const BlockLane* sharers() const { return sharers_; }
 
   /// This rank's flat buffers, (length()). Those in host memory are used in memory of the device that is lent.
   const at::Tensor& master() const { return master_; }
@@ -131,6 +138,7 @@ class Unit {
   std::string name_;
   Precision precision_;
   bool cut_ = false;
+  const BlockLane* sharers_ = nullptr;
   bool trained_ = true;
   ShardMap map_, kept_map_;
   std::size_t kept_part_ = 0;  // of kept_map_: this rank's

@@ -47,6 +47,9 @@ void mark_tensors(const TrainConfig& config, Architecture& architecture) {
     return std::ranges::any_of(frozen, [&](const NamePattern& pattern) { return pattern.matches(name); });
   };
   rules.updated_by = [&optimizer = config.optimizer](const LogicalTensor& tensor) { return way_of(optimizer, tensor); };
+  rules.updated_whole = [&optimizer = config.optimizer](const LogicalTensor& tensor) {
+    return needs_matrices(optimizer, tensor);
+  };
   const std::vector<LogicalTensor> tensors = stored_tensors(architecture);
   for (const NamePattern& pattern : config.parallel.units) {
     const auto takes = [pattern](const std::string& name) { return pattern.matches(name); };
@@ -61,22 +64,6 @@ void mark_tensors(const TrainConfig& config, Architecture& architecture) {
   if (trained_count(architecture) == 0)
     throw Error(ExitCode::usage,
                 fmt::format("optimizer.frozen leaves nothing to train: it matches all {} tensors", tensors.size()));
-}
-
-/// Muon needs whole matrices, which ranks must not share out.
-void check_matrices(const TrainConfig& config, const Architecture& architecture, const Sharding& sharding) {
-  const std::vector<OptimizerName> ways = ways_of(config.optimizer);
-  for (const LogicalTensor& tensor : stored_tensors(architecture)) {
-    if (!tensor.trained || ways[static_cast<std::size_t>(tensor.update)] != OptimizerName::muon) continue;
-    const bool of_experts = is_shared_out(tensor, sharding.blocks);
-    const bool is_cut = (of_experts ? lockstep::of_experts(sharding) : sharding).shards > 1;
-    if (!is_cut && (!tensor.cut || of_experts)) continue;
-    throw Error(
-        ExitCode::usage,
-        fmt::format("optimizer.name muon makes whole matrices orthogonal, but {} is cut over {}", tensor.name,
-                    is_cut ? "the shards of parallel.dp_shard" : "the ranks of parallel.tp"),
-        "muon works with parallel.dp_replicate, pp, ulysses, ring and ep; with dp_shard or tp adamw or lion do");
-  }
 }
 
 void check_length(const TrainConfig& config, const HfConfig& model) {
@@ -389,7 +376,6 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   const SequenceRanks sequence = sequence_ranks(plan.mesh);
   cut_over(plan.architecture, sharding.blocks);
   check_heads(plan.architecture.config, sharding.blocks.ranks, sequence);
-  check_matrices(config, plan.architecture, sharding);
   const auto model_on = [&](std::int64_t samples) {
     return plan_of(
         plan.architecture, plan.types,
@@ -397,7 +383,8 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
         plan.bucket_bytes, processor, sharding);
   };
   plan.model = model_on(plan.batch.micro_batch);
-  plan.model.shared_bytes += update_bytes(config.optimizer, stored_tensors(plan.architecture), master_dtype(precision));
+  plan.model.shared_bytes +=
+      update_bytes(config.optimizer, stored_tensors(plan.architecture), plan.model.units, master_dtype(precision));
   if (const auto& samples = config.eval.micro_batch; samples && *samples != plan.batch.micro_batch)
     plan.evaluated_model = model_on(*samples);
   ProgramOptions options{

@@ -75,6 +75,7 @@ struct Composition {
     how += fmt::format(", accumulate {}, micro-batch {}", kept, micro_batch);
     if (recompute.every > 0) how += ", recompute";
     if (!recompute.keeps.empty()) how += " without " + recompute.keeps.text();
+    if (optimizer == OptimizerName::muon) how += ", Muon";
     if (in_backward) how += ", optimizer in backward";
     if (!local.axes.empty())
       how += fmt::format(", local from {}, period {}, {} replicas a cell", local.start_step, local.period, node);

@@ -189,7 +189,7 @@ class Job {
         documents_(std::string_view(how.family).ends_with(in_documents)),
         batches_(plan_batch(global_batch, how.data_ranks(), how.micro_batch)),
         types_(types_of(how, precision)),
-        architecture_(cut(altered(architecture_of(how.family), alter), sharding_)),
+        architecture_(cut(updated(altered(architecture_of(how.family), alter), options(how)), sharding_)),
         programs_(make_catalogue(
             mesh_,
             plan(how, {.samples = batches_.micro_batch, .length = length, .segments = documents_ ? most_documents : 1}),
@@ -232,6 +232,7 @@ class Job {
     return text.tokens();
   }
   const Model& model() const { return model_; }
+  const StepProgram& program() const { return programs_.train; }
   /// The most that a step needs.
   MemoryUse peak(Arena arena) const { return memory_of(programs_.train.class_of(rank_), arena); }
   /// Bytes that a rank holds for the whole run, of a kind or in all.
@@ -294,6 +295,16 @@ class Job {
   static bool is_cut(const Composition& how) { return how.shards > 1 || how.folds; }
   static Architecture altered(Architecture architecture, const std::function<void(Architecture&)>& alter) {
     if (alter) alter(architecture);
+    return architecture;
+  }
+  /// As the optimizer wants each tensor.
+  static Architecture updated(Architecture architecture, const OptimizerOptions& options) {
+    for (BlockDescription& block : architecture.blocks) {
+      for (LogicalTensor& tensor : block.tensors) {
+        tensor.update = way_of(options, tensor);
+        tensor.updated_whole = tensor.trained && needs_matrices(options, tensor);
+      }
+    }
     return architecture;
   }
   static Architecture cut(Architecture architecture, const Sharding& sharding) {

@@ -193,9 +193,14 @@ BOOST_AUTO_TEST_CASE(hidden_matrices_are_updated_by_muon_and_all_else_by_adamw_b
     return std::string(error.what()) == "optimizer.groups: 'ln' gives muon the tensor ln, which is no matrix";
   });
   // a matrix (8, 4) in fp32: its direction, two matrices and two squares, and two of these in bf16
-  BOOST_TEST(update_bytes(options, {{.name = "x", .role = Role::query, .shape = {8, 4}}}, DType::f32) ==
-             32 * 4 + (2 * 32 + 2 * 16) * 4 + (32 + 16) * 2);
-  BOOST_TEST(update_bytes({}, {{.name = "x", .role = Role::query, .shape = {8, 4}}}, DType::f32) == 0);
+  const std::vector<LogicalTensor> tensors{{.name = "x", .role = Role::query, .shape = {8, 4}}};
+  UnitPlan unit;
+  unit.parameters = {0};
+  constexpr int iteration = (2 * 32 + 2 * 16) * 4 + (32 + 16) * 2;
+  BOOST_TEST(update_bytes(options, tensors, {unit}, DType::f32) == 32 * 4 + iteration);
+  BOOST_TEST(update_bytes({}, tensors, {unit}, DType::f32) == 0);
+  unit.update_exchanges = {{.row_bytes = 16, .rows = 1}, {.row_bytes = 128, .rows = 1}};  // of which ranks have parts
+  BOOST_TEST(update_bytes(options, tensors, {unit}, DType::f32) == 2 * (16 + 128) + iteration);
   const UpdateStates states = states_of(options, DType::f32);
   BOOST_TEST((states.size() == 3 && states[0].size() == 1 && states[1].size() == 2 && states[2].empty()));
 }
