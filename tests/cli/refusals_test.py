@@ -141,7 +141,6 @@ TABLE = [
     (2, {"optimizer.name": "muon", "optimizer.muon_momentum": 1}, "with a momentum of 1 no gradient ever enters"),
     (2, {"optimizer.name": "muon", "optimizer.muon_lr": 0.1, "optimizer.lr": 0}, "the schedule scales optimizer.lr"),
     (2, {"optimizer.state_dtype": "bf16", "precision.dtype": "fp64"}, "would lose what precision.dtype fp64 is for"),
-    (2, {"optimizer.name": "muon", "parallel.dp_shard": 2}, "makes whole matrices orthogonal"),
     (2, {"optimizer.name": "sgd", "optimizer.nesterov": "true"}, "without momentum there is nothing to look ahead with"),
     (2, {"optimizer.name": "sgd", "optimizer.momentum": 1}, "with a momentum of 1 no step is ever forgotten"),
     (2, {"optimizer.betas": "[0.9, 1]"}, "with a decay rate of 1 a moment never changes"),
