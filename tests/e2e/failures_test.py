@@ -44,6 +44,15 @@ def test_failures_amid_reductions_that_read_other_ranks_memory_end_as_all_others
         run_cell_twice(tmp, ranks, phase, kind)
 
 
+def test_a_rank_that_fails_where_matrices_go_to_owners_ends_the_job(tmp):
+    prepare(tmp)
+    muon = ["--optimizer.name", "muon", "--parallel.dp_shard", 2]
+    in_backward = ["--optimizer.in_backward", "true", "--optimizer.clip_norm", "null", "--train.on_nonfinite", "stop"]
+    for name, words, phase in [("end", [], "optimizer"), ("backward", in_backward, "optimizer"), ("before", in_backward, "forward")]:
+        outcome = train(tmp, tmp / name, *muon, *words, ranks=2, injection=f"rank=1,phase={phase},step=3,kind=throw")
+        assert outcome.code != 0 and len(outcome.explanations) == 1 and f"injected failure in {phase}" in outcome.err, (name, outcome.code, outcome.err)
+
+
 def test_a_callback_that_fails_after_a_step_costs_neither_the_run_nor_a_checkpoint(tmp):
     prepare(tmp)
     for ranks, step in [(1, 3), (3, 3), (1, 5), (3, 5)]:   # after the last step no heartbeat tells the other ranks any more

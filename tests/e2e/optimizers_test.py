@@ -169,7 +169,7 @@ def test_moments_in_bf16_are_rounded_at_each_step(tmp):
 
 def test_runs_of_each_rule_go_on_with_the_same_bits_and_reshard(tmp):
     prepared(tmp)
-    rules = {"lion": LION, "muon": MUON, "bf16": ["--optimizer.state_dtype", "bf16"], "muon-bf16": [*MUON, "--optimizer.state_dtype", "bf16"],
+    rules = {"lion": LION, "muon": MUON, "muon-shards": [*MUON, "--parallel.dp_shard", 2], "bf16": ["--optimizer.state_dtype", "bf16"], "muon-bf16": [*MUON, "--optimizer.state_dtype", "bf16"],
              "groups": ["--optimizer.groups", '[{match: "mlp.*weight", optimizer: muon}, {match: "wte", optimizer: sgd, lr_scale: 2}, {match: "ln", optimizer: lion}]']}
     for name, words in rules.items():
         def train(folder, steps):
