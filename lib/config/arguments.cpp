@@ -39,9 +39,9 @@ bool is_text_of(const OptionType& type, const std::string& word) {
   return type.kind == Kind::text;
 }
 
-/// A word as the node that a file would have in its place: JSON for lists and groups, otherwise the text itself.
+/// A word as the node that a file would have in its place: JSON for lists, groups and maps, otherwise the text itself.
 Node word_node(const OptionType& type, const std::string& path, const std::string& word, Problems& problems) {
-  const bool structured = type.kind == Kind::list || type.kind == Kind::group;
+  const bool structured = type.kind == Kind::list || type.kind == Kind::group || type.kind == Kind::map;
   if (structured && (word.starts_with('[') || word.starts_with('{'))) {
     Problems of_word;
     Node node = parse_yaml(word, command_line, of_word);
@@ -123,14 +123,13 @@ class Sorter {
     return {};
   }
 
-  /// The list option that `name` is an element of: "optimizer.groups" for "optimizer.groups.0.lr_scale".
-  const Option* list_of(const std::string& name) const {
+  /// The list or map that `name` is an element of: "optimizer.groups" for "optimizer.groups.slow.lr_scale".
+  const Option* whole_of(const std::string& name) const {
     for (const Option& option : configuration_.options()) {
       const std::size_t size = option.path.size();
-      if (option.type.kind == Kind::list && name.starts_with(option.path + ".") && name.size() > size + 1 &&
-          std::isdigit(static_cast<unsigned char>(name[size + 1])) != 0) {
-        return &option;
-      }
+      if (!name.starts_with(option.path + ".") || name.size() <= size + 1) continue;
+      const bool numbered = std::isdigit(static_cast<unsigned char>(name[size + 1])) != 0;
+      if (option.type.kind == Kind::map || (option.type.kind == Kind::list && numbered)) return &option;
     }
     return nullptr;
   }
@@ -147,7 +146,7 @@ class Sorter {
         found.option != nullptr && found.option->type.kind == Kind::boolean && !value) {
       return set(found, "--" + name, "false");
     }
-    if (const Option* const list = list_of(name)) return element(*list, name, value);
+    if (const Option* const whole = whole_of(name)) return element(*whole, name, value);
     unknown(name, value);
   }
 
@@ -198,13 +197,17 @@ class Sorter {
     place.items.push_back(std::move(node));
   }
 
-  void element(const Option& list, const std::string& name, const std::optional<std::string>& value) {
+  void element(const Option& whole, const std::string& name, const std::optional<std::string>& value) {
     if (!value && (next_ == end_ || next_->starts_with("--")))
-      return problem(list.path, fmt::format("--{} needs a value", name));
-    const OptionType& type = list.type.element.front();
-    const bool key_of_group = type.kind == Kind::group && split(name.substr(list.path.size() + 1), '.').size() > 1;
-    sorted_.elements.emplace_back(name, word_node(key_of_group ? OptionType{.optional = true} : type, list.path,
-                                                  value ? *value : *next_++, problems_));
+      return problem(whole.path, fmt::format("--{} needs a value", name));
+    OptionType type = whole.type.element.front();
+    const std::vector<std::string> rest = split(name.substr(whole.path.size() + 1), '.');
+    if (type.kind == Kind::group && rest.size() > 1) {
+      const auto field = std::ranges::find(*type.fields, rest[1], &Option::path);
+      type = field == type.fields->end() ? OptionType{} : field->type;
+      type.optional = true;
+    }
+    sorted_.elements.emplace_back(name, word_node(type, whole.path, value ? *value : *next_++, problems_));
   }
 
   void unknown(const std::string& name, const std::optional<std::string>& value) {
@@ -294,15 +297,33 @@ SortedArguments sort_arguments(const Tool& tool, const Declaration& common, cons
 
 void set_element(Node& document, const Declaration& declaration, const std::string& path, const Node& value,
                  Problems& problems) {
-  const auto is_list = [&](const Option& option) { return path.starts_with(option.path + "."); };
-  const auto list = std::ranges::find_if(declaration.options(), is_list);
-  invariant(list != declaration.options().end(), "an element without a list");
+  const auto is_whole = [&](const Option& option) { return path.starts_with(option.path + "."); };
+  const auto list = std::ranges::find_if(declaration.options(), is_whole);
+  invariant(list != declaration.options().end(), "an element without a list or map");
   Node& node = slot(document, list->path);
   if (node.origin.empty()) {
     node = parse_yaml(to_text(list->built_in), "built-in", problems);
     node.origin = "built-in";
   }
+  const auto note_origin = [&] {
+    if (node.origin == "built-in") {
+      node.origin = command_line;
+    } else if (!node.origin.ends_with(command_line)) {
+      node.origin += std::string(", ") + command_line;
+    }
+  };
   const std::vector<std::string> rest = split(path.substr(list->path.size() + 1), '.');
+  if (list->type.kind == Kind::map) {
+    if (node.kind == Node::Kind::list) node = named_by_position(node);
+    if (rest.size() > 2 || std::ranges::find(rest, "") != rest.end()) {
+      problems.add_at(command_line, list->path, fmt::format("there is no key {}", join(rest, ".")));
+      return;
+    }
+    const std::string origin = node.origin;
+    slot(node, join(rest, ".")) = value;
+    node.origin = origin;  // slot makes a map of what is none
+    return note_origin();
+  }
   std::size_t index = 0;
   const auto [end, error] = std::from_chars(rest.front().data(), rest.front().data() + rest.front().size(), index);
   const bool is_index = error == std::errc{} && end == rest.front().data() + rest.front().size();
@@ -316,11 +337,7 @@ void set_element(Node& document, const Declaration& declaration, const std::stri
   if (index == node.items.size()) node.items.emplace_back();
   (rest.size() == 1 ? node.items[index] : slot(node.items[index], rest[1])) = value;
   if (node.items[index].origin.empty()) node.items[index].origin = command_line;
-  if (node.origin == "built-in") {
-    node.origin = command_line;
-  } else if (!node.origin.ends_with(command_line)) {
-    node.origin += ", command line";
-  }
+  note_origin();
 }
 
 }  // namespace lockstep

@@ -26,7 +26,7 @@ struct SortedArguments {
   Node common;         // a map: options that all programs share
   Node configuration;  // a map, as a file would say it
   std::vector<std::pair<std::string, Node>>
-      elements;  // "optimizer.groups.0.lr_scale", to be set once the files are merged
+      elements;  // "optimizer.groups.slow.lr_scale", to be set once the files are merged
 };
 
 /// Sorts `arguments`, without the program's name. Unknown options, missing values and words that nobody takes become

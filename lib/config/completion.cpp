@@ -10,7 +10,7 @@ namespace lockstep {
 
 namespace {
 
-/// The option as it is typed: the first element of a list stands for all.
+/// The option as it is typed: the first element of a list stands for all, of a map one that is called NAME.
 std::string typed(const DocumentedOption& option) {
   std::string spelling = option.spelling;
   if (const std::size_t element = spelling.find(".N."); element != std::string::npos) spelling[element + 1] = '0';

@@ -4,10 +4,10 @@
 #include "config/dialect_tables.hpp"
 #include "config/lowering.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
-#include <charconv>
 
 namespace lockstep {
 
@@ -61,17 +61,14 @@ void pipe_schedule(const Node& value, Lowering& lowering) {
   hf::pipeline_schedule(value.text.starts_with("Schedule") ? value.text.substr(8) : value.text, value, lowering);
 }
 
-std::optional<double> number_of(const std::string& text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc{} && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
-}
-
 void detect_anomaly(const Node& value, Lowering& lowering) {
   const bool on = flag_word(value.text).value_or(false);
   lowering.set("train.detect_anomaly", on ? "true" : value.text, value);
   if (on) lowering.set("train.on_nonfinite", "stop", value);
 }
+
+/// What a group's config may say, by the keys of an element of optimizer.groups.
+constexpr std::array group_keys{"lr", "weight_decay", "betas", "eps", "momentum", "nesterov"};
 
 /// A group of the map, as an element of optimizer.groups.
 Node group_of(const std::string& name, const Node& said, Lowering& lowering) {
@@ -89,29 +86,21 @@ Node group_of(const std::string& name, const Node& said, Lowering& lowering) {
   const Node* const config = said.find("config");
   if (config == nullptr) return group;
   for (const auto& [key, value] : config->entries) {
-    if (key == "weight_decay") {
+    if (std::ranges::find(group_keys, key) != group_keys.end())
       group.entries.push_back({key, value});
-    } else if (key == "lr") {
-      const std::optional<double> whole = number_of(lowering.text("learning_rate"));
-      const std::optional<double> own = number_of(value.text);
-      Node scale = value;
-      if (whole && own && *whole > 0) scale.text = fmt::format("{}", *own / *whole);
-      group.entries.push_back({"lr_scale", scale});
-    } else {
-      lowering.refuse(value, fmt::format("a group has an lr and a weight_decay of its own, no {}", key));
-    }
+    else
+      lowering.refuse(value, fmt::format("a group has no {}: it may have {}", key, fmt::join(group_keys, ", ")));
   }
   return group;
 }
 
 void optimizer_groups(const Node& value, Lowering& lowering) {
   if (value.kind != Node::Kind::map) return lowering.refuse(value, "it is a map of groups by name");
-  Node groups;
-  groups.kind = Node::Kind::list;
-  groups.origin = value.origin;
-  for (const auto& [name, said] : value.entries)
-    if (said.kind != Node::Kind::null) groups.items.push_back(group_of(name, said, lowering));
+  Node groups = value;
+  for (auto& [name, said] : groups.entries)
+    if (said.kind != Node::Kind::null) said = group_of(name, said, lowering);
   lowering.set("optimizer.groups", groups);
+  lowering.set("optimizer.unmatched", "warn", value);
 }
 
 void speed_from_step(const Node& value, Lowering& lowering) {
@@ -276,8 +265,8 @@ constexpr std::array keys{
     DialectKey{"optimizer_factory", text, "", taken, "optimizer.name", "by name"},
     DialectKey{"optimizer_cls_and_kwargs", list, "", refused, "",
                "optimizer_factory names the optimizer, and the options of optimizer what it takes"},
-    DialectKey{"optimizer_groups", map, "", taken, "optimizer.groups", "regex, lr and weight_decay of each", "", "",
-               optimizer_groups},
+    DialectKey{"optimizer_groups", map, "", taken, "optimizer.groups, optimizer.unmatched",
+               "regex and config of each; a regex that matches nothing is a warning", "", "", optimizer_groups},
     DialectKey{"lr_scheduler_factory", text, "", taken, "schedule.name", "by name"},
     DialectKey{"enable_activation_checkpoint_fn", text, "", refused, "", "gradient_checkpointing recomputes blocks"},
     DialectKey{"fused_loss_factory", text, "", moot, "", "the head always computes the loss together with its product"},

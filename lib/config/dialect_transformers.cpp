@@ -25,11 +25,6 @@ constexpr const char* nothing_sent = "nothing is sent anywhere";
 constexpr const char* follows = "it holds by design";
 constexpr const char* one_loader = "every weight is read once a job, by the rank that it is for";
 
-constexpr const char* no_hybrid =
-    "how many ranks a node has is not known here: lockstep: {parallel: {dp_shard: RANKS OF A NODE, dp_replicate: "
-    "auto}} "
-    "says it";
-
 std::string lower_case(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
@@ -219,8 +214,11 @@ constexpr std::array parts{
     DialectKey{"fsdp.full_shard", text, "", taken, "parallel.dp_shard"},
     DialectKey{"fsdp.shard_grad_op", text, "", taken, "parallel.dp_shard, parallel.reshard_after_forward"},
     DialectKey{"fsdp.no_shard", text, "", taken, "parallel.dp_shard"},
-    DialectKey{"fsdp.hybrid_shard", text, "", refused, "", no_hybrid},
-    DialectKey{"fsdp.hybrid_shard_zero2", text, "", refused, "", no_hybrid},
+    DialectKey{"fsdp.hybrid_shard", text, "", taken, "parallel.dp_shard, parallel.dp_replicate",
+               "the ranks of a node share a model out"},
+    DialectKey{"fsdp.hybrid_shard_zero2", text, "", taken,
+               "parallel.dp_shard, parallel.dp_replicate, parallel.reshard_after_forward",
+               "the ranks of a node share a model out"},
     DialectKey{"fsdp.offload", text, "", taken, "train.offload", "with full_shard or shard_grad_op"},
     DialectKey{"fsdp.auto_wrap", text, "", taken, "parallel.bucket_size", "without it the model is one unit"},
     DialectKey{"fsdp_config.fsdp_auto_wrap_policy", text, "", taken, "parallel.bucket_size",
@@ -277,10 +275,9 @@ struct Sharding {
 };
 
 void take_word(const std::string& word, const Node& place, Sharding& sharding, Lowering& lowering) {
-  static const std::set<std::string> strategies{"full_shard", "shard_grad_op", "no_shard"};
-  if (word == "hybrid_shard" || word == "hybrid_shard_zero2") {
-    lowering.refuse(place, no_hybrid);
-  } else if (strategies.contains(word)) {
+  static const std::set<std::string> strategies{"full_shard", "shard_grad_op", "no_shard", "hybrid_shard",
+                                                "hybrid_shard_zero2"};
+  if (strategies.contains(word)) {
     if (!sharding.strategy.empty() && sharding.strategy != word)
       lowering.refuse(place,
                       fmt::format("it contradicts {}, which {} says", sharding.strategy, sharding.place->origin));
@@ -372,14 +369,17 @@ void lower_sharding(Lowering& lowering) {
     if (sharding.place == nullptr) sharding.place = type;
   }
   if (sharding.strategy.empty()) {
-    if (sharding.offload) lowering.refuse(*sharding.place, "it goes with full_shard or shard_grad_op");
+    if (sharding.offload)
+      lowering.refuse(*sharding.place, "it goes with a word that shares something out, as full_shard");
     return;
   }
   const Node& place = *sharding.place;
   if (sharding.strategy == "no_shard") return lowering.set("parallel.dp_shard", "1", place);
-  lowering.set("parallel.dp_shard", "auto", place);
-  lowering.set("parallel.dp_replicate", "1", place);
-  if (sharding.strategy == "shard_grad_op") lowering.set("parallel.reshard_after_forward", "false", place);
+  const bool hybrid = sharding.strategy.starts_with("hybrid");
+  lowering.set("parallel.dp_shard", hybrid ? "node" : "auto", place);
+  lowering.set("parallel.dp_replicate", hybrid ? "auto" : "1", place);
+  if (sharding.strategy == "shard_grad_op" || sharding.strategy == "hybrid_shard_zero2")
+    lowering.set("parallel.reshard_after_forward", "false", place);
   if (!sharding.wrap.value_or(true)) hf::one_unit(place, lowering);
   if (sharding.offload) hf::offload({"optimizer", "shards"}, place, lowering);
 }

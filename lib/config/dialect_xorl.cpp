@@ -77,7 +77,9 @@ void no_decay(const Node& value, Lowering& lowering) {
       patterns.items.push_back(pattern);
     }
   }
-  if (!words.empty()) lowering.set("optimizer.decay_exclude", patterns);
+  if (words.empty()) return;
+  lowering.set("optimizer.decay_exclude", patterns);
+  lowering.set("optimizer.unmatched", "warn", value);
 }
 
 void schedule(const Node& value, Lowering& lowering) {
@@ -208,10 +210,10 @@ constexpr std::array keys{
                "counts where the learning rate falls", "", "", jointly},
     DialectKey{"train.weight_decay", number, "0.0", taken, "optimizer.weight_decay, optimizer.decay",
                "of all tensors, as there", "", "", hf::weight_decay},
-    DialectKey{"train.no_decay_modules", list, "[]", taken, "optimizer.decay_exclude", "parts of names", "", "",
-               no_decay},
-    DialectKey{"train.no_decay_params", list, "[]", taken, "optimizer.decay_exclude", "parts of names", "", "",
-               no_decay},
+    DialectKey{"train.no_decay_modules", list, "[]", taken, "optimizer.decay_exclude, optimizer.unmatched",
+               "parts of names; one that no name has is a warning", "", "", no_decay},
+    DialectKey{"train.no_decay_params", list, "[]", taken, "optimizer.decay_exclude, optimizer.unmatched",
+               "parts of names; one that no name has is a warning", "", "", no_decay},
     DialectKey{"train.max_grad_norm", number, "1.0", taken, "optimizer.clip_norm", "0 or less: null", "", "",
                clip_norm},
     DialectKey{"train.muon_lr", number, "0.02", taken, "optimizer.muon_lr", "counts with muon", "", "", jointly},

@@ -14,6 +14,14 @@ const Node* Node::find(const std::string& key) const {
   return entry == entries.end() ? nullptr : &entry->value;
 }
 
+Node named_by_position(const Node& list) {
+  Node map;
+  map.kind = Node::Kind::map;
+  map.origin = list.origin;
+  for (const Node& item : list.items) map.entries.push_back({std::to_string(map.entries.size()), item});
+  return map;
+}
+
 void merge(Node& base, const Node& over) {
   if (base.kind != Node::Kind::map || over.kind != Node::Kind::map) {
     base = over;

@@ -32,6 +32,9 @@ struct Node::Entry {
 /// `source` names it.
 Node parse_yaml(const std::string& text, const std::string& source, Problems& problems);
 
+/// The elements of a list as a map whose keys are 0, 1, … Pure.
+Node named_by_position(const Node& list);
+
 /// Puts `over` on `base`: maps merge by key, lists and scalars replace.
 void merge(Node& base, const Node& over);
 

@@ -21,14 +21,15 @@ std::string value_name_of(const OptionType& type) {
     case Kind::choice: return join(type.choices, "|");
     case Kind::form: return type.form.substr(0, type.form.find(": "));
     case Kind::list: return value_name_of(type.element.front());
-    case Kind::group: return "JSON";
+    case Kind::group:
+    case Kind::map: return "JSON";
   }
   throw Error(ExitCode::bug, "a kind of option without a value name");
 }
 
 std::string built_in_text(const Option& option) {
   const bool says_nothing = option.facts.required || option.built_in.is_null() || option.built_in == Json("") ||
-                            option.built_in == Json::array();
+                            option.built_in == Json::array() || option.built_in == Json::object();
   const bool flag = option.type.kind == Kind::boolean && option.path.find('.') == std::string::npos;
   return says_nothing || flag ? "" : fmt::format("built in: {}", to_yaml(option.built_in));
 }
@@ -45,6 +46,8 @@ std::string notes_of(const Option& option) {
     notes.push_back(fmt::format("{} values", *option.type.length));
   } else if (option.type.kind == Kind::list && !facts.positional) {
     notes.emplace_back("a list: repeat the option, or give JSON");
+  } else if (option.type.kind == Kind::map) {
+    notes.emplace_back("a map by name: give JSON, or the keys of NAME; null takes NAME out");
   }
   if (facts.required) notes.emplace_back("required");
   if (const std::string text = built_in_text(option); !text.empty()) notes.push_back(text);
@@ -77,9 +80,10 @@ DocumentedOption documented(const Option& option, const std::string& spelling, c
 
 void add_documented(std::vector<DocumentedOption>& options, const Option& option) {
   options.push_back(documented(option, spelling_of(option.path), option.path));
-  if (option.type.kind != Kind::list || option.type.element.front().kind != Kind::group) return;
+  if (option.type.element.empty() || option.type.element.front().kind != Kind::group) return;
+  const char* const element = option.type.kind == Kind::map ? "NAME" : "N";
   for (const Option& field : *option.type.element.front().fields) {
-    const std::string key = fmt::format("{}.N.{}", option.path, field.path);
+    const std::string key = fmt::format("{}.{}.{}", option.path, element, field.path);
     options.push_back(documented(field, "--" + key, key));
     options.back().value = DocumentedOption::Value::next_word;
     options.back().fixed_on_resume = option.facts.fixed_on_resume;

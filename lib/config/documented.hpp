@@ -12,7 +12,7 @@ namespace lockstep {
 
 struct DocumentedOption {
   enum class Value { none, next_word, after_equals };  // after_equals: optional, and only as --option=VALUE
-  std::string spelling;  // "--optimizer.lr", "--optimizer.groups.N.match" of a list's element N
+  std::string spelling;  // "--optimizer.lr", "--data.datasets.N.path" of a list's element N, ".NAME." of a map's
   std::string key;       // in files: "optimizer.lr"; empty: no file may set it
   char letter = '\0';
   Value value = Value::none;

@@ -85,6 +85,7 @@ std::string expected(const OptionType& type) {
     case Kind::form: return type.form;
     case Kind::list: return "a list";
     case Kind::group: return "a map of keys";
+    case Kind::map: return "a map by name";
   }
   throw Error(ExitCode::bug, "a kind of option without a description");
 }
@@ -108,6 +109,13 @@ std::string shape_of(const Node& node) {
   throw Error(ExitCode::bug, "a kind of node without a description");
 }
 
+/// What can be said behind a dot of an option.
+bool is_name(const std::string& text) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
+  });
+}
+
 /// Interprets one option's node; collects problems under the option's name.
 class Interpreter {
  public:
@@ -118,6 +126,7 @@ class Interpreter {
     switch (type.kind) {
       case Kind::list: return list(type, node);
       case Kind::group: return group(type, node);
+      case Kind::map: return map(type, node);
       default: break;
     }
     if (node.kind != Node::Kind::scalar)
@@ -200,6 +209,28 @@ class Interpreter {
     if (type.length && items.size() != *type.length) {
       return refuse(node, fmt::format("{} {} given, {} are expected", counted(std::ssize(items), "value"),
                                       items.size() == 1 ? "is" : "are", *type.length));
+    }
+    return complete ? std::optional(std::move(result)) : std::nullopt;
+  }
+
+  std::optional<Json> map(const OptionType& type, const Node& node) {
+    if (node.kind == Node::Kind::list) return map(type, named_by_position(node));
+    if (node.kind != Node::Kind::map)
+      return refuse(node, fmt::format("{} is given where {} is expected", shape_of(node), expected(type)));
+    Json result = Json::object();
+    bool complete = true;
+    for (const auto& [name, value] : node.entries) {
+      if (value.kind == Node::Kind::null) continue;  // takes out what was below
+      if (!is_name(name)) {
+        complete = false;
+        problems_.add_at(value.origin, path_,
+                         fmt::format("\"{}\" is no name: it has letters, digits, _ and - alone", name));
+        continue;
+      }
+      Interpreter element(facts_, fmt::format("{}.{}", path_, name), problems_);
+      std::optional<Json> json = element.value(type.element.front(), value);
+      if (json) result[name] = std::move(*json);
+      complete = complete && json;
     }
     return complete ? std::optional(std::move(result)) : std::nullopt;
   }

@@ -47,13 +47,13 @@ struct Option;
 
 /// What values an option takes.
 struct OptionType {
-  enum class Kind { boolean, integer, number, text, choice, form, list, group };
+  enum class Kind { boolean, integer, number, text, choice, form, list, group, map };
   Kind kind = Kind::text;
   bool optional = false;                                   // null is a value: absent
   std::vector<std::string> choices = {};                   // of choice
   std::string form = {};                                   // of form: what the text looks like
   std::function<void(const std::string&)> check = {};      // of form: throws Error(usage) with the reason
-  std::vector<OptionType> element = {};                    // of list: one type
+  std::vector<OptionType> element = {};                    // of list, and of map: one type
   std::optional<std::size_t> length = {};                  // of list: exactly so many
   std::shared_ptr<const std::vector<Option>> fields = {};  // of group: those of one element, unbound
 };
@@ -217,7 +217,26 @@ struct OptionValue<std::array<T, count>> {
   }
 };
 
-/// A struct with describe(): elements of an ordered list of groups.
+/// Values by name, in order; in configurations a map. A list is read as one whose names are 0, 1, …
+template <class T>
+using Named = std::vector<std::pair<std::string, T>>;
+
+template <class T>
+struct OptionValue<Named<T>> {
+  static OptionType type() { return {.kind = OptionType::Kind::map, .element = {OptionValue<T>::type()}}; }
+  static Json to_json(const Named<T>& values) {
+    Json result = Json::object();
+    for (const auto& [name, value] : values) result[name] = OptionValue<T>::to_json(value);
+    return result;
+  }
+  static Named<T> from_json(const Json& json) {
+    Named<T> result;
+    for (const auto& [name, value] : json.items()) result.emplace_back(name, OptionValue<T>::from_json(value));
+    return result;
+  }
+};
+
+/// A struct with describe(): elements of an ordered list or map of groups. What is absent in it is left out.
 template <GroupOption T>
 struct OptionValue<T> {
   static OptionType type() {
@@ -235,7 +254,8 @@ struct OptionValue<T> {
     Declaration declaration;
     describe(declaration, value);
     Json result = Json::object();
-    for (const Option& field : declaration.options()) result[field.path] = field.get();
+    for (const Option& field : declaration.options())
+      if (Json held = field.get(); !held.is_null()) result[field.path] = std::move(held);
     return result;
   }
   static T from_json(const Json& json) {

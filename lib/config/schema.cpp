@@ -36,6 +36,10 @@ Json schema_of(const OptionType& type, const OptionFacts& facts) {
       schema["items"] = schema_of(type.element.front(), facts);
       if (type.length) schema["minItems"] = schema["maxItems"] = *type.length;
       break;
+    case Kind::map:
+      schema["type"] = "object";
+      schema["additionalProperties"]["anyOf"] = {schema_of(type.element.front(), facts), {{"type", "null"}}};
+      break;
   }
   return schema;
 }

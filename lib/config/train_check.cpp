@@ -54,60 +54,144 @@ void check_batch(const TrainConfig& config, Problems& problems) {
                              *train.micro_batch, *train.accumulation));
 }
 
-/// Options that no update rule of the run reads.
+/// An option that some update rules read.
+struct RuleOption {
+  std::string name;  // in its section
+  std::vector<OptimizerName> rules;
+  const char* says;                               // to those who want it of another
+  bool (*changed)(const OptimizerOptions&);       // whether it is not what is built in
+  bool (*said)(const OptimizerGroup&) = nullptr;  // of a group; null: groups have none
+};
+
+const std::vector<RuleOption>& rule_options() {
+  using enum OptimizerName;
+  static const OptimizerOptions plain;
+  static const std::vector<RuleOption> options{
+      {"momentum",
+       {sgd},
+       "what adamw and lion have instead is optimizer.betas, and muon optimizer.muon_momentum",
+       [](const OptimizerOptions& options) { return options.momentum != plain.momentum; },
+       [](const OptimizerGroup& group) { return group.momentum.has_value(); }},
+      {"nesterov",
+       {sgd},
+       "muon has optimizer.muon_nesterov",
+       [](const OptimizerOptions& options) { return options.nesterov; },
+       [](const OptimizerGroup& group) { return group.nesterov.has_value(); }},
+      {"betas",
+       {adamw, lion},
+       "what sgd has instead is optimizer.momentum",
+       [](const OptimizerOptions& options) { return options.betas != plain.betas; },
+       [](const OptimizerGroup& group) { return group.betas.has_value(); }},
+      {"eps",
+       {adamw},
+       "others divide by nothing that may be 0",
+       [](const OptimizerOptions& options) { return options.eps != plain.eps; },
+       [](const OptimizerGroup& group) { return group.eps.has_value(); }},
+      {"state_dtype",
+       {adamw, lion, muon},
+       "sgd keeps its momentum in the type of the weights",
+       [](const OptimizerOptions& options) { return options.state_dtype != plain.state_dtype; },
+       [](const OptimizerGroup& group) { return group.state_dtype.has_value(); }},
+      {"muon_lr",
+       {muon},
+       "the learning rate of others is optimizer.lr",
+       [](const OptimizerOptions& options) { return options.muon_lr.has_value(); }},
+      {"muon_momentum",
+       {muon},
+       "sgd has optimizer.momentum",
+       [](const OptimizerOptions& options) { return options.muon_momentum != plain.muon_momentum; },
+       [](const OptimizerGroup& group) { return group.muon_momentum.has_value(); }},
+      {"muon_nesterov",
+       {muon},
+       "sgd has optimizer.nesterov",
+       [](const OptimizerOptions& options) { return options.muon_nesterov != plain.muon_nesterov; },
+       [](const OptimizerGroup& group) { return group.muon_nesterov.has_value(); }},
+      {"muon_steps",
+       {muon},
+       "others make nothing orthogonal",
+       [](const OptimizerOptions& options) { return options.muon_steps != plain.muon_steps; },
+       [](const OptimizerGroup& group) { return group.muon_steps.has_value(); }},
+      {"muon_adjust",
+       {muon},
+       "others make nothing orthogonal",
+       [](const OptimizerOptions& options) { return options.muon_adjust != plain.muon_adjust; },
+       [](const OptimizerGroup& group) { return group.muon_adjust.has_value(); }},
+  };
+  return options;
+}
+
+std::string names_of(const std::vector<OptimizerName>& rules) {
+  std::vector<std::string> names;
+  for (const auto& [rule, name] : choices_of(OptimizerName{}))
+    if (std::ranges::find(rules, rule) != rules.end()) names.emplace_back(name);
+  return join(names, ", ");
+}
+
+/// Options that no update rule of the run reads, or of the group that says them.
 void check_update_rules(const OptimizerOptions& optimizer, Problems& problems) {
   using enum OptimizerName;
-  std::set<OptimizerName> rules{optimizer.name};
-  if (optimizer.name == muon) rules.insert(adamw);
-  for (const OptimizerGroup& group : optimizer.groups)
-    if (group.name) rules.insert(*group.name);
-  const OptimizerOptions plain;
-  struct Reader {
-    const char* option;
-    bool changed;
-    std::vector<OptimizerName> rules;
-    const char* says;
+  std::set<OptimizerName> own{optimizer.name};
+  if (optimizer.name == muon) own.insert(adamw);
+  std::set<OptimizerName> all = own;
+  for (const auto& [name, group] : optimizer.groups)
+    if (group.name) all.insert(*group.name);
+  const auto is_read = [](const RuleOption& option, const std::set<OptimizerName>& rules) {
+    return std::ranges::any_of(option.rules, [&](OptimizerName rule) { return rules.contains(rule); });
   };
-  const std::vector<Reader> readers{
-      {"optimizer.momentum",
-       optimizer.momentum != plain.momentum,
-       {sgd},
-       "what adamw and lion have instead is optimizer.betas, and muon optimizer.muon_momentum"},
-      {"optimizer.nesterov", optimizer.nesterov, {sgd}, "muon has optimizer.muon_nesterov"},
-      {"optimizer.betas", optimizer.betas != plain.betas, {adamw, lion}, "what sgd has instead is optimizer.momentum"},
-      {"optimizer.eps", optimizer.eps != plain.eps, {adamw}, "others divide by nothing that may be 0"},
-      {"optimizer.state_dtype",
-       optimizer.state_dtype != plain.state_dtype,
-       {adamw, lion, muon},
-       "sgd keeps its momentum in the type of the weights"},
-      {"optimizer.muon_lr", optimizer.muon_lr.has_value(), {muon}, "the learning rate of others is optimizer.lr"},
-      {"optimizer.muon_momentum", optimizer.muon_momentum != plain.muon_momentum, {muon}, "sgd has optimizer.momentum"},
-      {"optimizer.muon_nesterov", optimizer.muon_nesterov != plain.muon_nesterov, {muon}, "sgd has optimizer.nesterov"},
-      {"optimizer.muon_steps", optimizer.muon_steps != plain.muon_steps, {muon}, "others make nothing orthogonal"},
-      {"optimizer.muon_adjust", optimizer.muon_adjust != plain.muon_adjust, {muon}, "others make nothing orthogonal"},
-  };
-  for (const Reader& reader : readers) {
-    if (!reader.changed || std::ranges::any_of(reader.rules, [&](OptimizerName rule) { return rules.contains(rule); }))
-      continue;
-    std::vector<std::string> names;
-    for (const auto& [rule, name] : choices_of(OptimizerName{}))
-      if (std::ranges::find(reader.rules, rule) != reader.rules.end()) names.emplace_back(name);
-    problems.add({"optimizer.name", reader.option},
-                 fmt::format("{} is of optimizer.name {}; {}", reader.option, join(names, ", "), reader.says));
+  for (const RuleOption& option : rule_options()) {
+    const std::string path = "optimizer." + option.name;
+    if (option.changed(optimizer) && !is_read(option, all))
+      problems.add({"optimizer.name", path},
+                   fmt::format("{} is of optimizer.name {}; {}", path, names_of(option.rules), option.says));
+    for (const auto& [name, group] : optimizer.groups) {
+      if (option.said == nullptr || !option.said(group)) continue;
+      if (!is_read(option, group.name ? std::set{*group.name} : own))
+        problems.add({"optimizer.groups", "optimizer.name"},
+                     fmt::format("optimizer.groups.{0}.{1} is of the update rules {2}, and the group's is another: "
+                                 "leave it out, or say optimizer.groups.{0}.optimizer",
+                                 name, option.name, names_of(option.rules)));
+    }
+  }
+}
+
+/// What makes no sense of a rule, whoever says it: `path` is "optimizer" or a group's.
+void check_rule(const UpdateRule& rule, const std::string& option, const std::string& path, Problems& problems) {
+  for (const double beta : rule.betas) {
+    if (beta >= 1)
+      problems.add({option + (option == "optimizer" ? ".betas" : "")},
+                   fmt::format("with a decay rate of 1 a moment never changes: {}.betas must be below 1", path));
+  }
+  if (rule.momentum >= 1)
+    problems.add({option + (option == "optimizer" ? ".momentum" : "")},
+                 fmt::format("with a momentum of 1 no step is ever forgotten: {}.momentum must be below 1", path));
+  if (rule.muon_momentum >= 1)
+    problems.add({option + (option == "optimizer" ? ".muon_momentum" : "")},
+                 fmt::format("with a momentum of 1 no gradient ever enters: {}.muon_momentum must be below 1", path));
+}
+
+/// Of groups alone: what they say without knowing of each other.
+void check_groups(const OptimizerOptions& optimizer, Problems& problems) {
+  const auto problem = [&](const std::string& text) { problems.add({"optimizer.groups"}, text); };
+  for (const auto& [name, group] : optimizer.groups) {
+    const std::string path = "optimizer.groups." + name;
+    const UpdateRule rule = changed(optimizer, group);
+    if (group.betas || group.momentum || group.muon_momentum) check_rule(rule, "optimizer.groups", path, problems);
+    if (rule.nesterov && rule.momentum == 0 && (group.nesterov || group.momentum))
+      problem(fmt::format("without momentum there is nothing to look ahead with: set {}.momentum", path));
+    if (group.lr && group.lr_scale != 1)
+      problem(fmt::format("{0}.lr and {0}.lr_scale both say the learning rate: leave one out", path));
+    if (group.lr && optimizer.lr == 0)
+      problems.add({"optimizer.groups", "optimizer.lr"},
+                   fmt::format("the schedule scales optimizer.lr, and {}.lr with it: an lr of 0 leaves nothing to "
+                               "scale",
+                               path));
   }
 }
 
 void check_optimizer(const OptimizerOptions& optimizer, Problems& problems) {
-  for (const double beta : optimizer.betas) {
-    if (beta >= 1)
-      problems.add({"optimizer.betas"},
-                   "with a decay rate of 1 a moment never changes: optimizer.betas must be below 1");
-  }
-  if (optimizer.momentum >= 1)
-    problems.add({"optimizer.momentum"}, "with a momentum of 1 no step is ever forgotten: it must be below 1");
-  if (optimizer.muon_momentum >= 1)
-    problems.add({"optimizer.muon_momentum"}, "with a momentum of 1 no gradient ever enters: it must be below 1");
+  check_rule(optimizer, "optimizer", "optimizer", problems);
   check_update_rules(optimizer, problems);
+  check_groups(optimizer, problems);
   if (optimizer.nesterov && optimizer.momentum == 0)
     problems.add({"optimizer.nesterov", "optimizer.momentum"},
                  "without momentum there is nothing to look ahead with: set optimizer.momentum, 0.9 for instance");
@@ -130,8 +214,10 @@ void check_update_in_backward(const TrainConfig& config, Problems& problems) {
 
 void check_precision(const TrainConfig& config, Problems& problems) {
   const PrecisionOptions& precision = config.precision;
-  if (config.optimizer.state_dtype == StateType::bf16 && precision.dtype == Precision::fp64)
-    problems.add({"optimizer.state_dtype", "precision.dtype"},
+  const bool rounds = std::ranges::any_of(
+      config.optimizer.groups, [](const auto& group) { return group.second.state_dtype == StateType::bf16; });
+  if ((config.optimizer.state_dtype == StateType::bf16 || rounds) && precision.dtype == Precision::fp64)
+    problems.add({rounds ? "optimizer.groups" : "optimizer.state_dtype", "precision.dtype"},
                  "optimizer.state_dtype bf16 would lose what precision.dtype fp64 is for: leave one of them out");
   if (precision.output_dtype == Precision::fp64 && precision.dtype != Precision::fp64)
     problems.add(
@@ -176,9 +262,10 @@ void check_precision(const TrainConfig& config, Problems& problems) {
 
 void check_offload(const TrainConfig& config, Problems& problems) {
   const std::vector<Offload>& offload = config.train.offload;
-  const bool stateless =
-      config.optimizer.name == OptimizerName::sgd && config.optimizer.momentum == 0 &&
-      std::ranges::none_of(config.optimizer.groups, [](const OptimizerGroup& group) { return group.name.has_value(); });
+  const bool stateless = config.optimizer.name == OptimizerName::sgd && config.optimizer.momentum == 0 &&
+                         std::ranges::none_of(config.optimizer.groups, [](const auto& group) {
+                           return group.second.name.has_value() || group.second.momentum.value_or(0) != 0;
+                         });
   if (stateless && std::ranges::find(offload, Offload::optimizer) != offload.end())
     problems.add({"train.offload", "optimizer.name"},
                  "train.offload optimizer has no effect: without momentum optimizer.name sgd keeps no state");
@@ -264,6 +351,15 @@ void check_run(const TrainConfig& config, Problems& problems) {
                              ring == 1 ? "parallel.ring is 1, so documents are not padded"
                                        : "without data.isolate_documents a sample is one document"));
   if (automatic.size() > 1) problems.add(automatic, "only one axis can take the ranks that are left: auto");
+  std::vector<std::string> filling;
+  for (const auto& [name, ranks_along] : {std::pair("parallel.pp", stages),
+                                          {"parallel.dp_replicate", replicas},
+                                          {"parallel.dp_shard", shards},
+                                          {"parallel.ring", ring},
+                                          {"parallel.ulysses", ulysses},
+                                          {"parallel.tp", sharers}})
+    if (ranks_along == AxisSize::of_node) filling.emplace_back(name);
+  if (filling.size() > 1) problems.add(filling, "only one axis can take the ranks of a node: node");
   if (stages == 1) {
     const auto moot = [&](const std::string& option, bool given) {
       if (given)

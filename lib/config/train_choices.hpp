@@ -12,6 +12,7 @@ ChoiceList<OptimizerName> choices_of(OptimizerName);
 ChoiceList<StateType> choices_of(StateType);
 ChoiceList<MuonAdjust> choices_of(MuonAdjust);
 ChoiceList<Decay> choices_of(Decay);
+ChoiceList<Unmatched> choices_of(Unmatched);
 ChoiceList<ScheduleName> choices_of(ScheduleName);
 ChoiceList<CooldownShape> choices_of(CooldownShape);
 ChoiceList<AccumulateGradients> choices_of(AccumulateGradients);

@@ -143,7 +143,9 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
   visit.field(
       "dp_shard", parallel.dp_shard,
       {.help = "ranks that share out the weights, gradients and optimizer state of one model, each parameter cut "
-               "along its first dimension; auto: those that dp_replicate leaves; absent: 1",
+               "along its first dimension; auto: those that dp_replicate leaves; node: those of a node that faster "
+               "axes leave, so "
+               "that only dp_replicate crosses nodes; absent: 1",
        .unit = "ranks"});
   visit.field("ring", parallel.ring,
               {.help = "ranks that share the tokens of each micro-batch (context parallelism), each two parts of every "
@@ -318,6 +320,44 @@ void describe(Declaration& visit, PrecisionOptions& precision) {
               {.help = "a loss scale that falls below it ends the run with code 6", .min = 0});
 }
 
+/// What `rule`, an UpdateRule or what a group changes of one, has of each update rule.
+template <class Rule>
+void describe_rule(Declaration& visit, Rule& rule) {
+  visit.field("betas", rule.betas,
+              {.help = "decay rates of adamw's first and second moment; of lion's step and of its average",
+               .min = 0,
+               .max = 1,
+               .fixed_on_resume = true});
+  visit.field(
+      "eps", rule.eps,
+      {.help = "added to the root of adamw's second moment", .min = 0, .above_min = true, .fixed_on_resume = true});
+  visit.field("momentum", rule.momentum,
+              {.help = "share of the last step that sgd takes again", .min = 0, .max = 1, .fixed_on_resume = true});
+  visit.field("nesterov", rule.nesterov,
+              {.help = "sgd's momentum looks one step ahead (Nesterov)", .fixed_on_resume = true});
+  visit.field(
+      "state_dtype", rule.state_dtype,
+      {.help = "type of the moments of adamw, and of the averages of lion and muon: that of the weights, or bf16, "
+               "rounded to nearest at each step",
+       .fixed_on_resume = true});
+  visit.field("muon_momentum", rule.muon_momentum,
+              {.help = "share of muon's average of gradients that stays each step; 0: no average",
+               .min = 0,
+               .max = 1,
+               .fixed_on_resume = true});
+  visit.field("muon_nesterov", rule.muon_nesterov,
+              {.help = "muon's momentum looks one step ahead (Nesterov)", .fixed_on_resume = true});
+  visit.field("muon_steps", rule.muon_steps,
+              {.help = "steps of the Newton-Schulz iteration that makes a matrix orthogonal",
+               .min = 1,
+               .max = 99,
+               .fixed_on_resume = true});
+  visit.field("muon_adjust", rule.muon_adjust,
+              {.help = "what muon's learning rate is multiplied with: original: sqrt(max(1, out/in)) of a matrix; "
+                       "match_rms_adamw: 0.2 sqrt(max(out, in)), so that lr and weight_decay may be those of adamw",
+               .fixed_on_resume = true});
+}
+
 void describe(Declaration& visit, OptimizerOptions& optimizer) {
   visit.field(
       "name", optimizer.name,
@@ -330,44 +370,12 @@ void describe(Declaration& visit, OptimizerOptions& optimizer) {
                .min = 0,
                .max = 1,
                .fixed_on_resume = true});
-  visit.field("betas", optimizer.betas,
-              {.help = "decay rates of adamw's first and second moment; of lion's step and of its average",
-               .min = 0,
-               .max = 1,
-               .fixed_on_resume = true});
-  visit.field(
-      "eps", optimizer.eps,
-      {.help = "added to the root of adamw's second moment", .min = 0, .above_min = true, .fixed_on_resume = true});
-  visit.field("momentum", optimizer.momentum,
-              {.help = "share of the last step that sgd takes again", .min = 0, .max = 1, .fixed_on_resume = true});
-  visit.field("nesterov", optimizer.nesterov,
-              {.help = "sgd's momentum looks one step ahead (Nesterov)", .fixed_on_resume = true});
-  visit.field(
-      "state_dtype", optimizer.state_dtype,
-      {.help = "type of the moments of adamw, and of the averages of lion and muon: that of the weights, or bf16, "
-               "rounded to nearest at each step",
-       .fixed_on_resume = true});
+  describe_rule(visit, optimizer);
   visit.field("muon_lr", optimizer.muon_lr,
               {.help = "muon's peak learning rate, which the schedule scales as lr; null: lr",
                .unit = "1/step",
                .min = 0,
                .max = 1,
-               .fixed_on_resume = true});
-  visit.field("muon_momentum", optimizer.muon_momentum,
-              {.help = "share of muon's average of gradients that stays each step; 0: no average",
-               .min = 0,
-               .max = 1,
-               .fixed_on_resume = true});
-  visit.field("muon_nesterov", optimizer.muon_nesterov,
-              {.help = "muon's momentum looks one step ahead (Nesterov)", .fixed_on_resume = true});
-  visit.field("muon_steps", optimizer.muon_steps,
-              {.help = "steps of the Newton-Schulz iteration that makes a matrix orthogonal",
-               .min = 1,
-               .max = 99,
-               .fixed_on_resume = true});
-  visit.field("muon_adjust", optimizer.muon_adjust,
-              {.help = "what muon's learning rate is multiplied with: original: sqrt(max(1, out/in)) of a matrix; "
-                       "match_rms_adamw: 0.2 sqrt(max(out, in)), so that lr and weight_decay may be those of adamw",
                .fixed_on_resume = true});
   visit.field("weight_decay", optimizer.weight_decay,
               {.help = "weight decay: of adamw, lion and muon decoupled and multiplied by the learning rate, of sgd "
@@ -386,6 +394,10 @@ void describe(Declaration& visit, OptimizerOptions& optimizer) {
                "the norm",
        .value_name = "REGEX",
        .fixed_on_resume = true});
+  visit.field(
+      "unmatched", optimizer.unmatched,
+      {.help = "what a pattern of groups, decay_exclude or frozen that no tensor matches means: an end with the "
+               "reason, or a warning"});
   visit.field("clip_norm", optimizer.clip_norm,
               {.help = "largest global norm of the gradient; null: no clipping",
                .min = 0,
@@ -396,7 +408,8 @@ void describe(Declaration& visit, OptimizerOptions& optimizer) {
       {.help = "update each block's weights in the backward pass, as soon as their gradient is complete, so that "
                "gradients of few blocks live at once; with one micro-batch a step, and without clip_norm"});
   visit.field("groups", optimizer.groups,
-              {.help = "tensors with a learning rate or decay of their own; the first group that matches counts",
+              {.help = "tensors with a learning rate, decay or update rule of their own; the first group that matches "
+                       "counts",
                .fixed_on_resume = true});
 }
 
@@ -789,9 +802,15 @@ void describe(Declaration& visit, OptimizerGroup& group) {
   visit.field("match", group.match, {.help = "names of tensors", .value_name = "REGEX", .required = true});
   visit.field("optimizer", group.name,
               {.help = "update rule of these tensors, of muon for matrices alone; null: as without the group"});
+  visit.field("lr", group.lr,
+              {.help = "peak learning rate, which the schedule scales as optimizer.lr; null: as without the group",
+               .unit = "1/step",
+               .min = 0,
+               .max = 1});
   visit.field("lr_scale", group.lr_scale, {.help = "multiplies the learning rate", .min = 0});
   visit.field("weight_decay", group.weight_decay,
               {.help = "instead of optimizer.weight_decay and its exclusions", .min = 0});
+  describe_rule(visit, group);
 }
 
 void describe(Declaration& visit, PhaseLimit& limit) {

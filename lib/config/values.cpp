@@ -355,16 +355,19 @@ AfterForward AfterForward::parse(const std::string& text) {
 
 std::string AfterForward::text() const { return ranks < 2 ? (ranks == 0 ? "true" : "false") : fmt::to_string(ranks); }
 
-std::string AxisSize::form() { return "auto|RANKS"; }
+std::string AxisSize::form() { return "auto|node|RANKS"; }
 
 AxisSize AxisSize::parse(const std::string& text) {
+  if (text == "node") return {.ranks = of_node};
   AxisSize size;
   constexpr std::int64_t most = 1 << 30;
   if (text != "auto" && (!whole_number(text, size.ranks) || size.ranks < 1 || size.ranks > most)) refuse(text, form());
   return size;
 }
 
-std::string AxisSize::text() const { return ranks == 0 ? "auto" : fmt::format("{}", ranks); }
+std::string AxisSize::text() const {
+  return ranks == 0 ? "auto" : ranks == of_node ? "node" : fmt::format("{}", ranks);
+}
 
 std::string RanksPerFile::form() { return "node|RANKS"; }
 

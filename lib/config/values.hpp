@@ -152,8 +152,10 @@ struct AfterForward {
   bool operator==(const AfterForward&) const = default;
 };
 
-/// How many ranks lie along an axis of the mesh: so many, or "auto", those that the other axes leave.
+/// How many ranks lie along an axis of the mesh: so many; "auto", those that the other axes leave; or "node", those
+/// that fill a node together with faster axes.
 struct AxisSize {
+  static constexpr std::int64_t of_node = -1;
   std::int64_t ranks = 0;  // 0: auto
   static std::string form();
   static AxisSize parse(const std::string& text);

@@ -11,10 +11,14 @@ namespace lockstep {
 
 namespace {
 
-int largest(const Nodes& nodes) {
+/// The ranks of each node that has any, ascending.
+std::vector<int> sizes_of(const Nodes& nodes) {
   std::map<int, int> ranks;
   for (const int node : nodes) ++ranks[node];
-  return std::ranges::max_element(ranks, {}, [](const auto& entry) { return entry.second; })->second;
+  std::vector<int> sizes;
+  for (const auto& [node, count] : ranks) sizes.push_back(count);
+  std::ranges::sort(sizes);
+  return sizes;
 }
 
 }  // namespace
@@ -33,6 +37,12 @@ Nodes full_nodes(int ranks, int ranks_per_node) {
   return nodes;
 }
 
+std::optional<int> ranks_of_each(const Nodes& nodes) {
+  const std::vector<int> sizes = sizes_of(nodes);
+  if (sizes.empty() || sizes.front() != sizes.back()) return std::nullopt;
+  return sizes.front();
+}
+
 std::vector<Rank> by_node(const Nodes& nodes) {
   std::vector<Rank> ranks(nodes.size());
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -43,7 +53,7 @@ std::vector<Rank> by_node(const Nodes& nodes) {
 std::vector<TornGroup> torn_groups(const Mesh& mesh, const Nodes& nodes) {
   if (nodes.empty()) return {};
   invariant(std::ssize(nodes) == world_size(mesh), "every rank of the mesh is on a node");
-  const int node_size = largest(nodes);
+  const int node_size = sizes_of(nodes).back();
   std::vector<TornGroup> torn;
   TornGroup group{.axes = {}, .ranks = 1, .nodes = 0, .rank = 0, .node_size = node_size};
   for (auto axis = mesh.axes.rbegin(); axis != mesh.axes.rend(); ++axis) {

@@ -3,6 +3,7 @@
 
 #include "layout/mesh.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ using Nodes = std::vector<int>;
 Nodes nodes_of(const std::vector<std::string>& hosts);
 /// So many ranks on each node, numbered one node after the other; the last may have fewer.
 Nodes full_nodes(int ranks, int ranks_per_node);
+/// The ranks of each node, where all have as many.
+std::optional<int> ranks_of_each(const Nodes& nodes);
 /// The ranks, those of node 0 first, then those of node 1, …; on a node as they were.
 std::vector<Rank> by_node(const Nodes& nodes);
 

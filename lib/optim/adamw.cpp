@@ -11,9 +11,8 @@ namespace lockstep {
 namespace {
 
 template <class M>
-AdamWFactors<M> factors_of(const OptimizerOptions& options, const ParameterSettings& settings, std::int64_t step,
-                           double lr, double gradient_scale) {
-  const auto [beta1, beta2] = options.betas;
+AdamWFactors<M> factors_of(const ParameterSettings& settings, std::int64_t step, double lr, double gradient_scale) {
+  const auto [beta1, beta2] = settings.rule.betas;
   const auto count = static_cast<double>(step + 1);
   const double rate = lr * settings.lr_scale;
   return {static_cast<M>(gradient_scale),
@@ -22,7 +21,7 @@ AdamWFactors<M> factors_of(const OptimizerOptions& options, const ParameterSetti
           static_cast<M>(beta2),
           static_cast<M>(rate / (1 - std::pow(beta1, count))),
           static_cast<M>(std::sqrt(1 - std::pow(beta2, count))),
-          static_cast<M>(options.eps)};
+          static_cast<M>(settings.rule.eps)};
 }
 
 }  // namespace
@@ -37,7 +36,7 @@ void AdamW::update(Unit& unit, std::int64_t step, double lr, double gradient_sca
     Bf16* const compute = compute_copy_of(unit);
     for_each_stretch(
         unit, settings_,
-        [&](const ParameterSettings& settings) { return factors_of<M>(options_, settings, step, lr, gradient_scale); },
+        [&](const ParameterSettings& settings) { return factors_of<M>(settings, step, lr, gradient_scale); },
         [=](std::int64_t from, std::int64_t to, const AdamWFactors<M>& factors) {
           adamw_update<M, S>(factors, to - from, gradient + from, weight + from, first + from, second + from,
                              compute ? compute + from : nullptr);

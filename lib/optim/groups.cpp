@@ -1,6 +1,9 @@
 #include "optim/groups.hpp"
 
 #include "base/error.hpp"
+#include "optim/muon.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -8,15 +11,29 @@ namespace lockstep {
 
 namespace {
 
-void require_match(const NamePattern& pattern, const std::vector<std::string>& names, std::string_view option) {
-  const auto matches = [&](const std::string& name) { return pattern.matches(name); };
-  if (std::any_of(names.begin(), names.end(), matches)) return;
-  const std::string example = names.empty() ? std::string() : fmt::format("; the first is '{}'", names.front());
-  throw Error(
-      ExitCode::usage,
-      fmt::format("{}: pattern '{}' matches none of the model's {} parameters", option, pattern.text(), names.size()),
-      fmt::format("patterns are searched for in Hugging Face names{}", example));
-}
+/// Patterns of the options, checked against the names of a model.
+class PatternCheck {
+ public:
+  PatternCheck(const std::vector<std::string>& names, Unmatched unmatched) : names_(names), unmatched_(unmatched) {}
+
+  void look(const NamePattern& pattern, const std::string& option) {
+    if (std::ranges::any_of(names_, [&](const std::string& name) { return pattern.matches(name); })) return;
+    const std::string says = fmt::format("{}: pattern '{}' matches none of the model's {} parameters", option,
+                                         pattern.text(), names_.size());
+    if (unmatched_ == Unmatched::warn) return warnings_.push_back(says + "; it has no effect");
+    const std::string example = names_.empty() ? std::string() : fmt::format("; the first is '{}'", names_.front());
+    throw Error(ExitCode::usage, says,
+                fmt::format("patterns are searched for in Hugging Face names{}; --optimizer.unmatched warn goes on "
+                            "without it",
+                            example));
+  }
+  std::vector<std::string> warnings() { return std::move(warnings_); }
+
+ private:
+  const std::vector<std::string>& names_;
+  Unmatched unmatched_;
+  std::vector<std::string> warnings_;
+};
 
 double own_decay(const LogicalTensor& tensor, const OptimizerOptions& options) {
   const bool excluded = std::ranges::any_of(options.decay_exclude,
@@ -26,32 +43,45 @@ double own_decay(const LogicalTensor& tensor, const OptimizerOptions& options) {
 
 }  // namespace
 
-std::vector<std::string> check_groups(const std::vector<std::string>& names, const OptimizerOptions& options) {
-  for (const OptimizerGroup& group : options.groups) require_match(group.match, names, "optimizer.groups");
-  for (const NamePattern& pattern : options.frozen) require_match(pattern, names, "optimizer.frozen");
-  for (const NamePattern& pattern : options.decay_exclude) require_match(pattern, names, "optimizer.decay_exclude");
+GroupRemarks check_groups(const std::vector<std::string>& names, const OptimizerOptions& options) {
+  PatternCheck check(names, options.unmatched);
+  for (const auto& [name, group] : options.groups) check.look(group.match, "optimizer.groups." + name);
+  for (const NamePattern& pattern : options.frozen) check.look(pattern, "optimizer.frozen");
+  for (const NamePattern& pattern : options.decay_exclude) check.look(pattern, "optimizer.decay_exclude");
+  GroupRemarks remarks{.notes = {}, .warnings = check.warnings()};
   std::vector<std::string> left = names;
-  std::vector<std::string> notes;
-  for (const OptimizerGroup& group : options.groups) {
-    if (std::erase_if(left, [&](const std::string& name) { return group.match.matches(name); }) == 0)
-      notes.push_back(
-          fmt::format("optimizer.groups: '{}' has no effect: earlier groups take all its tensors", group.match.text()));
+  for (const auto& [group_name, group] : options.groups) {
+    const auto matches = [&match = group.match](const std::string& name) { return match.matches(name); };
+    if (std::erase_if(left, matches) == 0 && std::ranges::any_of(names, matches))
+      remarks.notes.push_back(
+          fmt::format("optimizer.groups.{} has no effect: earlier groups take all its tensors", group_name));
   }
-  return notes;
+  return remarks;
 }
 
-const OptimizerGroup* group_of(const std::string& name, const OptimizerOptions& options) {
+const std::pair<std::string, OptimizerGroup>* group_of(const std::string& name, const OptimizerOptions& options) {
   const auto group =
-      std::ranges::find_if(options.groups, [&](const OptimizerGroup& each) { return each.match.matches(name); });
+      std::ranges::find_if(options.groups, [&](const auto& each) { return each.second.match.matches(name); });
   return group == options.groups.end() ? nullptr : &*group;
 }
 
 ParameterSettings settings_of(const LogicalTensor& tensor, const OptimizerOptions& options) {
-  ParameterSettings own{.lr_scale = 1, .weight_decay = own_decay(tensor, options)};
-  if (const OptimizerGroup* group = group_of(tensor.name, options)) {
-    own.lr_scale = group->lr_scale;
-    own.weight_decay = group->weight_decay.value_or(own.weight_decay);
+  ParameterSettings own{.lr_scale = 1, .weight_decay = own_decay(tensor, options), .rule = options};
+  if (own.rule.name == OptimizerName::muon && !is_hidden_matrix(tensor)) own.rule.name = OptimizerName::adamw;
+  const auto* const group = group_of(tensor.name, options);
+  if (group != nullptr) own.rule = changed(own.rule, group->second);
+  if (own.rule.name == OptimizerName::muon && tensor.alias_of.empty() && !is_matrix(tensor))
+    throw Error(ExitCode::usage,
+                fmt::format("optimizer.groups.{}: '{}' gives muon the tensor {}, which is no matrix", group->first,
+                            group->second.match.text(), tensor.name),
+                "muon makes directions of matrices orthogonal: a narrower pattern leaves vectors to others");
+  double peak = own.rule.name == OptimizerName::muon ? options.muon_lr.value_or(options.lr) : options.lr;
+  if (group != nullptr) {
+    peak = group->second.lr.value_or(peak);
+    own.lr_scale = group->second.lr_scale;
+    own.weight_decay = group->second.weight_decay.value_or(own.weight_decay);
   }
+  if (peak != options.lr) own.lr_scale *= peak / options.lr;
   return own;
 }
 

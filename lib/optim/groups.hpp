@@ -1,5 +1,5 @@
-// Which learning rate and weight decay each parameter gets: ordered groups chosen by regular expression over logical
-// names, as the optimizer section of the configuration says.
+// Which update rule, learning rate and weight decay each tensor gets: ordered groups chosen by regular expression over
+// logical names, as the optimizer section of the configuration says.
 #pragma once
 
 #include "config/optimizer_options.hpp"
@@ -7,6 +7,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -15,27 +16,33 @@ namespace lockstep {
 struct ParameterSettings {
   double lr_scale = 1;  // × the schedule's learning rate
   double weight_decay = 0;
+  UpdateRule rule = {};
 };
 
-/// The first group whose pattern matches the name of a tensor; null: none. Pure.
-const OptimizerGroup* group_of(const std::string& name, const OptimizerOptions& options);
+/// The first group, with its name, whose pattern matches that of a tensor; null: none. Pure.
+const std::pair<std::string, OptimizerGroup>* group_of(const std::string& name, const OptimizerOptions& options);
 
-/// What applies to one tensor. Pure.
+/// What applies to one tensor: what `options` say, of hidden matrices where they name muon, else of adamw; and what the
+/// first group that matches says instead. Without a decay in that it is optimizer.weight_decay, and 0 for names that
+/// match optimizer.decay_exclude and, where optimizer.decay is `matrices`, for tensors of fewer than two dimensions.
+/// Pure. Throws Error(usage) for a group that gives muon what is no matrix.
 ParameterSettings settings_of(const LogicalTensor& tensor, const OptimizerOptions& options);
 
-/// Settings of `parameters`, in their order. The first group whose pattern matches the logical name gives lr_scale and,
-/// if it sets one, weight decay; otherwise weight decay is optimizer.weight_decay, and 0 for names that match
-/// optimizer.decay_exclude and, where optimizer.decay is `matrices`, for tensors of fewer than two dimensions. Local,
-/// pure. Not all patterns need match: a stage of a pipeline has some of the parameters.
+/// Settings of `parameters`, in their order. Pure. Not all patterns need match: a stage of a pipeline has some of the
+/// parameters.
 std::vector<ParameterSettings> settings_of(const std::vector<Parameter*>& parameters, const OptimizerOptions& options);
 
 using SettingsByParameter = std::map<const Parameter*, ParameterSettings>;
 /// The same, to be looked up.
 SettingsByParameter settings_by_parameter(const std::vector<Parameter*>& parameters, const OptimizerOptions& options);
 
-/// Checks the patterns against the names of all parameters of a model. Returns a note for each group that has no effect
-/// since earlier ones take all its tensors. Local, pure. Throws Error(usage) for a pattern that matches no parameter,
-/// naming it.
-std::vector<std::string> check_groups(const std::vector<std::string>& names, const OptimizerOptions& options);
+/// What is to be said of patterns, as the names of all parameters of a model show.
+struct GroupRemarks {
+  std::vector<std::string> notes;     // of groups without effect, since earlier ones take all their tensors
+  std::vector<std::string> warnings;  // where Unmatched::warn is, of patterns that match nothing
+};
+
+/// Pure. Throws Error(usage) for a pattern that matches nothing, naming it, where that is refused.
+GroupRemarks check_groups(const std::vector<std::string>& names, const OptimizerOptions& options);
 
 }  // namespace lockstep

@@ -18,8 +18,8 @@ void Lion::update(Unit& unit, std::int64_t, double lr, double gradient_scale) co
         [&](const ParameterSettings& settings) {
           const double rate = lr * settings.lr_scale;
           return LionFactors<M>{static_cast<M>(gradient_scale), static_cast<M>(rate),
-                                static_cast<M>(1 - rate * settings.weight_decay), static_cast<M>(options_.betas[0]),
-                                static_cast<M>(options_.betas[1])};
+                                static_cast<M>(1 - rate * settings.weight_decay),
+                                static_cast<M>(settings.rule.betas[0]), static_cast<M>(settings.rule.betas[1])};
         },
         [=](std::int64_t from, std::int64_t to, const LionFactors<M>& factors) {
           lion_update<M, S>(factors, to - from, gradient + from, weight + from, average + from,

@@ -110,8 +110,9 @@ const MatrixExchange& Muon::exchange_of(const Unit& unit) const {
 /// The momentum follows the gradient; where the weights are to go, as far as that says.
 template <class M, class S>
 void Muon::lead(Unit& unit, const Parameter& parameter, double gradient_scale, M* directions) const {
-  const auto momentum = static_cast<M>(options_.muon_momentum);
-  const bool keeps = momentum != 0, looks_ahead = options_.muon_nesterov;
+  const UpdateRule& rule = settings_.at(&parameter).rule;
+  const auto momentum = static_cast<M>(rule.muon_momentum);
+  const bool keeps = momentum != 0, looks_ahead = rule.muon_nesterov;
   invariant(unit.state().size() == (keeps ? 1 : 0), "Muon keeps an average of gradients where it has momentum");
   const M* const gradient = values_of<M>(unit.gradient()).data() + parameter.shard_offset();
   S* const average = keeps ? buffer_of<S>(unit, 0) + parameter.shard_offset() : nullptr;
@@ -133,8 +134,9 @@ void Muon::lead(Unit& unit, const Parameter& parameter, double gradient_scale, M
 template <class M>
 void Muon::make_orthogonal(const Unit& unit, M* matrices, const std::vector<Shape>& shapes) const {
   const bool is_short = unit.precision() == Precision::bf16 || unit.precision() == Precision::fp16;
+  const std::int64_t steps = settings_.at(unit.parameters().front().get()).rule.muon_steps;  // of all in the unit
   for (const Shape& shape : shapes) {
-    orthogonaliser_.run<M>(matrices, shape[0], shape[1], options_.muon_steps,
+    orthogonaliser_.run<M>(matrices, shape[0], shape[1], steps,
                            is_short ? IterationType::bf16 : IterationType::of_matrix);
     matrices += elements(shape);
   }
@@ -143,10 +145,9 @@ void Muon::make_orthogonal(const Unit& unit, M* matrices, const std::vector<Shap
 template <class M>
 void Muon::follow(Unit& unit, const Parameter& parameter, double lr, const M* directions) const {
   const ParameterSettings& settings = settings_.at(&parameter);
-  const double own_lr = options_.muon_lr ? *options_.muon_lr / options_.lr : 1;  // × the schedule's
-  const double rate = lr * own_lr * settings.lr_scale;
+  const double rate = lr * settings.lr_scale;
   const auto keep = static_cast<M>(1 - rate * settings.weight_decay),
-             step = static_cast<M>(rate * adjustment(options_.muon_adjust, parameter.description()));
+             step = static_cast<M>(rate * adjustment(settings.rule.muon_adjust, parameter.description()));
   M* const weight = values_of<M>(unit.master()).data() + parameter.shard_offset();
   Bf16* const compute = compute_copy_of(unit);
   Bf16* const copy = compute ? compute + parameter.shard_offset() : nullptr;

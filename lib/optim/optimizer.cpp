@@ -25,12 +25,17 @@ std::unique_ptr<Optimizer> make_one(OptimizerName name, const OptimizerOptions& 
   throw Error(ExitCode::bug, "an optimizer that nobody made");
 }
 
+bool is_same_way(const UpdateRule& a, const UpdateRule& b) {
+  const bool alike = a.name != OptimizerName::muon || a.muon_steps == b.muon_steps;  // for all matrices of a unit
+  return a.name == b.name && alike && state_of(a, DType::f32) == state_of(b, DType::f32);
+}
+
 /// Each unit in its way.
 class EachInItsWay final : public Optimizer {
  public:
   EachInItsWay(const OptimizerOptions& options, const std::vector<Parameter*>& parameters)
       : Optimizer(options, parameters) {
-    for (const OptimizerName name : ways_of(options)) ways_.push_back(make_one(name, options, parameters));
+    for (const UpdateRule& way : ways_of(options)) ways_.push_back(make_one(way.name, options, parameters));
   }
   void update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const override {
     const auto way = static_cast<std::size_t>(unit.parameters().front()->description().update);
@@ -43,42 +48,39 @@ class EachInItsWay final : public Optimizer {
 
 }  // namespace
 
-std::vector<OptimizerName> ways_of(const OptimizerOptions& options) {
-  std::vector<OptimizerName> ways{options.name};
-  const auto add = [&](OptimizerName name) {
-    if (std::ranges::find(ways, name) == ways.end()) ways.push_back(name);
+std::vector<UpdateRule> ways_of(const OptimizerOptions& options) {
+  std::vector<UpdateRule> ways;
+  const auto add = [&](const UpdateRule& rule) {
+    if (std::ranges::none_of(ways, [&](const UpdateRule& way) { return is_same_way(way, rule); })) ways.push_back(rule);
   };
-  if (options.name == OptimizerName::muon) add(OptimizerName::adamw);
-  for (const OptimizerGroup& group : options.groups)
-    if (group.name) add(*group.name);
+  add(options);
+  UpdateRule of_others = options;  // that are no hidden matrices
+  if (options.name == OptimizerName::muon) of_others.name = OptimizerName::adamw;
+  add(of_others);
+  for (const auto& [name, group] : options.groups) {
+    add(changed(options, group));
+    add(changed(of_others, group));
+  }
   return ways;
 }
 
 int way_of(const OptimizerOptions& options, const LogicalTensor& tensor) {
-  OptimizerName name = options.name;
-  if (name == OptimizerName::muon && !is_hidden_matrix(tensor)) name = OptimizerName::adamw;
-  if (const OptimizerGroup* group = group_of(tensor.name, options); group != nullptr && group->name) {
-    name = *group->name;
-    if (name == OptimizerName::muon && tensor.alias_of.empty() && !is_matrix(tensor))
-      throw Error(ExitCode::usage,
-                  fmt::format("optimizer.groups: '{}' gives muon the tensor {}, which is no matrix",
-                              group->match.text(), tensor.name),
-                  "muon makes directions of matrices orthogonal: a narrower pattern leaves vectors to others");
-  }
-  const std::vector<OptimizerName> ways = ways_of(options);
-  return static_cast<int>(std::ranges::find(ways, name) - ways.begin());
+  const std::vector<UpdateRule> ways = ways_of(options);
+  const UpdateRule rule = settings_of(tensor, options).rule;
+  const auto way = std::ranges::find_if(ways, [&](const UpdateRule& each) { return is_same_way(each, rule); });
+  return static_cast<int>(way - ways.begin());
 }
 
-std::vector<StateDescription> state_of(OptimizerName name, const OptimizerOptions& options, DType master) {
-  const DType kept = options.state_dtype == StateType::bf16 ? DType::bf16 : master;
-  switch (name) {
+std::vector<StateDescription> state_of(const UpdateRule& rule, DType master) {
+  const DType kept = rule.state_dtype == StateType::bf16 ? DType::bf16 : master;
+  switch (rule.name) {
     case OptimizerName::adamw: return {{"exp_avg", kept}, {"exp_avg_sq", kept}};
     case OptimizerName::sgd:
-      if (options.momentum == 0) return {};
+      if (rule.momentum == 0) return {};
       return {{"momentum_buffer", master}};
     case OptimizerName::lion: return {{"exp_avg", kept}};
     case OptimizerName::muon:
-      if (options.muon_momentum == 0) return {};
+      if (rule.muon_momentum == 0) return {};
       return {{"momentum_buffer", kept}};
   }
   throw Error(ExitCode::bug, "an optimizer without a description");
@@ -86,12 +88,12 @@ std::vector<StateDescription> state_of(OptimizerName name, const OptimizerOption
 
 UpdateStates states_of(const OptimizerOptions& options, DType master) {
   UpdateStates states;
-  for (const OptimizerName name : ways_of(options)) states.push_back(state_of(name, options, master));
+  for (const UpdateRule& way : ways_of(options)) states.push_back(state_of(way, master));
   return states;
 }
 
 bool needs_matrices(const OptimizerOptions& options, const LogicalTensor& tensor) {
-  return ways_of(options)[static_cast<std::size_t>(way_of(options, tensor))] == OptimizerName::muon;
+  return settings_of(tensor, options).rule.name == OptimizerName::muon;
 }
 
 std::int64_t update_bytes(const OptimizerOptions& options, const std::vector<LogicalTensor>& tensors,

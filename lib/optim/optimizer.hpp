@@ -19,27 +19,25 @@ class Optimizer {
  public:
   /// For the `parameters` of a model, or of some of its stages.
   Optimizer(const OptimizerOptions& options, const std::vector<Parameter*>& parameters)
-      : options_(options), settings_(settings_by_parameter(parameters, options)) {}
+      : settings_(settings_by_parameter(parameters, options)) {}
   virtual ~Optimizer() = default;
   /// Updates weights, state and compute copy of one unit from gradient × gradient_scale (the clip factor). `step` is
   /// the number of updates before this one. The result does not depend on the number of threads. Local.
   virtual void update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const = 0;
 
  protected:
-  OptimizerOptions options_;
   SettingsByParameter settings_;
 };
 
-/// The ways in which weights are updated: what `options` name, where it is muon adamw besides, and those of groups.
-/// Pure.
-std::vector<OptimizerName> ways_of(const OptimizerOptions& options);
-/// The number of that way for a tensor: that of its group, or else of hidden matrices muon's, of others adamw's, where
-/// `options` name muon. Pure. Throws Error(usage) for a group that gives muon what is no matrix.
+/// The ways in which weights are updated, apart in the optimizer or in what it keeps: what `options` say, where it is
+/// muon adamw besides, and what groups make of these. Pure.
+std::vector<UpdateRule> ways_of(const OptimizerOptions& options);
+/// The number of that way for a tensor, as settings_of (optim/groups.hpp) says. Pure. Throws Error(usage) as that does.
 int way_of(const OptimizerOptions& options, const LogicalTensor& tensor);
 /// What is kept beside weights of type `master`, by way. Pure.
 UpdateStates states_of(const OptimizerOptions& options, DType master);
 /// What one optimizer keeps. Pure.
-std::vector<StateDescription> state_of(OptimizerName name, const OptimizerOptions& options, DType master);
+std::vector<StateDescription> state_of(const UpdateRule& rule, DType master);
 
 /// Whether its update needs whole matrices. Pure.
 bool needs_matrices(const OptimizerOptions& options, const LogicalTensor& tensor);

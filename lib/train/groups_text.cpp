@@ -30,17 +30,15 @@ std::string text_of(OptimizerName rule) {
 
 std::string chosen_by(const LogicalTensor& tensor, const OptimizerOptions& options) {
   if (!tensor.trained) return "optimizer.frozen";
-  const OptimizerGroup* const group = group_of(tensor.name, options);
-  return group == nullptr ? "optimizer" : fmt::format("optimizer.groups: {}", group->match.text());
+  const auto* const group = group_of(tensor.name, options);
+  return group == nullptr ? "optimizer" : fmt::format("optimizer.groups.{}", group->first);
 }
 
 std::vector<std::string> treatment_of(const LogicalTensor& tensor, const OptimizerOptions& options) {
   if (!tensor.trained) return {"none", "", "", chosen_by(tensor, options)};
-  const OptimizerName rule = ways_of(options)[static_cast<std::size_t>(tensor.update)];
   const ParameterSettings settings = settings_of(tensor, options);
-  const double peak = rule == OptimizerName::muon ? options.muon_lr.value_or(options.lr) : options.lr;
-  return {text_of(rule), fmt::format("{:.6g}", peak * settings.lr_scale), fmt::format("{:.6g}", settings.weight_decay),
-          chosen_by(tensor, options)};
+  return {text_of(settings.rule.name), fmt::format("{:.6g}", options.lr * settings.lr_scale),
+          fmt::format("{:.6g}", settings.weight_decay), chosen_by(tensor, options)};
 }
 
 }  // namespace

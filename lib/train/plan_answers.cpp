@@ -36,6 +36,15 @@ Placement placement_planned(const TrainConfig& config, const Machines& machines,
   return std::ssize(machines.hosts) == ranks ? machines.placement : Placement{};
 }
 
+/// The same before it is known how many ranks there are: one node stands for all.
+Nodes nodes_planned(const TrainConfig& config, const Machines& machines) {
+  if (config.ranks_per_node) {
+    const int ranks = checked_cast<int>(*config.ranks_per_node, "--ranks-per-node", ExitCode::usage);
+    return full_nodes(ranks, ranks);
+  }
+  return config.world_size ? Nodes{} : machines.placement.nodes;
+}
+
 Rank chosen_rank(const TrainConfig& config) { return checked_cast<Rank>(*config.rank, "--rank", ExitCode::usage); }
 
 /// The step program that was asked for by name; null if none was.
@@ -145,10 +154,11 @@ bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
 }
 
 int answer_from_plan(const TrainConfig& given, Session& session, Output& output) {
-  const int ranks = ranks_planned(given, session.world().size());
   const Machines machines = set_up_machines(given, session.world());
+  const TrainConfig placed = with_nodes_filled(given, nodes_planned(given, machines));
+  const int ranks = ranks_planned(placed, session.world().size());
   const TrainConfig config =
-      with_local_model(with_prepared_data(given, WithoutPrepared::tell, session, output), session);
+      with_local_model(with_prepared_data(placed, WithoutPrepared::tell, session, output), session);
   const std::vector<std::string> unprepared = unprepared_text(config);
   const bool without_data = config.world_size || !unprepared.empty();
   TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()), agree_on_kept(config, session.world()),

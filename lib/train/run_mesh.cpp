@@ -7,6 +7,7 @@
 #include "base/words.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace lockstep {
 
@@ -140,7 +141,36 @@ Accumulate accumulation(const ParallelOptions& parallel, bool scatters) {
   throw Error(ExitCode::bug, "gradients accumulate in a way without a name");
 }
 
+std::optional<AxisSize>& size_of(ParallelOptions& parallel, const AxisName& axis) {
+  const std::map<AxisName, std::optional<AxisSize>*> sizes{
+      {pipeline_axis, &parallel.pp}, {replica_axis, &parallel.dp_replicate}, {shard_axis, &parallel.dp_shard},
+      {ring_axis, &parallel.ring},   {ulysses_axis, &parallel.ulysses},      {tensor_axis, &parallel.tp}};
+  return *sizes.at(axis);
+}
+
 }  // namespace
+
+ParallelOptions with_nodes_filled(ParallelOptions parallel, std::optional<int> node_size) {
+  std::vector<AskedAxis> axes = axes_asked(parallel);
+  put_in_order(axes, parallel.order);
+  const auto filling = std::ranges::find(axes, AxisSize::of_node, &AskedAxis::size);
+  if (filling == axes.end()) return parallel;
+  if (!node_size)
+    throw Error(ExitCode::usage,
+                fmt::format("parallel.{} is to fill a node, and how many ranks one has is not known", filling->name),
+                "all nodes must have as many; of ranks that are planned --ranks-per-node tells; or say a number");
+  std::int64_t faster = 1;
+  for (auto axis = filling + 1; axis != axes.end(); ++axis) faster *= axis->size;
+  if (faster <= 0 || *node_size % faster != 0)
+    throw Error(
+        ExitCode::usage,
+        fmt::format("parallel.{} cannot fill a node of {}: faster axes {}", filling->name, counted(*node_size, "rank"),
+                    faster <= 0 ? std::string("have no number of ranks")
+                                : fmt::format("take {}, which does not divide it", counted(faster, "rank"))),
+        "let the sizes of faster axes divide the ranks of a node, or say a number");
+  size_of(parallel, filling->name) = AxisSize{*node_size / faster};
+  return parallel;
+}
 
 Mesh mesh_of(const ParallelOptions& parallel, const PostLocalSgdOptions& local, const HfConfig& model, int ranks) {
   std::vector<AskedAxis> asked = axes_asked(parallel);

@@ -8,10 +8,15 @@
 #include "program/program_options.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep {
+
+/// The options with a number where an axis fills a node: so many of its `node_size` ranks as faster axes leave. Pure.
+/// Throws Error(usage) where these do not divide them; absent: where the nodes are not known, or not equally large.
+ParallelOptions with_nodes_filled(ParallelOptions parallel, std::optional<int> node_size);
 
 /// The mesh of `ranks` ranks. Where cells of them train apart these lie along dp_replicate, and the replicas of a cell
 /// along dp_node; where more ranks share blocks than `model` has key heads, those with the same along tp_keys; where

@@ -72,10 +72,18 @@ Machines set_up_machines(const TrainConfig& config, Communicator& world) {
   return machines;
 }
 
-std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& plan) {
+namespace {
+
+GroupRemarks remarks_on_groups(const TrainConfig& config, const TrainPlan& plan) {
   std::vector<std::string> names;
   for (const LogicalTensor& tensor : stored_tensors(plan.architecture)) names.push_back(tensor.name);
-  std::vector<std::string> notes = check_groups(names, config.optimizer);
+  return check_groups(names, config.optimizer);
+}
+
+}  // namespace
+
+std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& plan) {
+  std::vector<std::string> notes = remarks_on_groups(config, plan).notes;
   if (config.optimizer.in_backward && plan.batch.accumulation > 1)
     notes.push_back(
         fmt::format("optimizer.in_backward saves no memory with {} a step: gradients live from the first to the last",
@@ -93,8 +101,13 @@ std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& pl
   return notes;
 }
 
+TrainConfig with_nodes_filled(TrainConfig config, const Nodes& nodes) {
+  config.parallel = with_nodes_filled(config.parallel, ranks_of_each(nodes));
+  return config;
+}
+
 std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan& plan) {
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = remarks_on_groups(config, plan).warnings;
   const LocalOptions& local = plan.programs.local_options;
   if (config.post_local_sgd.start_step && local.axes.empty())
     warnings.emplace_back(

@@ -43,8 +43,12 @@ RunStorage storage_of(const TrainConfig& config, const World& ranks);
 Processor processor_of(Communicator& world);
 
 /// What is to be said about optimizer.groups and optimizer.in_backward. Local. Throws Error(usage) for a pattern that
-/// matches nothing.
+/// matches nothing, where optimizer.unmatched refuses that.
 std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& plan);
+
+/// The configuration with the sizes of axes that fill nodes (train/run_mesh.hpp), which are `nodes`. Local. Throws
+/// Error(usage).
+TrainConfig with_nodes_filled(TrainConfig config, const Nodes& nodes);
 
 /// What a user would hardly want of the options. Local.
 std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan& plan);

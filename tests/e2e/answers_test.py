@@ -59,16 +59,16 @@ def test_a_plan_for_a_world_that_is_not_there_needs_no_launcher_no_mpi_and_no_da
 def test_the_groups_that_are_printed_have_each_tensor_once_with_what_its_options_say(tmp):
     prepare(tmp, GPT2_TINY)
     settings = ["--optimizer.name", "muon", "--optimizer.lr", 0.01, "--optimizer.muon_lr", 0.02, "--optimizer.frozen", '["wpe"]', "--optimizer.decay_exclude", '["wte"]',
-                "--optimizer.groups", '[{match: "c_fc.weight", optimizer: lion, lr_scale: 0.5}, {match: "c_proj", weight_decay: 0.3}]']
+                "--optimizer.groups", '{up: {match: "c_fc.weight", optimizer: lion, lr: 0.005}, down: {match: "c_proj", weight_decay: 0.3}}']
     lines = train(tmp, tmp / "run", *settings, "--print-groups").stdout.splitlines()
     rows = [re.split("  +", line) for line in lines]
     assert rows[0] == ["update", "learning rate", "weight decay", "said by", "tensors", "elements", "for example"], lines
     layers, c, f = GPT2_TINY["n_layer"], GPT2_TINY["n_embd"], 4 * GPT2_TINY["n_embd"]
     said = {tuple(row[:4]): (int(row[4]), int(row[5])) for row in rows[1:-1]}
     assert said[("muon", "0.02", "0.1", "optimizer")] == (layers, layers * 3 * c * c), lines   # c_attn
-    assert said[("muon", "0.02", "0.3", "optimizer.groups: c_proj")] == (2 * layers, layers * (c * c + c * f)), lines
-    assert said[("lion", "0.005", "0.1", "optimizer.groups: c_fc.weight")] == (layers, layers * c * f), lines
-    assert said[("adamw", "0.01", "0.3", "optimizer.groups: c_proj")] == (2 * layers, layers * 2 * c), lines   # biases
+    assert said[("muon", "0.02", "0.3", "optimizer.groups.down")] == (2 * layers, layers * (c * c + c * f)), lines
+    assert said[("lion", "0.005", "0.1", "optimizer.groups.up")] == (layers, layers * c * f), lines
+    assert said[("adamw", "0.01", "0.3", "optimizer.groups.down")] == (2 * layers, layers * 2 * c), lines   # biases
     assert rows[-1][:1] == ["none"] and rows[-1][-4:-3] == ["optimizer.frozen"] and "wpe" in rows[-1][-1], lines
     layout = {re.split("  +", line)[0] for line in train(tmp, tmp / "run", *settings, "--print-layout").stdout.splitlines()[3:]}
     assert sum(int(row[-3]) for row in rows[1:]) == len(layout), lines

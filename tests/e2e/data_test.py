@@ -66,10 +66,12 @@ def test_an_export_ends_texts_with_the_end_of_text_of_the_dataset(tmp):
 def test_groups_that_match_nothing_are_refused_and_those_without_effect_noted_before_a_step(tmp):
     prepare(tmp)
     for dry in [[], ["--dry-run"]]:
-        done = train(tmp, tmp / "run", {"optimizer.groups": '[{"match": "mpl"}]'}, *dry, expect=2)
-        assert "pattern 'mpl' matches none" in done.stderr and not (tmp / "run/records.jsonl").exists()
-    done = train(tmp, tmp / "noted", {"optimizer.groups": '[{"match": "."}, {"match": "mlp", "lr_scale": 0.1}]', "train.max_steps": 1})
-    assert "'mlp' has no effect: earlier groups take all its tensors" in done.stderr
+        done = train(tmp, tmp / "run", {"optimizer.groups": '{"mine": {"match": "mpl"}}'}, *dry, expect=2)
+        assert "optimizer.groups.mine: pattern 'mpl' matches none" in done.stderr and not (tmp / "run/records.jsonl").exists()
+    groups = '{"mine": {"match": "mpl"}, "all": {"match": "."}, "mlp": {"match": "mlp", "lr_scale": 0.1}}'
+    done = train(tmp, tmp / "noted", {"optimizer.groups": groups, "optimizer.unmatched": "warn", "train.max_steps": 1})
+    assert "warning" in done.stderr and "optimizer.groups.mine: pattern 'mpl' matches none" in done.stderr, done.stderr
+    assert "optimizer.groups.mlp has no effect: earlier groups take all its tensors" in done.stderr
 
 
 def test_what_is_near_a_dataset_is_refused_with_the_dataset_to_name(tmp):

@@ -170,7 +170,8 @@ def test_moments_in_bf16_are_rounded_at_each_step(tmp):
 def test_runs_of_each_rule_go_on_with_the_same_bits_and_reshard(tmp):
     prepared(tmp)
     rules = {"lion": LION, "muon": MUON, "muon-shards": [*MUON, "--parallel.dp_shard", 2], "bf16": ["--optimizer.state_dtype", "bf16"], "muon-bf16": [*MUON, "--optimizer.state_dtype", "bf16"],
-             "groups": ["--optimizer.groups", '[{match: "mlp.*weight", optimizer: muon}, {match: "wte", optimizer: sgd, lr_scale: 2}, {match: "ln", optimizer: lion}]']}
+             "groups": ["--optimizer.groups", '{a: {match: "mlp.*weight", optimizer: muon, muon_steps: 3}, b: {match: "wte", optimizer: sgd, lr_scale: 2}, c: {match: "ln", optimizer: lion, betas: [0.5, 0.6]},'
+                       ' d: {match: "attn.*weight", state_dtype: bf16}}']}
     for name, words in rules.items():
         def train(folder, steps):
             run("train", "--model.path", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.global_batch", 4, *words,
@@ -194,6 +195,6 @@ def test_rules_that_cannot_work_are_refused_by_name(tmp):
             (["--optimizer.name", "muon", "--optimizer.momentum", 0.5], 1, "optimizer.momentum is of optimizer.name sgd"),
             (["--optimizer.name", "sgd", "--optimizer.state_dtype", "bf16"], 1, "optimizer.state_dtype is of optimizer.name adamw, lion, muon"),
             (["--optimizer.state_dtype", "bf16", "--precision.dtype", "fp64"], 1, "would lose what precision.dtype fp64 is for"),
-            (["--optimizer.groups", '[{match: "ln_1", optimizer: muon}]'], 1, "which is no matrix")]:
+            (["--optimizer.groups", '{a: {match: "ln_1", optimizer: muon}}'], 1, "which is no matrix")]:
         done = run("train", *common, *words, ranks=ranks, expect=2)
         assert says in done.stderr and not (tmp / "run").exists(), done.stderr

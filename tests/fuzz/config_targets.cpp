@@ -27,9 +27,11 @@ optimizer:
   clip_norm: 1.0
   decay_exclude: ["bias$", wte]
   groups:
-    - {match: "^h\\.[0-3]\\.", lr_scale: 0.5}
-    - match: head
+    first: {match: "^h\\.[0-3]\\.", lr_scale: 0.5}
+    head:
+      match: head
       weight_decay: 0
+    none: null
 schedule: {name: cosine, warmup_steps: 10, decay_steps: null}
 train:
   run_dir: "run"
@@ -136,7 +138,7 @@ std::vector<Target> config_targets(const Path& folder) {
                                        "1_000",
                                        "64MiB",
                                        "90s",
-                                       "--optimizer.groups.0.match",
+                                       "--optimizer.groups.a.match",
                                        "--train.inject",
                                        "=",
                                        "--",
@@ -171,7 +173,7 @@ std::vector<Target> config_targets(const Path& folder) {
           {"train\n--model.config\nc.json\n--data.path=d\n--data.sequence_length\n8\n--train.run_dir\nr\n--train.max_"
            "steps\n3\n--train.global_batch\n2\n"
            "--optimizer.betas\n[0.9, "
-           "0.99]\n--optimizer.groups.0.match\nwte\n--optimizer.groups.0.lr_scale\n2\n--train.max_time\n1h\n--log."
+           "0.99]\n--optimizer.groups.a.match\nwte\n--optimizer.groups.a.lr_scale\n2\n--train.max_time\n1h\n--log."
            "tensorboard\nno",
            "prepare-data\na.txt\nb.jsonl\n-o\nout\n--data.tokenizer\nchars\n--data.validation\ntail:0.1\n--threads\n2",
            "checkpoint-inspect\nrun\n--verify=hashes\n--json", "checkpoint-reshard\nrun\n--to\nparts=3\n--output\nx",

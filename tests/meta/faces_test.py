@@ -47,8 +47,10 @@ def options_of_help(tool):
 
 def test_bash_completes_option_names():
     assert completed("train", "--optimizer.l") == {"--optimizer.lr"}
-    assert completed("train", "--optimizer.groups.") == {"--optimizer.groups.0.match", "--optimizer.groups.0.optimizer", "--optimizer.groups.0.lr_scale",
-                                                         "--optimizer.groups.0.weight_decay"}
+    keys = ["match", "optimizer", "lr", "lr_scale", "weight_decay", "betas", "eps", "momentum", "nesterov", "state_dtype", "muon_momentum", "muon_nesterov", "muon_steps",
+            "muon_adjust"]
+    assert completed("train", "--optimizer.groups.") == {f"--optimizer.groups.NAME.{key}" for key in keys}
+    assert "--data.datasets.0.path" in completed("train", "--data.datasets.")
     assert completed("checkpoint-inspect", "--ver") == {"--verify", "--version"}
 
 

@@ -33,7 +33,7 @@ std::set<std::string> all_matches(const std::string& text, const char* pattern) 
   std::set<std::string> found;
   const std::regex regex(pattern, std::regex::multiline);
   for (std::sregex_iterator at(text.begin(), text.end(), regex), end; at != end; ++at) {
-    found.insert(std::regex_replace((*at)[1].str(), std::regex("\\.N\\."), ".0."));
+    found.insert(std::regex_replace((*at)[1].str(), std::regex("\\.(N|NAME)\\."), ".0."));
   }
   return found;
 }
@@ -54,7 +54,7 @@ std::set<std::string> declared() {
       std::string name = "--" + option.path;
       if (option.path.find('.') == std::string::npos) std::replace(name.begin(), name.end(), '_', '-');
       names.insert(name);
-      if (option.type.kind != OptionType::Kind::list || !option.type.element.front().fields) continue;
+      if (option.type.element.empty() || !option.type.element.front().fields) continue;
       for (const Option& field : *option.type.element.front().fields) names.insert(name + ".0." + field.path);
     }
   }

@@ -228,9 +228,19 @@ BOOST_AUTO_TEST_CASE(contradictions_are_refused_with_both_options_named) {
   BOOST_TEST(
       train_problem({"--optimizer.name", "sgd", "--optimizer.nesterov", "true"}).find("nothing to look ahead with") !=
       std::string::npos);
-  BOOST_TEST(train_problem({"--optimizer.groups", "[{match: \"(\"}]"}) ==
-             "command line: optimizer.groups.0.match: \"(\" is not a regular expression: missing closing parenthesis, "
+  BOOST_TEST(train_problem({"--optimizer.groups", "{a: {match: \"(\"}}"}) ==
+             "command line: optimizer.groups.a.match: \"(\" is not a regular expression: missing closing parenthesis, "
              "at character 2");
+  const auto group = [](const std::string& says) {
+    return train_problem({"--optimizer.groups", "{a: {match: x, " + says + "}}"});
+  };
+  BOOST_TEST(group("momentum: 0.5")
+                 .find("optimizer.groups.a.momentum is of the update rules sgd, and the group's is "
+                       "another") != std::string::npos);
+  BOOST_TEST(group("optimizer: lion, betas: [0.9, 1]").find("optimizer.groups.a.betas must be below 1") !=
+             std::string::npos);
+  BOOST_TEST(group("optimizer: sgd, nesterov: true").find("set optimizer.groups.a.momentum") != std::string::npos);
+  BOOST_TEST(group("lr: 0.1, lr_scale: 2").find("both say the learning rate") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(hidden_and_command_line_options_are_in_no_printed_configuration) {
@@ -329,14 +339,13 @@ BOOST_AUTO_TEST_CASE(a_resumed_run_must_not_change_what_does) {
   now.optimizer.lr = 0.01;
   now.train.seed = 7;
   now.optimizer.clip_norm = 1;
-  now.optimizer.groups = {{.match = NamePattern::parse("head"), .lr_scale = 2, .weight_decay = {}}};
+  now.optimizer.groups = {{"head", {.match = NamePattern::parse("head"), .lr_scale = 2}}};
   const std::vector<Difference> differences = differences_from({}, now);
   std::vector<std::string> found;
   for (const Difference& one : differences) found.push_back(one.option + ": " + one.saved + " -> " + one.now);
-  const std::vector<std::string> expected{
-      "optimizer.lr: 0.0003 -> 0.01", "optimizer.clip_norm: null -> 1.0",
-      "optimizer.groups: [] -> [{match: \"head\", optimizer: null, lr_scale: 2.0, weight_decay: null}]",
-      "train.seed: 0 -> 7"};
+  const std::vector<std::string> expected{"optimizer.lr: 0.0003 -> 0.01", "optimizer.clip_norm: null -> 1.0",
+                                          "optimizer.groups: {} -> {head: {match: \"head\", lr_scale: 2.0}}",
+                                          "train.seed: 0 -> 7"};
   BOOST_TEST(found == expected, boost::test_tools::per_element());
   BOOST_CHECK_THROW(differing_fixed_options({"model: [", "config.yaml", {}}, now, resolved_of(now)), Error);
   BOOST_CHECK_EXCEPTION(differing_fixed_options({"nonsense: 3\n", "config.yaml", {}}, now, resolved_of(now)), Error,

@@ -46,7 +46,8 @@ Json another_value(const Option& option) {
       }
       break;
     case OptionType::Kind::list: return Json::array({"another"});
-    case OptionType::Kind::group: break;
+    case OptionType::Kind::group:
+    case OptionType::Kind::map: break;
   }
   BOOST_FAIL("no value for " + option.path);
   return {};

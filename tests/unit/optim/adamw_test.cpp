@@ -47,7 +47,7 @@ double reference(double weight, const std::vector<double>& gradients, const Opti
 
 template <class M>
 double worst_error(Precision precision) {
-  Unit unit("u", tensors(), precision, state_of(OptimizerName::adamw, {}, master_dtype(precision)));
+  Unit unit("u", tensors(), precision, state_of({}, master_dtype(precision)));
   std::vector<Parameter*> parameters{unit.parameters()[0].get(), unit.parameters()[1].get()};
   for (Parameter* p : parameters) fill<M>(p->master(), p->name());
   std::vector<std::vector<double>> start;
@@ -94,8 +94,7 @@ BOOST_AUTO_TEST_CASE(updates_and_norms_have_the_same_bits_for_any_number_of_thre
   const auto run = [](int threads) {
     const int before = at::get_num_threads();
     at::set_num_threads(threads);
-    Unit unit("u", {{"w", Role::up, {300, 301}, {}, {}}}, Precision::fp32,
-              state_of(OptimizerName::adamw, {}, DType::f32));
+    Unit unit("u", {{"w", Role::up, {300, 301}, {}, {}}}, Precision::fp32, state_of({}, DType::f32));
     fill<float>(unit.parameters()[0]->master(), "w");
     fill<float>(unit.parameters()[0]->gradient(), "g");
     AdamW(OptimizerOptions{}, {unit.parameters()[0].get()}).update(unit, 0, 0.01, 1);

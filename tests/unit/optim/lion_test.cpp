@@ -34,7 +34,7 @@ double worst_error(Precision precision) {
   const OptimizerOptions options = options_with(StateType::weights);
   Unit unit("u",
             {{.name = "w", .role = Role::up, .shape = {37, 5}}, {.name = "b", .role = Role::up_bias, .shape = {37}}},
-            precision, state_of(OptimizerName::lion, options, master_dtype(precision)));
+            precision, state_of(options, master_dtype(precision)));
   const std::vector<Parameter*> parameters{unit.parameters()[0].get(), unit.parameters()[1].get()};
   const Lion optimizer(options, parameters);
   const RandomStream stream(1, "lion");
@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(an_average_in_bf16_is_that_in_fp32_rounded_and_threads_do_n
     at::set_num_threads(threads);
     const OptimizerOptions options = options_with(state);
     Unit unit("u", {{.name = "w", .role = Role::up, .shape = {300, 301}}}, Precision::fp32,
-              state_of(OptimizerName::lion, options, DType::f32));
+              state_of(options, DType::f32));
     const RandomStream stream(2, "threads");
     std::uint64_t next = 0;
     for (float& gradient : values_of<float>(unit.gradient())) gradient = static_cast<float>(stream.normal(next++));

@@ -29,7 +29,7 @@ double worst_error(Precision precision, double momentum, bool nesterov) {
   options.weight_decay = 0.3;
   options.groups = {{NamePattern::parse("b"), 0.5, {}}};
   Unit unit("u", {{"w", Role::up, {37, 5}, {}, {}}, {"b", Role::up_bias, {37}, {}, {}}}, precision,
-            state_of(OptimizerName::sgd, options, master_dtype(precision)));
+            state_of(options, master_dtype(precision)));
   const std::vector<Parameter*> parameters{unit.parameters()[0].get(), unit.parameters()[1].get()};
   const Sgd sgd(options, parameters);
   const RandomStream stream(1, "sgd");
@@ -84,8 +84,7 @@ BOOST_AUTO_TEST_CASE(updates_have_the_same_bits_for_any_number_of_threads) {
     options.name = OptimizerName::sgd;
     options.momentum = 0.9;
     options.nesterov = true;
-    Unit unit("u", {{"w", Role::up, {300, 301}, {}, {}}}, Precision::fp32,
-              state_of(OptimizerName::sgd, options, DType::f32));
+    Unit unit("u", {{"w", Role::up, {300, 301}, {}, {}}}, Precision::fp32, state_of(options, DType::f32));
     const RandomStream stream(2, "threads");
     std::uint64_t next = 0;
     for (float& weight : values_of<float>(unit.master())) weight = static_cast<float>(stream.normal(next++));
@@ -103,10 +102,9 @@ BOOST_AUTO_TEST_CASE(updates_have_the_same_bits_for_any_number_of_threads) {
 BOOST_AUTO_TEST_CASE(only_momentum_takes_memory) {
   OptimizerOptions options;
   options.name = OptimizerName::sgd;
-  BOOST_TEST(state_of(OptimizerName::sgd, options, DType::f32).empty());
+  BOOST_TEST(state_of(options, DType::f32).empty());
   options.momentum = 0.5;
-  BOOST_TEST((state_of(OptimizerName::sgd, options, DType::f64) ==
-              std::vector<StateDescription>{{"momentum_buffer", DType::f64}}));
+  BOOST_TEST((state_of(options, DType::f64) == std::vector<StateDescription>{{"momentum_buffer", DType::f64}}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
