@@ -24,6 +24,9 @@ void dgemm_(const char*, const char*, const int*, const int*, const int*, const 
 void cblas_gemm_bf16bf16f32(int, int, int, int, int, int, float, const std::uint16_t*, int, const std::uint16_t*, int,
                             float, float*, int);
 #endif
+#ifdef LOCKSTEP_MKL
+int MKL_Set_Num_Threads_Local(int);
+#endif
 }
 
 namespace lockstep {
@@ -151,25 +154,64 @@ MatrixView<T> columns_of(MatrixView<T> b, const Part& part) {
   return {b.data + part.column * (b.trans == Trans::no ? 1 : b.stride), b.stride, b.trans};
 }
 
-/// Calls body(part) on parts that cover the result, one a thread: of rows, or of columns where there are far more,
-/// for each thread packs the other factor whole. Edges are those of the library's own blocks.
+/// How a result is cut into parts: into rows, or into columns where there are far more, for each part packs the other
+/// factor whole. Edges are those of the library's own blocks.
+struct Cut {
+  Cut(std::int64_t m, std::int64_t n, std::int64_t k)
+      : by_columns(n > 2 * m),
+        length(by_columns ? n : m),
+        across(by_columns ? m : n),
+        block(by_columns ? 48 : 8),
+        blocks((length + block - 1) / block),
+        grain(row_grain(block * across * k, std::int64_t{1} << 20)) {}
+  Part part(std::int64_t begin, std::int64_t end) const {
+    const std::int64_t first = begin * block, count = std::min(length, end * block) - first;
+    return by_columns ? Part{0, across, first, count} : Part{first, count, 0, across};
+  }
+  bool by_columns;
+  std::int64_t length, across, block, blocks;
+  std::int64_t grain;  // blocks that pay for waking a thread
+};
+
+/// Calls body(part) on parts that cover the result, one a thread.
 template <class Body>
 void share_out(std::int64_t m, std::int64_t n, std::int64_t k, const Body& body) {
-  constexpr std::int64_t row_block = 8, column_block = 48, products_per_thread = std::int64_t{1} << 20;
-  const bool by_columns = n > 2 * m;
-  const std::int64_t length = by_columns ? n : m, across = by_columns ? m : n;
-  const std::int64_t block = by_columns ? column_block : row_block;
-  parallel_for((length + block - 1) / block, row_grain(block * across * k, products_per_thread),
-               [&](std::int64_t begin, std::int64_t end) {
-                 const std::int64_t first = begin * block, count = std::min(length, end * block) - first;
-                 body(by_columns ? Part{0, m, first, count} : Part{first, count, 0, n});
-               });
+  const Cut cut(m, n, k);
+  parallel_for(cut.blocks, cut.grain, [&](std::int64_t begin, std::int64_t end) { body(cut.part(begin, end)); });
+}
+
+/// While it lives the BLAS takes no threads of its own for products of this one.
+class OneThread {
+ public:
+  OneThread() = default;
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+#ifdef LOCKSTEP_MKL
+  ~OneThread() { MKL_Set_Num_Threads_Local(before_); }
+
+ private:
+  int before_ = MKL_Set_Num_Threads_Local(1);
+#endif
+};
+
+/// The same in parts that follow from the sizes alone: how a BLAS adds up may depend on the sizes that it is given.
+template <class Body>
+void share_out_alike(std::int64_t m, std::int64_t n, std::int64_t k, const Body& body) {
+  constexpr std::int64_t most_parts = 16, least_length = 96;
+  const Cut cut(m, n, k);
+  const std::int64_t in_part =
+      std::max({cut.grain, (cut.blocks + most_parts - 1) / most_parts, (least_length + cut.block - 1) / cut.block});
+  parallel_for((cut.blocks + in_part - 1) / in_part, 1, [&](std::int64_t begin, std::int64_t end) {
+    const OneThread alone;
+    for (std::int64_t part = begin; part < end; ++part)
+      body(cut.part(part * in_part, std::min(cut.blocks, (part + 1) * in_part)));
+  });
 }
 
 /// c = alpha · op(a) · op(b) + beta · c by the library, with prepare(part) before and finish(part) after the product of
-/// each part, while it is in its thread's cache. One thread takes a sum from its first term to its last: bits do not
-/// depend on the number of threads. Large products, for which the library's threads pack every factor once, are left
-/// to it as a whole, and so is fp64, which checks the others.
+/// each part, while it is in its thread's cache. One thread takes a sum from its first term to its last, in parts that
+/// are always the same: bits do not depend on the number of threads. Large products, for which the library's threads
+/// pack every factor once, are left to it as a whole, and so is fp64, which checks the others.
 template <class T, class Prepare, class Finish>
 void library_product(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<T> a, MatrixView<T> b,
                      double beta, Math<T>* c, std::int64_t c_stride, const Prepare& prepare, const Finish& finish) {
@@ -186,7 +228,7 @@ void library_product(std::int64_t m, std::int64_t n, std::int64_t k, double alph
 #endif
   if constexpr (shared) {
     constexpr std::int64_t largest = std::int64_t{1} << 27;
-    if (m > 0 && n > 0 && k > 0 && m * n * k <= largest) return share_out(m, n, k, product);
+    if (m > 0 && n > 0 && k > 0 && m * n * k <= largest) return share_out_alike(m, n, k, product);
   }
   product({0, m, 0, n});
 }

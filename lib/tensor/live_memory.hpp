@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <vector>
 
 namespace lockstep {
@@ -22,9 +23,11 @@ void reset_peak_live_bytes();
 /// For allocators: `bytes` more, or fewer.
 void count_live_bytes(std::int64_t bytes, Arena arena = Arena::device);
 
-/// std::allocator that counts.
+/// An allocator of aligned memory that counts: how a BLAS adds up may depend on where its operands begin.
 template <class T>
 class CountedAllocator {
+  static constexpr std::align_val_t alignment{64};
+
  public:
   using value_type = T;
   CountedAllocator() = default;
@@ -32,13 +35,13 @@ class CountedAllocator {
   CountedAllocator(const CountedAllocator<Other>&) {}
 
   T* allocate(std::size_t count) {
-    T* const values = std::allocator<T>().allocate(count);
+    auto* const values = static_cast<T*>(::operator new(count * sizeof(T), alignment));
     count_live_bytes(static_cast<std::int64_t>(count * sizeof(T)));
     return values;
   }
   void deallocate(T* values, std::size_t count) {
     count_live_bytes(-static_cast<std::int64_t>(count * sizeof(T)));
-    std::allocator<T>().deallocate(values, count);
+    ::operator delete(values, alignment);
   }
   bool operator==(const CountedAllocator&) const = default;
 };
