@@ -26,13 +26,6 @@ std::vector<std::string> options_of_layouts(const ParallelOptions& parallel, con
   const PipelineOrder schedule = parallel.schedule.value_or(PipelineOrder::one_f_one_b);
   const bool one_a_rank = schedule == PipelineOrder::one_f_one_b || schedule == PipelineOrder::gpipe;
   std::vector<std::string> options;
-  for (const auto& [name, size] : {std::pair("pp", parallel.pp),
-                                   {"dp_replicate", parallel.dp_replicate},
-                                   {"dp_shard", parallel.dp_shard},
-                                   {"ring", parallel.ring},
-                                   {"ulysses", parallel.ulysses},
-                                   {"tp", parallel.tp}})
-    if (size && size->ranks == AxisSize::of_node) options.push_back(fmt::format("parallel.{} node", name));
   if (!parallel.order.empty()) options.emplace_back("parallel.order");
   if (stages && !one_a_rank) options.emplace_back("parallel.schedule");
   if (stages && one_a_rank && parallel.stages_per_rank.value_or(1) > 1)

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 namespace lockstep {
 
@@ -23,11 +24,24 @@ constexpr const char* no_fp8 = "this version trains in fp32, fp64, bf16 and fp16
 void param_dtype(const Node& value, Lowering& lowering) { hf::dtype(value, "precision.dtype", lowering); }
 void reduce_dtype(const Node& value, Lowering& lowering) { hf::dtype(value, "precision.reduce_dtype", lowering); }
 
-/// The type that a model is built in: weights that stay in it alone would be updated in it.
+/// The type that a model is built in, and so kept and updated in.
 void default_dtype(const Node& value, Lowering& lowering) {
-  if (value.text.ends_with("float32") || value.text.ends_with("float64"))
-    return hf::dtype(value, "precision.dtype", lowering);
-  lowering.refuse(value, "weights that are updated are fp32 or fp64: mixed_precision computes in another type");
+  if (value.text.ends_with("float16") && !value.text.ends_with("bfloat16"))
+    return lowering.refuse(value, "weights that are updated are fp32, fp64 or bf16: mixed_precision computes in fp16");
+  hf::dtype(value, "precision.dtype", lowering);
+  if (value.text.ends_with("bfloat16")) lowering.set("precision.weights", "bf16", value);
+}
+
+void mixed_precision(const Node& value, Lowering& lowering) {
+  if (value.text != "no" || lowering.said("default_dtype") == nullptr) param_dtype(value, lowering);
+}
+
+void activation_budget(const Node& value, Lowering& lowering) {
+  double share = 0;
+  const auto [end, error] = std::from_chars(value.text.data(), value.text.data() + value.text.size(), share);
+  if (error != std::errc{} || end != value.text.data() + value.text.size() || !(share >= 0 && share <= 1))
+    return lowering.refuse(value, "it is a fraction, from 0 to 1");
+  lowering.set("train.activation_memory_budget", fmt::format("{}%", share * 100), value);
 }
 
 void cpu_offload(const Node& value, Lowering& lowering) {
@@ -176,7 +190,8 @@ constexpr std::array keys{
                "the first step is at lr / warmup_steps, not 0"},
     DialectKey{"gradient_checkpointing", flag, "false", taken, "train.recompute", "block or none", "", "",
                hf::recompute},
-    DialectKey{"default_dtype", text, "", taken, "precision.dtype", "float32 or float64", "", "", default_dtype},
+    DialectKey{"default_dtype", text, "", taken, "precision.dtype, precision.weights", "float32, float64 or bfloat16",
+               "", "", default_dtype},
     DialectKey{"max_eval_steps", number, "-1", taken, "eval.batches", "in global batches; less than 1: all", "", "",
                eval_batches},
     DialectKey{"preserve_best_model", flag, "false", taken, "checkpoint.keep_best", "false: 0", "", "", jointly},
@@ -193,17 +208,18 @@ constexpr std::array keys{
                "true: on_nonfinite stop, as there", "", "", detect_anomaly},
     DialectKey{"sdpa_backend", text, "", moot, "", "attention is one function here, computed in blocks"},
     DialectKey{"sdpa_set_priority", flag, "false", moot, "", "attention is one function here, computed in blocks"},
-    DialectKey{"float32_matmul_precision", text, "", refused, "", "products of fp32 are exact to fp32", "highest"},
+    DialectKey{"float32_matmul_precision", text, "", moot, "", "products of fp32 are as exact as highest asks"},
     DialectKey{"dynamo_recompile_limit", number, "", moot, "", hf::no_compile},
-    DialectKey{"mixed_precision", text, "", taken, "precision.dtype", "no: fp32; bf16; fp16", "", "", param_dtype},
+    DialectKey{"mixed_precision", text, "", taken, "precision.dtype", "no: default_dtype, else fp32; bf16; fp16", "",
+               "", mixed_precision},
     DialectKey{"fp8_recipe", text, "", refused, "", no_fp8},
     DialectKey{"fp8_dim_alignment", number, "16", moot, "", "it is of fp8_recipe, which is refused"},
     DialectKey{"qat_recipe", text, "", refused, "", "finalize-quantize quantises what was trained"},
     DialectKey{"gc_threshold", number, "0.5", moot, "", "there is no garbage to collect"},
     DialectKey{"construct_model_on", text, "default", refused, "", "weights are initialised where they lie",
                "default|device|meta"},
-    DialectKey{"activation_memory_budget", number, "", refused, "",
-               "train.activation_memory_budget takes a size of memory, no fraction"},
+    DialectKey{"activation_memory_budget", number, "", taken, "train.activation_memory_budget",
+               "a fraction: 0.4 is 40%", "", "", activation_budget},
     DialectKey{"fuse_optim_with_backward", flag, "false", taken, "optimizer.in_backward, train.on_nonfinite",
                "true: with stop", "", "", in_backward},
     DialectKey{"speed_metrics_start_step", number, "1", taken, "log.speed_from_step",

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <set>
 
 namespace lockstep {
@@ -148,7 +149,7 @@ constexpr std::array keys{
     DialectKey{"fp16", flag, "false", taken, "precision.dtype", "true: fp16", "", "", fp16},
     DialectKey{"bf16_full_eval", flag, "false", refused, "", "evaluations compute as training does", "false"},
     DialectKey{"fp16_full_eval", flag, "false", refused, "", "evaluations compute as training does", "false"},
-    DialectKey{"tf32", flag, "", refused, "", "products of fp32 are exact to fp32", "false"},
+    DialectKey{"tf32", flag, "", moot, "", "products of fp32 are exact to fp32"},
     DialectKey{"mixed_precision", text, "", taken, "precision.dtype", "of Accelerate's file", "", "", mixed_precision},
     DialectKey{"downcast_bf16", text, "no", refused, "", "it is of processors that are not used here", "no|false"},
     DialectKey{"gradient_checkpointing", flag, "false", taken, "train.recompute", "block or none", "", "",
@@ -174,8 +175,7 @@ constexpr std::array keys{
     DialectKey{"ddp_bucket_cap_mb", number, "", taken, "parallel.bucket_size", "in MiB", "", "", hf::bucket_cap},
     DialectKey{"ddp_find_unused_parameters", flag, "", moot, "", follows},
     DialectKey{"ddp_broadcast_buffers", flag, "", moot, "", follows},
-    DialectKey{"ddp_timeout", number, "1800", refused, "", "train.watchdog, in the section lockstep, ends what hangs",
-               "1800"},
+    DialectKey{"ddp_timeout", number, "1800", taken, "train.watchdog", "seconds"},
     DialectKey{"local_rank", number, "-1", moot, "", launched},
     DialectKey{"deepspeed", text, "", refused, "", "fsdp shares out what its stages do"},
     DialectKey{"push_to_hub", flag, "false", refused, "", nothing_sent, "false"},
@@ -222,7 +222,7 @@ constexpr std::array parts{
     DialectKey{"fsdp.offload", text, "", taken, "train.offload", "with full_shard or shard_grad_op"},
     DialectKey{"fsdp.auto_wrap", text, "", taken, "parallel.bucket_size", "without it the model is one unit"},
     DialectKey{"fsdp_config.fsdp_auto_wrap_policy", text, "", taken, "parallel.bucket_size",
-               "TRANSFORMER_BASED_WRAP; NO_WRAP: the model is one unit"},
+               "TRANSFORMER_BASED_WRAP; SIZE_BASED_WRAP; NO_WRAP: the model is one unit"},
     DialectKey{"fsdp_config.fsdp_backward_prefetch_policy", text, "", moot, "",
                "parallel.prefetch holds for both passes"},
     DialectKey{"fsdp_config.fsdp_forward_prefetch", flag, "", taken, "parallel.prefetch", "true: 1; false: 0"},
@@ -234,8 +234,8 @@ constexpr std::array parts{
                "of FSDP2: true is full_shard, false shard_grad_op"},
     DialectKey{"fsdp_config.fsdp_version", number, "", moot, "", "the keys of both versions are read"},
     DialectKey{"fsdp_config.fsdp_activation_checkpointing", flag, "", taken, "train.recompute"},
-    DialectKey{"fsdp_config.fsdp_min_num_params", number, "", refused, "", "parallel.bucket_size is the size of units",
-               "0"},
+    DialectKey{"fsdp_config.fsdp_min_num_params", number, "", taken, "parallel.bucket_size",
+               "units of whole blocks, as many as have so many weights in fp32"},
     DialectKey{"fsdp_config.fsdp_state_dict_type", text, "", refused, "",
                "each rank saves what it holds: finalize-quantize writes whole tensors", "SHARDED_STATE_DICT"},
     DialectKey{"fsdp_config.fsdp_sync_module_states", flag, "", moot, "", one_loader},
@@ -319,6 +319,8 @@ void take_strategy(const Node& value, Sharding& sharding, Lowering& lowering) {
   take_word(word, value, sharding, lowering);
 }
 
+constexpr std::int64_t most_weights = std::int64_t{1} << 50;
+
 void take_config(const std::string& key, const Node& value, Sharding& sharding, Lowering& lowering) {
   static const std::set<std::string> moot_keys{
       "backward_prefetch_policy", "backward_prefetch", "cpu_ram_efficient_loading",     "sync_module_states",
@@ -339,11 +341,14 @@ void take_config(const std::string& key, const Node& value, Sharding& sharding, 
     hf::recompute(value, lowering);
   } else if (key == "auto_wrap_policy") {
     sharding.wrap = value.text != "NO_WRAP";
-    if (value.text != "TRANSFORMER_BASED_WRAP" && value.text != "NO_WRAP")
-      lowering.refuse(value, "blocks are units: it is TRANSFORMER_BASED_WRAP or NO_WRAP");
+    if (value.text != "TRANSFORMER_BASED_WRAP" && value.text != "SIZE_BASED_WRAP" && value.text != "NO_WRAP")
+      lowering.refuse(value, "blocks are units: it is TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP");
   } else if (key == "min_num_params") {
-    if (value.text != "0")
-      lowering.refuse(value, "parallel.bucket_size, in the section lockstep, is the size of units");
+    std::int64_t weights = 0;
+    const auto [end, error] = std::from_chars(value.text.data(), value.text.data() + value.text.size(), weights);
+    if (error != std::errc{} || end != value.text.data() + value.text.size() || weights < 0 || weights > most_weights)
+      return lowering.refuse(value, "it is a number of weights");
+    if (weights > 0) lowering.set("parallel.bucket_size", std::to_string(4 * weights), value);
   } else if (key == "state_dict_type") {
     if (value.text != "SHARDED_STATE_DICT")
       lowering.refuse(value,

@@ -26,6 +26,7 @@ struct UpdateRule {
   double momentum = 0;    // of sgd
   bool nesterov = false;  // of sgd
   StateType state_dtype = StateType::weights;
+  bool kahan = false;  // of weights in bf16 alone: what rounding takes from them is kept
   double muon_momentum = 0.95;
   bool muon_nesterov = true;
   std::int64_t muon_steps = 5;  // of the iteration of Newton and Schulz

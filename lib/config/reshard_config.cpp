@@ -111,10 +111,9 @@ void add_configured(const std::string& path, ReshardTarget& target) {
   const ConfiguredMesh mesh = read_configured_mesh(path);
   for (const auto& [name, size] : mesh.axes) {
     if (has_axis(target, name)) continue;
-    if (size == 0)
-      fail(ExitCode::usage,
-           "{} leaves the ranks along {} to the number that a job is started with: name them, as in {},{}=4", path,
-           name, path, name);
+    if (size == 0 || size == AxisSize::of_node)
+      fail(ExitCode::usage, "{} leaves the ranks along {} to the {} that a job is started {}: name them, as in {},{}=4",
+           path, name, size == 0 ? "number" : "nodes", size == 0 ? "with" : "on", path, name);
     set(target, name, size);
   }
   if (!target.ep_outside) target.ep_outside = mesh.ep_outside;

@@ -219,6 +219,18 @@ void check_precision(const TrainConfig& config, Problems& problems) {
   if ((config.optimizer.state_dtype == StateType::bf16 || rounds) && precision.dtype == Precision::fp64)
     problems.add({rounds ? "optimizer.groups" : "optimizer.state_dtype", "precision.dtype"},
                  "optimizer.state_dtype bf16 would lose what precision.dtype fp64 is for: leave one of them out");
+  if (precision.weights == WeightsKept::bf16 && precision.dtype != Precision::bf16)
+    problems.add({"precision.weights", "precision.dtype"},
+                 "weights that are kept in bf16 alone are computed with in bf16: precision.weights bf16 needs "
+                 "precision.dtype bf16");
+  if (precision.weights == WeightsKept::bf16 && config.post_local_sgd.start_step)
+    problems.add({"precision.weights", "post_local_sgd.start_step"},
+                 "averages of weights that are kept in bf16 alone would be rounded away: leave precision.weights or "
+                 "post_local_sgd.start_step out");
+  if (config.optimizer.kahan && precision.weights != WeightsKept::bf16)
+    problems.add({"optimizer.kahan", "precision.weights"},
+                 "optimizer.kahan has no effect: rounding takes nothing from weights in fp32, only from those of "
+                 "precision.weights bf16");
   if (precision.output_dtype == Precision::fp64 && precision.dtype != Precision::fp64)
     problems.add(
         {"precision.output_dtype", "precision.dtype"},

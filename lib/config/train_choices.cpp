@@ -18,6 +18,9 @@ ChoiceList<StateType> choices_of(StateType) { return {{StateType::weights, "weig
 ChoiceList<MuonAdjust> choices_of(MuonAdjust) {
   return {{MuonAdjust::original, "original"}, {MuonAdjust::match_rms_adamw, "match_rms_adamw"}};
 }
+ChoiceList<WeightsKept> choices_of(WeightsKept) {
+  return {{WeightsKept::master, "master"}, {WeightsKept::bf16, "bf16"}};
+}
 ChoiceList<Unmatched> choices_of(Unmatched) { return {{Unmatched::refuse, "refuse"}, {Unmatched::warn, "warn"}}; }
 ChoiceList<Decay> choices_of(Decay) { return {{Decay::matrices, "matrices"}, {Decay::all, "all"}}; }
 ChoiceList<ScheduleName> choices_of(ScheduleName) {

@@ -13,6 +13,7 @@ ChoiceList<StateType> choices_of(StateType);
 ChoiceList<MuonAdjust> choices_of(MuonAdjust);
 ChoiceList<Decay> choices_of(Decay);
 ChoiceList<Unmatched> choices_of(Unmatched);
+ChoiceList<WeightsKept> choices_of(WeightsKept);
 ChoiceList<ScheduleName> choices_of(ScheduleName);
 ChoiceList<CooldownShape> choices_of(CooldownShape);
 ChoiceList<AccumulateGradients> choices_of(AccumulateGradients);

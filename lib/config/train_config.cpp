@@ -288,6 +288,12 @@ void describe(Declaration& visit, PrecisionOptions& precision) {
       {.help = "type of what blocks hand to each other, between pipeline ranks too, and of its gradient: cast when it "
                "leaves a block, and back where the next begins; null: that of the master weights, fp32 or fp64",
        .fixed_on_resume = true});
+  visit.field(
+      "weights", precision.weights,
+      {.help = "type that weights are kept and updated in: master, fp32 or of fp64 fp64; bf16, and no other copy "
+               "of them, with precision.dtype bf16: updates that are small beside a weight are then lost "
+               "unless optimizer.kahan keeps them",
+       .fixed_on_resume = true});
   visit.field("matrix_unit", precision.matrix_unit,
               {.help = "products on the processor's matrix unit (Intel AMX) where it has one, those of fp32 as "
                        "six of three bf16 parts, no less exact; false: by the library's own routines"});
@@ -371,6 +377,10 @@ void describe(Declaration& visit, OptimizerOptions& optimizer) {
                .max = 1,
                .fixed_on_resume = true});
   describe_rule(visit, optimizer);
+  visit.field("kahan", optimizer.kahan,
+              {.help = "what rounding takes from weights that are kept in bf16 is kept beside them, in bf16, and added "
+                       "with the next step (compensated summation)",
+               .fixed_on_resume = true});
   visit.field("muon_lr", optimizer.muon_lr,
               {.help = "muon's peak learning rate, which the schedule scales as lr; null: lr",
                .unit = "1/step",
@@ -513,8 +523,9 @@ void describe(Declaration& visit, TrainOptions& train) {
            "experts and what backward does not read; experts, outputs of theirs"});
   visit.field("activation_memory_budget", train.activation_memory_budget,
               {.help = "memory of a rank for activations: what blocks keep between forward and backward, hand to each "
-                       "other and compute with; it chooses the blocks that are recomputed and what each of them keeps, "
-                       "so that the least is computed again; absent: train.recompute and train.recompute_keeps say"});
+                       "other and compute with; or the part that is kept of what recomputation of all blocks saves, "
+                       "from 0% to 100%; it chooses the blocks that are recomputed and what each of them keeps, so "
+                       "that the least is computed again; absent: train.recompute and train.recompute_keeps say"});
   visit.field(
       "offload", train.offload,
       {.help =

@@ -149,12 +149,15 @@ struct PostLocalSgdOptions {
   std::optional<std::int64_t> cell;        // data ranks that go on summing gradients; absent: those of dp_shard
 };
 
+enum class WeightsKept { master, bf16 };  // bf16: in it alone
+
 struct PrecisionOptions {
   Precision dtype = Precision::fp32;
   std::optional<Precision>
       reduce_dtype;  // in which gradients are summed over ranks; absent: that of the master weights
   std::optional<Precision> output_dtype;  // of what blocks hand to each other; absent: that of the master weights
-  bool matrix_unit = true;                // where the processor has one
+  WeightsKept weights = WeightsKept::master;
+  bool matrix_unit = true;  // where the processor has one
   LossScaleOptions loss_scale;
 };
 
@@ -189,11 +192,11 @@ struct TrainOptions {
   std::optional<std::int64_t> micro_batch;   // samples a rank computes at once; absent: all of its samples of a step
   std::optional<std::int64_t> accumulation;  // passes through the schedule a step; absent: what the batch gives
   Recompute recompute;
-  std::vector<RecomputeKeep> recompute_keeps;        // what blocks that are recomputed keep from forward all the same
-  std::optional<ByteSize> activation_memory_budget;  // a rank's: both are chosen for it
-  std::vector<Offload> offload;                      // what lies in host memory while nothing uses it
-  std::optional<ByteSize> host_memory;               // a rank's, for that; absent: no limit
-  std::int64_t seed = 0;                             // drawn_seed until a run resolves it
+  std::vector<RecomputeKeep> recompute_keeps;          // what blocks that are recomputed keep from forward all the same
+  std::optional<ByteBudget> activation_memory_budget;  // a rank's: both are chosen for it
+  std::vector<Offload> offload;                        // what lies in host memory while nothing uses it
+  std::optional<ByteSize> host_memory;                 // a rank's, for that; absent: no limit
+  std::int64_t seed = 0;                               // drawn_seed until a run resolves it
   Device device = Device::cpu;
   std::optional<Seconds> max_time;
   std::optional<std::int64_t> threads;  // a rank; absent: cores / local ranks

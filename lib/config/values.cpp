@@ -58,6 +58,19 @@ ByteSize ByteSize::parse(const std::string& text) {
   return {*bytes};
 }
 
+std::string ByteBudget::form() { return "SIZE|PERCENT%"; }
+
+ByteBudget ByteBudget::parse(const std::string& text) {
+  if (!text.ends_with('%')) return {.size = ByteSize::parse(text), .share = {}};
+  double percent = 0;
+  const char* const last = text.data() + text.size() - 1;
+  const auto [end, error] = std::from_chars(text.data(), last, percent);
+  if (error != std::errc{} || end != last || !(percent >= 0 && percent <= 100)) refuse(text, form());
+  return {.size = {}, .share = percent / 100};
+}
+
+std::string ByteBudget::text() const { return share ? fmt::format("{}%", *share * 100) : size.text(); }
+
 std::string ByteSize::text() const {
   constexpr std::uint64_t mebibyte = 1024 * 1024;
   if (bytes != 0 && bytes % mebibyte == 0) return fmt::format("{}MiB", bytes / mebibyte);

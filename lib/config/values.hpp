@@ -6,6 +6,7 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,16 @@ struct ByteSize {
   static ByteSize parse(const std::string& text);
   std::string text() const;
   auto operator<=>(const ByteSize&) const = default;
+};
+
+/// A size of memory, or a part of what would be needed: "5GB", "40%".
+struct ByteBudget {
+  ByteSize size;                // if there is no share
+  std::optional<double> share;  // from 0 to 1
+  static std::string form();
+  static ByteBudget parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const ByteBudget&) const = default;
 };
 
 /// A regular expression (PCRE2) that is looked for anywhere in a tensor's name; "^…$" for the whole name.

@@ -103,7 +103,8 @@ void Engine::transfer(Run& run, const Action& action, std::size_t position) {
 
 void Engine::exchange_gradient(Run& run, const Action& action, std::size_t position, int group, int peer) {
   Unit& unit = unit_of(action.subject);
-  if (!unit.gradient().defined()) run.stand_ins.push_back(at::zeros_like(unit.master()));  // of a rank that failed
+  if (!unit.gradient().defined())  // of a rank that failed
+    run.stand_ins.push_back(at::zeros({unit.length()}, master_type(unit.precision())));
   const at::Tensor& own = unit.gradient().defined() ? unit.gradient() : run.stand_ins.back();
   const int lane = static_cast<int>(action.lane);
   if (is_send(action.op)) {

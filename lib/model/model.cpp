@@ -49,7 +49,8 @@ Model::Model(const Architecture& architecture, Precision precision, const Update
   const std::vector<LogicalTensor> stored = stored_tensors(architecture_);
   const auto part = static_cast<std::size_t>(coordinate(place.mesh, place.rank, pipeline_axis));
   const HfConfig own_config = part_of(config(), place.sharding.blocks);
-  const UnitTypes types = unit_types(precision, states);
+  UnitTypes types = unit_types(precision, states);
+  if (memory.weights == WeightMemory::compute) types.only = types.compute;
   for (const UnitPlan& plan : units_of(architecture_, types, bucket_bytes, place.sharding)) {
     const auto index = static_cast<int>(all_units_.size());
     all_units_.emplace_back();
@@ -116,7 +117,9 @@ Parameter& Model::parameter(std::string_view name) const {
 
 void Model::initialise(std::uint64_t seed) {
   for (Parameter* p : parameters_) {
-    const at::Tensor master = p->master();
+    // weights of 16 bits are rounded from the values that fp32 would have
+    const bool is_short = p->unit().is_short();
+    const at::Tensor master = is_short ? at::empty(p->master().sizes(), master_type(precision_)) : p->master();
     const auto fill = [&](auto values) {
       // Boxes of whole rows; any cut gives the same values.
       const Box& own = p->box();
@@ -139,6 +142,7 @@ void Model::initialise(std::uint64_t seed) {
     } else {
       fill(values_of<float>(master));
     }
+    if (is_short) p->master().copy_(master);
   }
   for (Unit* unit : units_) unit->update_compute_copy();
 }

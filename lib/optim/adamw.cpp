@@ -27,19 +27,19 @@ AdamWFactors<M> factors_of(const ParameterSettings& settings, std::int64_t step,
 }  // namespace
 
 void AdamW::update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const {
-  invariant(unit.state().size() == 2, "AdamW keeps two moments");
+  invariant(rule_buffers(unit) == 2, "AdamW keeps two moments");
   with_state_type(unit, [&]<class M, class S>(M, S) {
-    M* const weight = values_of<M>(unit.master()).data();
+    const WeightsInWork<M> weights(unit);
     const M* const gradient = values_of<M>(unit.gradient()).data();
     S* const first = buffer_of<S>(unit, 0);
     S* const second = buffer_of<S>(unit, 1);
-    Bf16* const compute = compute_copy_of(unit);
     for_each_stretch(
         unit, settings_,
         [&](const ParameterSettings& settings) { return factors_of<M>(settings, step, lr, gradient_scale); },
         [=](std::int64_t from, std::int64_t to, const AdamWFactors<M>& factors) {
-          adamw_update<M, S>(factors, to - from, gradient + from, weight + from, first + from, second + from,
-                             compute ? compute + from : nullptr);
+          weights(from, to, [&](std::int64_t begin, std::int64_t end, M* weight, Bf16* compute) {
+            adamw_update<M, S>(factors, end - begin, gradient + begin, weight, first + begin, second + begin, compute);
+          });
         });
   });
   complete_copy(unit);

@@ -7,12 +7,11 @@
 namespace lockstep {
 
 void Lion::update(Unit& unit, std::int64_t, double lr, double gradient_scale) const {
-  invariant(unit.state().size() == 1, "Lion keeps an average of gradients");
+  invariant(rule_buffers(unit) == 1, "Lion keeps an average of gradients");
   with_state_type(unit, [&]<class M, class S>(M, S) {
-    M* const weight = values_of<M>(unit.master()).data();
+    const WeightsInWork<M> weights(unit);
     const M* const gradient = values_of<M>(unit.gradient()).data();
     S* const average = buffer_of<S>(unit, 0);
-    Bf16* const compute = compute_copy_of(unit);
     for_each_stretch(
         unit, settings_,
         [&](const ParameterSettings& settings) {
@@ -22,8 +21,9 @@ void Lion::update(Unit& unit, std::int64_t, double lr, double gradient_scale) co
                                 static_cast<M>(settings.rule.betas[0]), static_cast<M>(settings.rule.betas[1])};
         },
         [=](std::int64_t from, std::int64_t to, const LionFactors<M>& factors) {
-          lion_update<M, S>(factors, to - from, gradient + from, weight + from, average + from,
-                            compute ? compute + from : nullptr);
+          weights(from, to, [&](std::int64_t begin, std::int64_t end, M* weight, Bf16* compute) {
+            lion_update<M, S>(factors, end - begin, gradient + begin, weight, average + begin, compute);
+          });
         });
   });
   complete_copy(unit);

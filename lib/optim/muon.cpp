@@ -76,8 +76,8 @@ template <class M, class S>
 void Muon::update_matrices(Unit& unit, double lr, double gradient_scale) const {
   const auto memory = [&](std::int64_t length) {
     if (!directions_.defined() || directions_.numel() < length ||
-        directions_.scalar_type() != unit.master().scalar_type())
-      directions_ = at::empty({length}, unit.master().options());
+        directions_.scalar_type() != unit.gradient().scalar_type())
+      directions_ = at::empty({length}, unit.gradient().options());
     return directions_.mutable_data_ptr<M>();
   };
   if (unit.sharers() == nullptr) {
@@ -113,7 +113,7 @@ void Muon::lead(Unit& unit, const Parameter& parameter, double gradient_scale, M
   const UpdateRule& rule = settings_.at(&parameter).rule;
   const auto momentum = static_cast<M>(rule.muon_momentum);
   const bool keeps = momentum != 0, looks_ahead = rule.muon_nesterov;
-  invariant(unit.state().size() == (keeps ? 1 : 0), "Muon keeps an average of gradients where it has momentum");
+  invariant(rule_buffers(unit) == (keeps ? 1 : 0), "Muon keeps an average of gradients where it has momentum");
   const M* const gradient = values_of<M>(unit.gradient()).data() + parameter.shard_offset();
   S* const average = keeps ? buffer_of<S>(unit, 0) + parameter.shard_offset() : nullptr;
   const auto scale = static_cast<M>(gradient_scale);
@@ -148,14 +148,16 @@ void Muon::follow(Unit& unit, const Parameter& parameter, double lr, const M* di
   const double rate = lr * settings.lr_scale;
   const auto keep = static_cast<M>(1 - rate * settings.weight_decay),
              step = static_cast<M>(rate * adjustment(settings.rule.muon_adjust, parameter.description()));
-  M* const weight = values_of<M>(unit.master()).data() + parameter.shard_offset();
-  Bf16* const compute = compute_copy_of(unit);
-  Bf16* const copy = compute ? compute + parameter.shard_offset() : nullptr;
-  parallel_for(parameter.shard_elements(), elements_in_turn, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      weight[i] = weight[i] * keep - step * directions[i];
-      if (copy) store(copy[i], static_cast<float>(weight[i]));
-    }
+  const WeightsInWork<M> weights(unit);
+  const std::int64_t offset = parameter.shard_offset();
+  parallel_for(parameter.shard_elements(), elements_in_turn, [=](std::int64_t first, std::int64_t last) {
+    weights(offset + first, offset + last, [&](std::int64_t begin, std::int64_t end, M* weight, Bf16* compute) {
+      const M* const along = directions + (begin - offset);
+      for (std::int64_t i = 0; i < end - begin; ++i) {
+        weight[i] = weight[i] * keep - step * along[i];
+        if (compute) store(compute[i], static_cast<float>(weight[i]));
+      }
+    });
   });
 }
 

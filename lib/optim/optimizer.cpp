@@ -25,6 +25,21 @@ std::unique_ptr<Optimizer> make_one(OptimizerName name, const OptimizerOptions& 
   throw Error(ExitCode::bug, "an optimizer that nobody made");
 }
 
+std::vector<StateDescription> state_of_rule(const UpdateRule& rule, DType master) {
+  const DType kept = rule.state_dtype == StateType::bf16 ? DType::bf16 : master;
+  switch (rule.name) {
+    case OptimizerName::adamw: return {{"exp_avg", kept}, {"exp_avg_sq", kept}};
+    case OptimizerName::sgd:
+      if (rule.momentum == 0) return {};
+      return {{"momentum_buffer", master}};
+    case OptimizerName::lion: return {{"exp_avg", kept}};
+    case OptimizerName::muon:
+      if (rule.muon_momentum == 0) return {};
+      return {{"momentum_buffer", kept}};
+  }
+  throw Error(ExitCode::bug, "an optimizer without a description");
+}
+
 bool is_same_way(const UpdateRule& a, const UpdateRule& b) {
   const bool alike = a.name != OptimizerName::muon || a.muon_steps == b.muon_steps;  // for all matrices of a unit
   return a.name == b.name && alike && state_of(a, DType::f32) == state_of(b, DType::f32);
@@ -72,18 +87,9 @@ int way_of(const OptimizerOptions& options, const LogicalTensor& tensor) {
 }
 
 std::vector<StateDescription> state_of(const UpdateRule& rule, DType master) {
-  const DType kept = rule.state_dtype == StateType::bf16 ? DType::bf16 : master;
-  switch (rule.name) {
-    case OptimizerName::adamw: return {{"exp_avg", kept}, {"exp_avg_sq", kept}};
-    case OptimizerName::sgd:
-      if (rule.momentum == 0) return {};
-      return {{"momentum_buffer", master}};
-    case OptimizerName::lion: return {{"exp_avg", kept}};
-    case OptimizerName::muon:
-      if (rule.muon_momentum == 0) return {};
-      return {{"momentum_buffer", kept}};
-  }
-  throw Error(ExitCode::bug, "an optimizer without a description");
+  std::vector<StateDescription> state = state_of_rule(rule, master);
+  if (rule.kahan) state.push_back({compensation_name, DType::bf16});
+  return state;
 }
 
 UpdateStates states_of(const OptimizerOptions& options, DType master) {

@@ -36,7 +36,9 @@ std::vector<UpdateRule> ways_of(const OptimizerOptions& options);
 int way_of(const OptimizerOptions& options, const LogicalTensor& tensor);
 /// What is kept beside weights of type `master`, by way. Pure.
 UpdateStates states_of(const OptimizerOptions& options, DType master);
-/// What one optimizer keeps. Pure.
+/// What rounding took from weights of 16 bits, as state.
+inline constexpr const char* compensation_name = "compensation";
+/// What one optimizer keeps, a compensation last. Pure.
 std::vector<StateDescription> state_of(const UpdateRule& rule, DType master);
 
 /// Whether its update needs whole matrices. Pure.

@@ -7,14 +7,13 @@
 namespace lockstep {
 
 void Sgd::update(Unit& unit, std::int64_t, double lr, double gradient_scale) const {
-  const bool keeps = !unit.state().empty();
+  const bool keeps = rule_buffers(unit) > 0;
   for (const auto& parameter : unit.parameters())
     invariant((settings_.at(parameter.get()).rule.momentum != 0) == keeps, "SGD keeps a buffer where it has momentum");
   with_master_type(unit, [&]<class M>(M) {
-    M* const weight = values_of<M>(unit.master()).data();
+    const WeightsInWork<M> weights(unit);
     const M* const gradient = values_of<M>(unit.gradient()).data();
     M* const buffer = keeps ? values_of<M>(unit.state()[0]).data() : nullptr;
-    Bf16* const compute = compute_copy_of(unit);
     for_each_stretch(
         unit, settings_,
         [&](const ParameterSettings& settings) {
@@ -23,8 +22,9 @@ void Sgd::update(Unit& unit, std::int64_t, double lr, double gradient_scale) con
                                settings.rule.nesterov};
         },
         [=](std::int64_t from, std::int64_t to, const SgdFactors<M>& factors) {
-          sgd_update<M>(factors, to - from, gradient + from, weight + from, buffer ? buffer + from : nullptr,
-                        compute ? compute + from : nullptr);
+          weights(from, to, [&](std::int64_t begin, std::int64_t end, M* weight, Bf16* compute) {
+            sgd_update<M>(factors, end - begin, gradient + begin, weight, buffer ? buffer + begin : nullptr, compute);
+          });
         });
   });
   complete_copy(unit);

@@ -3,15 +3,30 @@
 
 #include "base/error.hpp"
 #include "optim/groups.hpp"
+#include "optim/optimizer.hpp"
+#include "optim/short_weights_kernel.hpp"
 #include "tensor/kernels/number.hpp"
 #include "tensor/parallel.hpp"
 #include "tensor/unit.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 namespace lockstep {
+
+/// What an optimizer keeps beside the weights that is not of its update rule: what rounding took from weights of 16
+/// bits. Null: it keeps none.
+inline Bf16* compensation_of(const Unit& unit) {
+  const bool keeps = !unit.kept().empty() && unit.kept().back().name == compensation_name;
+  return keeps ? static_cast<Bf16*>(unit.state().back().mutable_data_ptr()) : nullptr;
+}
+/// The buffers of its update rule.
+inline std::size_t rule_buffers(const Unit& unit) {
+  return unit.state().size() - (compensation_of(unit) == nullptr ? 0 : 1);
+}
 
 /// Calls `work(begin, end, factors_of(settings))` for every stretch of elements with equal settings, on several threads
 /// at once; a stretch may be cut anywhere.
@@ -51,7 +66,7 @@ void with_master_type(const Unit& unit, const Work& work) {
 /// The same with a value of the type of the state as well: that of the weights, or bf16.
 template <class Work>
 void with_state_type(const Unit& unit, const Work& work) {
-  const bool is_short = !unit.kept().empty() && unit.kept().front().dtype == DType::bf16;
+  const bool is_short = rule_buffers(unit) > 0 && unit.kept().front().dtype == DType::bf16;
   if (unit.precision() == Precision::fp64) {
     invariant(!is_short, "state in bf16 is of weights in fp32");
     work(double{}, double{});
@@ -71,8 +86,45 @@ S* buffer_of(const Unit& unit, std::size_t index) {
 /// The unit's compute copy that an update writes along; null where kernels read the master itself, or a copy that
 /// follows by itself: see complete_copy.
 inline Bf16* compute_copy_of(const Unit& unit) {
-  return unit.precision() == Precision::bf16 ? static_cast<Bf16*>(unit.compute().mutable_data_ptr()) : nullptr;
+  const bool writes = unit.precision() == Precision::bf16 && !unit.is_short();
+  return writes ? static_cast<Bf16*>(unit.compute().mutable_data_ptr()) : nullptr;
 }
+
+/// Weights of a unit as its update works on them.
+template <class M>
+class WeightsInWork {
+ public:
+  explicit WeightsInWork(const Unit& unit)
+      : weights_(unit.is_short() ? nullptr : values_of<M>(unit.master()).data()),
+        compute_(compute_copy_of(unit)),
+        short_(unit.is_short() ? static_cast<Bf16*>(unit.master().mutable_data_ptr()) : nullptr),
+        compensation_(compensation_of(unit)) {}
+
+  /// Calls `work(begin, end, weights, compute)` for parts of elements [from, to) one after the other: `weights` are
+  /// those from `begin` on, and their rounded copies go to `compute`, unless that is null. Weights of 16 bits are
+  /// widened before, with what rounding took from them, and rounded behind it.
+  template <class Work>
+  void operator()(std::int64_t from, std::int64_t to, const Work& work) const {
+    if (short_ == nullptr) return work(from, to, weights_ + from, compute_ ? compute_ + from : nullptr);
+    if constexpr (std::is_same_v<M, float>) {
+      constexpr std::int64_t at_once = 2048;
+      std::array<float, at_once> wide;  // NOLINT: written before it is read
+      for (std::int64_t begin = from; begin < to; begin += at_once) {
+        const std::int64_t count = std::min(at_once, to - begin);
+        Bf16* const rest = compensation_ ? compensation_ + begin : nullptr;
+        widen_weights(count, short_ + begin, rest, wide.data());
+        work(begin, begin + count, wide.data(), static_cast<Bf16*>(nullptr));
+        round_weights(count, wide.data(), short_ + begin, rest);
+      }
+    }
+  }
+
+ private:
+  M* weights_;
+  Bf16* compute_;
+  Bf16* short_;
+  Bf16* compensation_;
+};
 
 /// After an update: a copy that it did not write along follows the master.
 inline void complete_copy(Unit& unit) {

@@ -261,7 +261,7 @@ std::optional<std::vector<std::size_t>> solve(const std::vector<Row>& rows, cons
 }  // namespace
 
 RecomputePolicy fit_activations(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options,
-                                std::int64_t budget_bytes) {
+                                const ActivationBudget& budget) {
   const std::vector<Choice> choices = choices_for(plan);
   std::vector<StepProgram> programs;
   for (const Choice& choice : choices) programs.push_back(program_of(mesh, plan, options, choice));
@@ -272,6 +272,10 @@ RecomputePolicy fit_activations(const Mesh& mesh, const ModelPlan& plan, const P
     for (const Action& action : programs.front().classes[index].actions)
       if (action.subject.kind == Subject::Kind::block) held.insert(action.subject.index);
     const std::vector<int> blocks(held.begin(), held.end());
+    const auto peak = [&](std::size_t program) { return activations_of(programs[program].classes[index]).peak_bytes; };
+    const std::int64_t least = peak(programs.size() > 1 ? 1 : 0), between = std::max<std::int64_t>(peak(0) - least, 0);
+    const std::int64_t budget_bytes =
+        budget.share ? least + static_cast<std::int64_t>(static_cast<double>(between) * *budget.share) : budget.bytes;
     std::vector<std::map<Moment, Loads>> loads;
     for (const StepProgram& program : programs) loads.push_back(loads_of(program.classes[index], blocks));
     std::vector<std::vector<Work>> works;  // by block and choice

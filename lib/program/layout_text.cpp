@@ -21,9 +21,9 @@ std::string mesh_text(const Mesh& mesh) {
 
 /// What of a tensor is kept: "weights fp32, gradient fp32, exp_avg fp32".
 std::string kept_text(const UnitTypes& types) {
-  std::string text = fmt::format("weights {0}, gradient {0}", name_of(types.master));
-  if (types.compute != types.master)
-    text = fmt::format("weights {} and {}, gradient {}", name_of(types.master), name_of(types.compute),
+  std::string text = fmt::format("weights {}, gradient {}", name_of(types.kept()), name_of(types.master));
+  if (types.compute != types.kept())
+    text = fmt::format("weights {} and {}, gradient {}", name_of(types.kept()), name_of(types.compute),
                        name_of(types.master));
   std::vector<std::string> ways;
   for (const std::vector<StateDescription>& kept : types.states) {
@@ -66,7 +66,7 @@ std::vector<TensorLayout> tensor_layouts(const Mesh& mesh, const ModelPlan& plan
       std::vector<Split> splits;
       if (of.cut) splits.push_back(*of.cut);
       if (unit.is_cut()) splits.push_back({.axes = unit.shard_axes, .dim = 0});
-      tensors.push_back({of.name, unit.name, {of.shape, types.master, mesh, splits, pins}});
+      tensors.push_back({of.name, unit.name, {of.shape, types.kept(), mesh, splits, pins}});
     }
   }
   return tensors;

@@ -100,8 +100,8 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
   const std::int64_t master = size_of(types.master), compute = size_of(types.compute);
   unit.elements = unit_offsets(whole, types.master).back();
   unit.shard_elements = unit_offsets(shard, types.master).back();
-  unit.master_bytes = unit.shard_elements * master;
-  unit.compute_bytes = types.compute == types.master ? 0 : unit.shard_elements * compute;
+  unit.master_bytes = unit.shard_elements * size_of(types.kept());
+  unit.compute_bytes = types.compute == types.kept() ? 0 : unit.shard_elements * compute;
   if (kind.trained) {
     unit.local_gradient_bytes = unit.elements * master;
     unit.gradient_bytes = unit.shard_elements * master;

@@ -156,8 +156,10 @@ struct UnitTypes {
   UpdateStates states;
   std::optional<DType> reduce = {};  // in which gradients are summed over ranks; absent: master
   std::optional<DType> output = {};  // of a block's output and its gradient; absent: master
+  std::optional<DType> only = {};    // in which weights are kept, and in no other type; absent: in master
   /// None for a way without a state.
   const std::vector<StateDescription>& state(int update) const;
+  DType kept() const { return only.value_or(master); }  // of weights
   DType reduced() const { return reduce.value_or(master); }
   DType handed_out() const { return output.value_or(master); }
 };

@@ -19,7 +19,7 @@ class Unit;
 
 /// Where a parameter lies in the flat buffers of its unit, in elements.
 struct ParameterPlace {
-  Layout layout;           // of weights, reduced gradient and optimizer state; the type is the master's
+  Layout layout;           // of weights, reduced gradient and optimizer state; the type is that of weights
   Box box;                 // what this rank holds by it
   Box part;                // what ranks that share blocks compute with: the whole tensor where they do not cut it
   std::int64_t whole = 0;  // offset in buffers of the whole unit
@@ -51,7 +51,7 @@ class Parameter {
   bool decays() const { return description_.shape.size() >= 2; }  // matrices decay; biases and norms do not
 
   // Views, valid as long as the unit. Local. Of what this rank holds for the whole run, of the shape of box():
-  const at::Tensor& master() const { return master_; }             // fp32; fp64 in fp64
+  const at::Tensor& master() const { return master_; }             // fp32; fp64 in fp64; or the compute type alone
   const at::Tensor& gradient() const { return gradient_; }         // reduced, in the master type
   const std::vector<at::Tensor>& state() const { return state_; }  // of the optimizer, in the order that it declares
   // Of all that this rank computes with, of shape(); undefined while the unit is cut and not held whole:

@@ -45,8 +45,9 @@ UnitTypes unit_types(Precision precision, UpdateStates states) {
   return {master_dtype(precision), compute_dtype(precision), std::move(states)};
 }
 
-UnitMemory unit_memory_of(const OffloadOptions& offload, bool in_backward) {
-  return {.gradients = in_backward ? GradientMemory::lent : GradientMemory::held,
+UnitMemory unit_memory_of(const OffloadOptions& offload, bool in_backward, WeightMemory weights) {
+  return {.weights = weights,
+          .gradients = in_backward ? GradientMemory::lent : GradientMemory::held,
           .shards = offload.shards ? Arena::host : Arena::device,
           .state = offload.optimizer || offload.shards ? Arena::host : Arena::device};
 }
@@ -83,25 +84,25 @@ Layout layout_of(const LogicalTensor& tensor, DType dtype, const ShardPlace& pla
 /// A unit's tensors cut over axes: which part of the whole buffer the ranks along them have, and where their own
 /// buffers have it.
 struct Cut {
-  std::vector<Layout> layouts;
-  std::vector<Box> parts;  // that this rank computes with
+  std::vector<Layout> layouts;  // of weights of type `kept`
+  std::vector<Box> parts;       // that this rank computes with
   std::vector<std::int64_t> whole_offsets, shard_offsets;
   std::vector<Rank> owners;
   ShardMap map;
 
-  Cut(const std::vector<LogicalTensor>& tensors, DType dtype, const ShardPlace& place,
+  Cut(const std::vector<LogicalTensor>& tensors, DType master, DType kept, const ShardPlace& place,
       const std::vector<AxisName>& axes, int shards)
       : owners(shards > 1 ? group_along(place.mesh, place.rank, axes) : std::vector<Rank>{place.rank}) {
     std::vector<std::int64_t> whole, shard;
     for (const LogicalTensor& tensor : tensors) {
-      layouts.push_back(layout_of(tensor, dtype, place, axes, shards));
-      parts.push_back(box_of(layout_of(tensor, dtype, place, {}, 1), place.rank));
+      layouts.push_back(layout_of(tensor, kept, place, axes, shards));
+      parts.push_back(box_of(layout_of(tensor, kept, place, {}, 1), place.rank));
       const Shape longest = longest_part(tensor, place.sharding.blocks);  // so that all ranks have equal offsets
       whole.push_back(elements(longest));
       shard.push_back(elements(longest_shard(longest, shards)));
     }
-    whole_offsets = unit_offsets(whole, dtype);
-    shard_offsets = unit_offsets(shard, dtype);
+    whole_offsets = unit_offsets(whole, master);
+    shard_offsets = unit_offsets(shard, master);
     map = {whole_offsets.back(), shard_offsets.back(), {}};
     for (const Rank owner : owners) {
       std::vector<ShardPiece>& pieces = map.pieces.emplace_back();
@@ -126,11 +127,13 @@ at::Tensor view(const at::Tensor& flat, std::int64_t offset, const Shape& shape)
 Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precision precision,
            const std::vector<StateDescription>& state, const ShardPlace& place, const UnitMemory& memory)
     : name_(std::move(name)), precision_(precision), cut_(place.sharding.shards > 1), memory_(memory) {
-  const DType dtype = master_dtype(precision);
+  const DType dtype = master_dtype(precision),
+              kept_dtype = memory.weights == WeightMemory::compute ? compute_dtype(precision) : dtype;
+  short_ = kept_dtype != dtype;
   trained_ = tensors.empty() || tensors.front().trained;
   for (const LogicalTensor& tensor : tensors)
     invariant(tensor.trained == trained_, "a unit is trained or frozen as a whole");
-  const Cut own(tensors, dtype, place, place.sharding.axes, place.sharding.shards);
+  const Cut own(tensors, dtype, kept_dtype, place, place.sharding.axes, place.sharding.shards);
   map_ = own.map;
   for (std::size_t i = 0; i < tensors.size(); ++i)
     parameters_.push_back(
@@ -138,16 +141,16 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
                                     ParameterPlace{own.layouts[i], box_of(own.layouts[i], place.rank), own.parts[i],
                                                    own.whole_offsets[i], own.shard_offsets[i]}));
   if (place.sharding.kept_shards > 1) {
-    const Cut kept(tensors, dtype, place, place.sharding.kept_axes, place.sharding.kept_shards);
+    const Cut kept(tensors, dtype, kept_dtype, place, place.sharding.kept_axes, place.sharding.kept_shards);
     kept_map_ = kept.map;
     kept_part_ = static_cast<std::size_t>(std::ranges::find(kept.owners, place.rank) - kept.owners.begin());
   }
 
   const at::ScalarType type = master_type(precision);
   if (!cut_) memory_.shards = Arena::device;
-  master_ = buffer(length(), type, name_, memory_.shards);
-  compute_ =
-      compute_type(precision) != type ? buffer(length(), compute_type(precision), name_, memory_.shards) : master_;
+  master_ = buffer(length(), scalar_type(kept_dtype), name_, memory_.shards);
+  compute_ = compute_dtype(precision) != kept_dtype ? buffer(length(), compute_type(precision), name_, memory_.shards)
+                                                    : master_;
   if (trained_ && memory_.gradients == GradientMemory::held) gradient_ = buffer(length(), type, name_, memory_.shards);
   if (trained_) kept_ = state;
   for (const StateDescription& kept : kept_)

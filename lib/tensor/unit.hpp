@@ -1,8 +1,8 @@
-// A unit owns the buffers of some parameters for the whole run: one allocation each for master, compute copy, gradient
-// and every tensor of the optimizer's state. It is what data parallelism gathers and reduces, the optimizer steps and
-// the checkpoint stores at once. Of a unit that is cut these buffers hold this rank's shard; whole weights and the
-// whole gradient of this rank lie in memory that is lent while they are needed. Parameters are views:
-// tensor/parameter.hpp.
+// A unit owns the buffers of some parameters for the whole run: one allocation each for master (the weights that are
+// updated), compute copy, gradient and every tensor of the optimizer's state. It is what data parallelism gathers and
+// reduces, the optimizer steps and the checkpoint stores at once. Of a unit that is cut these buffers hold this rank's
+// shard; whole weights and the whole gradient of this rank lie in memory that is lent while they are needed. Parameters
+// are views: tensor/parameter.hpp.
 #pragma once
 
 #include "base/region.hpp"
@@ -33,14 +33,19 @@ struct ShardPlace {
 /// Whether a unit holds memory for its reduced gradient all run, or is lent it while a step needs it.
 enum class GradientMemory { held, lent };
 
-/// Where a unit has its buffers.
+/// Whether a unit keeps weights in the master type, with a copy in the compute type if that is another, or in the
+/// compute type alone.
+enum class WeightMemory { master, compute };
+
+/// Which buffers a unit has, and where.
 struct UnitMemory {
+  WeightMemory weights = WeightMemory::master;
   GradientMemory gradients = GradientMemory::held;
   Arena shards = Arena::device;  // all buffers of a unit that is cut
   Arena state = Arena::device;   // those of the optimizer
 };
 
-UnitMemory unit_memory_of(const OffloadOptions& offload, bool in_backward);
+UnitMemory unit_memory_of(const OffloadOptions& offload, bool in_backward, WeightMemory weights = WeightMemory::master);
 
 class BlockLane;
 
@@ -72,6 +77,7 @@ class Unit {
   /// This rank's flat buffers, (length()). Those in host memory are used in memory of the device that is lent.
   const at::Tensor& master() const { return master_; }
   const at::Tensor& compute() const { return compute_; }           // the master itself unless they differ in type
+  bool is_short() const { return short_; }                         // weights are of 16 bits, and of no other type
   const at::Tensor& gradient() const { return gradient_; }         // reduced
   const std::vector<at::Tensor>& state() const { return state_; }  // of the optimizer, in the order that it declares
   const std::vector<StateDescription>& kept() const { return kept_; }  // what that is; nothing if it is frozen
@@ -138,6 +144,7 @@ class Unit {
   std::string name_;
   Precision precision_;
   bool cut_ = false;
+  bool short_ = false;
   const BlockLane* sharers_ = nullptr;
   bool trained_ = true;
   ShardMap map_, kept_map_;

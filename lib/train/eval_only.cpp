@@ -19,8 +19,8 @@ int evaluate_only(const TrainConfig& given, Session& session, Output& output) {
   Communicator& world = session.world();
   session.configure(session_settings(given, {}));  // no folder: nothing is written
   const Machines machines = set_up_machines(given, world);
-  const TrainConfig placed =
-      together(world, "lay out the ranks", [&] { return with_nodes_filled(given, machines.placement.nodes); });
+  TrainConfig placed;
+  together(world, "lay out the ranks", [&] { placed = with_nodes_filled(given, machines.placement.nodes); });
   const TrainConfig config = with_local_model(
       with_prepared_data(with_seed(placed, world), WithoutPrepared::prepare, session, output), session);
   const TrainPlan plan = agree_on_plan(config, world);

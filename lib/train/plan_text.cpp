@@ -172,7 +172,7 @@ std::vector<Row> save_rows(const TrainConfig& config, const TrainPlan& plan) {
 
 std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const Placement& placement) {
   const std::int64_t parameters = parameter_count(plan.architecture);
-  const std::int64_t weight_bytes = parameters * size_of(master_dtype(config.precision.dtype));
+  const std::int64_t weight_bytes = parameters * size_of(plan.types.kept());
   std::int64_t state_bytes = 0;
   const std::int64_t trained = trained_count(plan.architecture);
   for (const LogicalTensor& tensor : stored_tensors(plan.architecture))

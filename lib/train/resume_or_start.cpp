@@ -269,7 +269,7 @@ bool holds_weights_alone(const Manifest& manifest) {
 /// Files of others mostly have weights of 16 bits, and a load converts nothing.
 void check_types(const TrainPlan& plan, const CheckpointReader& reader) {
   for (const StoredTensor& tensor : reader.manifest().tensors) {
-    const DType saved = tensor.layout.dtype, kept = plan.types.master;
+    const DType saved = tensor.layout.dtype, kept = plan.types.kept();
     if (is_values(tensor) || saved == kept || !is_floating(saved)) continue;
     throw Error(ExitCode::usage,
                 fmt::format("{} holds weights in {}, and this run keeps them in {}", reader.path().string(),

@@ -187,7 +187,8 @@ std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const 
 RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
     : model(plan.architecture, config.precision.dtype, plan.types.states, plan.bucket_bytes,
             {plan.mesh, sharding_of(plan.mesh, config.parallel), rank}, plan.programs.parts,
-            unit_memory_of(offload_options(config.train), config.optimizer.in_backward)),
+            unit_memory_of(offload_options(config.train), config.optimizer.in_backward,
+                           plan.types.only ? WeightMemory::compute : WeightMemory::master)),
       optimizer(make_optimizer(config.optimizer, model.parameters())),
       cells(model, plan.mesh, rank, plan.programs.local_options),
       components(components_of(model, cells, train_state, *plan.architecture.config.original)) {

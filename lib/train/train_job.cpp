@@ -209,8 +209,8 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   session.configure(session_settings(given, given.train.run_dir));
   session.accept_stop_signals();
   const Machines machines = set_up_machines(given, world);
-  const TrainConfig placed =
-      together(world, "lay out the ranks", [&] { return with_nodes_filled(given, machines.placement.nodes); });
+  TrainConfig placed;
+  together(world, "lay out the ranks", [&] { placed = with_nodes_filled(given, machines.placement.nodes); });
   const std::optional<TrainConfig> prepared = prepare_or_stop(with_seed(placed, world), session, output);
   if (!prepared) return static_cast<int>(ExitCode::stopped);
   const TrainConfig& config = *prepared;

@@ -306,7 +306,8 @@ RecomputePolicy recompute_policy(const TrainOptions& train, const TrainPlan& pla
   if (const auto& budget = train.activation_memory_budget)
     return fit_activations(
         plan.mesh, plan.model, options,
-        checked_cast<std::int64_t>(budget->bytes, "train.activation_memory_budget", ExitCode::usage));
+        {.bytes = checked_cast<std::int64_t>(budget->size.bytes, "train.activation_memory_budget", ExitCode::usage),
+         .share = budget->share});
   return {.every = checked_cast<int>(train.recompute.every, "train.recompute", ExitCode::usage),
           .keeps = keep_set_of(train.recompute_keeps, plan.architecture.config)};
 }
@@ -367,6 +368,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);
   const Precision precision = config.precision.dtype;
   plan.types = unit_types(precision, states_of(config.optimizer, master_dtype(precision)));
+  if (config.precision.weights == WeightsKept::bf16) plan.types.only = plan.types.compute;
   if (const auto& reduce = config.precision.reduce_dtype) plan.types.reduce = compute_dtype(*reduce);
   if (const auto& output = config.precision.output_dtype) plan.types.output = compute_dtype(*output);
   if (config.parallel.bucket_size)

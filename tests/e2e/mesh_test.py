@@ -76,6 +76,39 @@ def test_ranks_of_nodes_in_turn_are_made_neighbours_and_compute_the_same_bits(tm
     assert "3 of 4 have another number" in uneven and "the 2 ranks along dp_shard of rank 2 lie on 2 nodes" in uneven, uneven
 
 
+def test_an_axis_that_fills_a_node_takes_what_faster_axes_leave_of_its_ranks(tmp):
+    prepare(tmp)
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=2, n_head=2))
+    hosts = on_hosts("a", "b")   # two ranks each
+
+    def ranks_of(*words, ranks=4, env=hosts, expect=0):
+        done = run("train", *options(tmp, tmp / "plan", *words, "--dry-run", "--json"), ranks=ranks, env=env, expect=expect)
+        return done.stderr if expect else json.loads(done.stdout)["ranks"]
+
+    shards = ["--parallel.dp_shard", "node"]
+    assert ranks_of(*shards) == ranks_of("--parallel.dp_shard", 2)
+    assert ranks_of(*shards, "--parallel.tp", 2) == ranks_of("--parallel.dp_shard", 1, "--parallel.tp", 2)   # which fills it
+    planned = ["--world-size", 4, "--ranks-per-node", 4, "--parallel.tp", 2]
+    assert ranks_of(*shards, *planned, ranks=None, env=None) == ranks_of("--parallel.dp_shard", 2, *planned, ranks=None, env=None)
+    for words, env, says in [
+            (shards, on_hosts("a", "b", "a", "a"), "how many ranks one has is not known"),
+            ([*shards, "--world-size", 8], hosts, "--ranks-per-node tells"),
+            ([*shards, "--parallel.ring", 4], hosts, "faster axes take 4 ranks, which does not divide it"),
+            ([*shards, "--parallel.tp", "auto"], hosts, "faster axes have no number of ranks"),
+            ([*shards, "--parallel.tp", "node"], hosts, "only one axis can take the ranks of a node")]:
+        told = ranks_of(*words, env=env, expect=2)
+        assert says in told, told
+    done = {}
+    for size in ["node", 2]:
+        run("train", *options(tmp, tmp / str(size), "--parallel.dp_shard", size, steps=3), ranks=4, env=hosts)
+        done[size] = losses(tmp / str(size))
+    assert done["node"] == done[2] and len(done[2]) == 3, done
+    (tmp / "nodes.yaml").write_text("parallel: {dp_shard: node}\n")
+    told = run("checkpoint-reshard", tmp / "node", "--to", tmp / "nodes.yaml", "--output", tmp / "other", expect=2).stderr
+    assert "leaves the ranks along dp_shard to the nodes that a job is started on" in told, told
+    run("checkpoint-reshard", tmp / "node", "--to", f"{tmp / 'nodes.yaml'},dp_shard=3,dp_replicate=1", "--output", tmp / "other")
+
+
 def test_stages_have_their_tensors_their_rows_and_their_bubble_in_a_plan(tmp):
     prepare(tmp)
     stages = ["--parallel.pp", 2, "--parallel.dp_replicate", 2, "--parallel.micro_batches", 3]

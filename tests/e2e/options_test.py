@@ -54,6 +54,7 @@ ONE_LEFT = {"checkpoint.every": 1, "eval.every": 1, "checkpoint.keep_last": 1}
 LOWER_BEST = {**ONE_LEFT, "checkpoint.best_direction": "lower"}
 # Higher losses are better: those of the first checkpoint.
 FIRST_IS_BEST = {"eval.every": 2, "checkpoint.best_direction": "higher"}
+SHORT = {"precision.dtype": "bf16", "precision.weights": "bf16"}
 WSD = {"schedule.name": "wsd", "schedule.cooldown_steps": 2}
 INFINITE = {"schedule.name": "infinite", "schedule.constant_lr": 1e-3, "schedule.decay_steps": 3}
 # option: the values to compare with the base run, and on how many ranks it shows.
@@ -84,6 +85,8 @@ EFFECTS = {
     "optimizer.momentum": lambda tmp: {"optimizer.name": "sgd", "optimizer.momentum": 0.9},
     "optimizer.nesterov": lambda tmp: {"optimizer.name": "sgd", "optimizer.momentum": 0.9, "optimizer.nesterov": "true"},
     "optimizer.state_dtype": lambda tmp: {"optimizer.state_dtype": "bf16"},
+    "optimizer.kahan": lambda tmp: {**SHORT, "optimizer.kahan": "true"},
+    "precision.weights": lambda tmp: SHORT,
     "optimizer.muon_lr": lambda tmp: {"optimizer.name": "muon", "optimizer.muon_lr": 0.03},
     "optimizer.muon_momentum": lambda tmp: {"optimizer.name": "muon", "optimizer.muon_momentum": 0.5},
     "optimizer.muon_nesterov": lambda tmp: {"optimizer.name": "muon", "optimizer.muon_nesterov": "false"},
@@ -176,6 +179,8 @@ BASES = {   # where the effect is against another base
     "checkpoint.keep_every": ONE_LEFT,
     "checkpoint.pinned": ONE_LEFT,
     "checkpoint.at_end": {"train.max_steps": 5},
+    "optimizer.kahan": SHORT,
+    "precision.weights": {"precision.dtype": "bf16"},
     "optimizer.momentum": {"optimizer.name": "sgd"},
     "optimizer.muon_lr": {"optimizer.name": "muon"},
     "optimizer.muon_momentum": {"optimizer.name": "muon"},

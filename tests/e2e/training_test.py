@@ -426,6 +426,9 @@ def test_a_budget_of_activations_is_kept_by_the_least_recomputation_that_fits(tm
         assert fitted["activation_peak_bytes"] <= budget, fitted
         shares.append(fitted["recomputed_share"])
     assert whole["recomputed_share"] >= shares[0] > shares[1] > shares[2] > 0, (whole, shares)
+    least, half = plan("--train.activation_memory_budget", "0%"), plan("--train.activation_memory_budget", "50%")
+    assert least["activation_peak_bytes"] <= whole["activation_peak_bytes"] < half["activation_peak_bytes"], (least, half, whole)
+    assert half["recomputed_share"] < least["recomputed_share"] <= whole["recomputed_share"], (least, half, whole)
     said = train(tmp, tmp / "run", "--train.activation_memory_budget", budget, steps=2).stderr
     assert fitted["recomputed_blocks"] in said, (fitted, said)
     train(tmp, tmp / "plain", steps=2)

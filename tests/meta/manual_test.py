@@ -94,9 +94,12 @@ def keys_of_schema(schema, prefix=""):
             yield from keys_of_schema(value, f"{prefix}{name}.")
             continue
         yield prefix + name
-        items = value.get("anyOf", [{}])[0].get("items", {})
+        whole = value.get("anyOf", [{}])[0]
+        items, named = whole.get("items", {}), whole.get("additionalProperties") or {}
         if "properties" in items:
             yield from keys_of_schema(items, f"{prefix}{name}.N.")
+        if "anyOf" in named:
+            yield from keys_of_schema(named["anyOf"][0], f"{prefix}{name}.NAME.")
 
 
 def test_the_page_of_the_configuration_has_exactly_the_keys_that_files_may_have():

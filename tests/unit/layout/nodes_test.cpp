@@ -26,6 +26,8 @@ std::string torn(const Mesh& mesh, const Nodes& nodes) {
 BOOST_AUTO_TEST_CASE(nodes_are_counted_as_they_appear) {
   BOOST_TEST((nodes_of({"b", "b", "a", "b", "c"}) == Nodes{0, 0, 1, 0, 2}));
   BOOST_TEST((full_nodes(5, 2) == Nodes{0, 0, 1, 1, 2}));
+  BOOST_TEST((ranks_of_each({0, 1, 1, 0}) == 2 && ranks_of_each({3}) == 1));
+  BOOST_TEST((!ranks_of_each({0, 1, 1}) && !ranks_of_each({})));
 }
 
 BOOST_AUTO_TEST_CASE(ranks_by_node_start_with_the_first_ranks_node_and_keep_their_order_on_each) {

@@ -56,7 +56,7 @@ double worst_error(Precision precision) {
   OptimizerOptions options;
   options.betas = {0.9, 0.99};
   options.weight_decay = 0.3;
-  options.groups = {{NamePattern::parse("b"), 0.5, {}}};
+  options.groups = {{"b", {.match = NamePattern::parse("b"), .lr_scale = 0.5}}};
   const AdamW adamw(options, parameters);
   std::vector<std::vector<std::vector<double>>> history(2);
   for (std::size_t i = 0; i < 2; ++i) history[i].resize(start[i].size());

@@ -24,7 +24,7 @@ OptimizerOptions options_with(StateType state) {
   options.betas = {0.9, 0.99};
   options.weight_decay = 0.3;
   options.state_dtype = state;
-  options.groups = {{NamePattern::parse("b"), 0.5, {}}};
+  options.groups = {{"b", {.match = NamePattern::parse("b"), .lr_scale = 0.5}}};
   return options;
 }
 

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(loss_scale)
+
 using namespace lockstep;
 
 namespace {
@@ -24,8 +26,6 @@ std::vector<double> scales(double start, const LossScaleOptions& options, std::s
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(loss_scale)
 
 // Against torch.amp.GradScaler itself: tests/e2e/loss_scale_test.py.
 BOOST_AUTO_TEST_CASE(it_grows_after_so_many_good_steps_in_a_row_and_falls_with_each_other) {

@@ -27,7 +27,7 @@ double worst_error(Precision precision, double momentum, bool nesterov) {
   options.momentum = momentum;
   options.nesterov = nesterov;
   options.weight_decay = 0.3;
-  options.groups = {{NamePattern::parse("b"), 0.5, {}}};
+  options.groups = {{"b", {.match = NamePattern::parse("b"), .lr_scale = 0.5}}};
   Unit unit("u", {{"w", Role::up, {37, 5}, {}, {}}, {"b", Role::up_bias, {37}, {}, {}}}, precision,
             state_of(options, master_dtype(precision)));
   const std::vector<Parameter*> parameters{unit.parameters()[0].get(), unit.parameters()[1].get()};

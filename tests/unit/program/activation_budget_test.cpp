@@ -94,13 +94,15 @@ void check_against_all(models::Case made, std::mt19937& engine) {
     for (const Outcome& outcome : outcomes)
       if (outcome.peak <= budget) least = std::min(least.value_or(outcome.flops), outcome.flops);
     if (!least) {
-      BOOST_CHECK_EXCEPTION(fit_activations(made.mesh, made.plan, made.options, budget), Error, [](const Error& error) {
-        return error.code() == ExitCode::usage &&
-               std::string(error.what()).starts_with("no choice of what is recomputed fits");
-      });
+      BOOST_CHECK_EXCEPTION(fit_activations(made.mesh, made.plan, made.options, {.bytes = budget}), Error,
+                            [](const Error& error) {
+                              return error.code() == ExitCode::usage &&
+                                     std::string(error.what()).starts_with("no choice of what is recomputed fits");
+                            });
       continue;
     }
-    const Outcome chosen = outcome_of(made, fit_activations(made.mesh, made.plan, made.options, budget).blocks);
+    const Outcome chosen =
+        outcome_of(made, fit_activations(made.mesh, made.plan, made.options, {.bytes = budget}).blocks);
     BOOST_TEST(chosen.peak <= budget);
     BOOST_TEST(chosen.flops == *least, budget << " bytes: " << chosen.flops << " against " << *least);
   }
@@ -141,16 +143,28 @@ BOOST_AUTO_TEST_CASE(a_model_of_many_layers_keeps_as_much_as_the_budget_has_room
       .mesh = make_mesh("world", {{"dp_replicate", 2}}), .plan = models::plan_of(blocks, parameters), .options = {}};
   double before = 1e9;
   for (const std::int64_t budget : {1000, 3000, 6000, 9000, 12000}) {
-    const RecomputePolicy policy = fit_activations(made.mesh, made.plan, made.options, budget * unit);
+    const RecomputePolicy policy = fit_activations(made.mesh, made.plan, made.options, {.bytes = budget * unit});
     const Outcome chosen = outcome_of(made, policy.blocks);
     BOOST_TEST(chosen.peak <= budget * unit);
     BOOST_TEST(chosen.peak > (budget - 100) * unit);  // less than a layer is left over
     BOOST_TEST(chosen.flops < before);
     before = chosen.flops;
   }
+  const auto of_share = [&](double share) {
+    return outcome_of(made, fit_activations(made.mesh, made.plan, made.options, {.share = share}).blocks);
+  };
+  const Outcome none = outcome_of(made, Choices(made.plan.blocks.size())), least = of_share(0);
+  BOOST_TEST(of_share(1).peak == none.peak);
+  for (const double share : {0.2, 0.5, 0.9}) {
+    const double at_most = static_cast<double>(least.peak) + share * static_cast<double>(none.peak - least.peak);
+    const Outcome chosen = of_share(share);
+    BOOST_TEST(static_cast<double>(chosen.peak) <= at_most);
+    BOOST_TEST(static_cast<double>(chosen.peak) > at_most - static_cast<double>(100 * unit));
+    BOOST_TEST((chosen.flops < least.flops && chosen.flops > 0));
+  }
   for (BlockPlan& block : made.plan.blocks)
     for (Recomputation& one : block.recomputations) one.flops = 0;  // norms and activations are not for nothing
-  const RecomputePolicy roomy = fit_activations(made.mesh, made.plan, made.options, 20000 * unit);
+  const RecomputePolicy roomy = fit_activations(made.mesh, made.plan, made.options, {.bytes = 20000 * unit});
   BOOST_TEST(std::ranges::none_of(roomy.blocks, &std::optional<KeepSet>::has_value));
 }
 
