@@ -146,10 +146,11 @@ void check_update_rules(const OptimizerOptions& optimizer, Problems& problems) {
     for (const auto& [name, group] : optimizer.groups) {
       if (option.said == nullptr || !option.said(group)) continue;
       if (!is_read(option, group.name ? std::set{*group.name} : own))
-        problems.add({"optimizer.groups", "optimizer.name"},
-                     fmt::format("optimizer.groups.{0}.{1} is of the update rules {2}, and the group's is another: "
-                                 "leave it out, or say optimizer.groups.{0}.optimizer",
-                                 name, option.name, names_of(option.rules)));
+        problems.add(
+            {"optimizer.groups", "optimizer.name"},
+            fmt::format("optimizer.groups.{}.{} is of the update rules {}, and the group's is another: leave it "
+                        "out, or say optimizer.groups.{}.optimizer",
+                        name, option.name, names_of(option.rules), name));
     }
   }
 }
