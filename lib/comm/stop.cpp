@@ -17,7 +17,7 @@ namespace lockstep {
 namespace {
 
 constexpr off_t most_bytes = 256;  // of a control file
-constexpr const char* accepted_words = "write one of the words stop, save, abort, evaluate, log";
+constexpr const char* accepted_words = "write one of the words stop, save, abort, evaluate, log, status, save-stop";
 
 /// The beginning of a text, fit for a log line.
 std::string shown(std::string_view word) {
@@ -42,6 +42,7 @@ StopChannels::Asked StopChannels::poll() {
     asked.reason = reason;
   };
   asked.requests = std::exchange(from_file_once_, Request::none);
+  asked.status = std::exchange(status_asked_, false);
   if (out_of_time()) stop(StopLevel::after_step, "max_time");
   stop(from_file_, "control file");
   stop(session_.stop_level(), "signal");
@@ -81,7 +82,7 @@ std::string StopChannels::read_control_file() {
 
 std::string StopChannels::obey(const std::string& content) {
   const std::string word(trim(content));
-  if (word == "stop") {
+  if (word == "stop" || word == "save-stop") {
     from_file_ = std::max(from_file_, StopLevel::after_step);
   } else if (word == "abort") {
     from_file_ = StopLevel::now;
@@ -91,6 +92,8 @@ std::string StopChannels::obey(const std::string& content) {
     from_file_once_ = from_file_once_ | Request::evaluate;
   } else if (word == "log") {
     from_file_once_ = from_file_once_ | Request::log;
+  } else if (word == "status") {
+    status_asked_ = true;
   } else {
     return fmt::format("{} says '{}', which asks for nothing; {}", settings_.control_file.string(), shown(word),
                        accepted_words);

@@ -14,8 +14,8 @@ namespace lockstep {
 class StopChannels {
  public:
   struct Settings {
-    Path control_file;  // RUN/control: a word of stop, save, abort, evaluate and log; read and removed by the one rank
-                        // that is told. Empty: none
+    Path control_file;  // RUN/control: a word of stop, save-stop (the same), save, abort, evaluate, log and status;
+                        // read and removed by the one rank that is told. Empty: none
     std::optional<double> max_time_s;  // of the session
   };
   /// `session` outlives it. Local.
@@ -24,6 +24,7 @@ class StopChannels {
   struct Asked {
     StopLevel stop = StopLevel::none;
     Request requests = Request::none;
+    bool status = false;  // this rank tells how far the run is
     std::string reason;   // of a stop: "signal", "control file", "max_time"; empty: none
     std::string problem;  // why the control file asks for nothing, once; empty: no problem
   };
@@ -48,6 +49,7 @@ class StopChannels {
   double longest_save_s_ = 0;
   StopLevel from_file_ = StopLevel::none;
   Request from_file_once_ = Request::none;  // that is not handed out yet
+  bool status_asked_ = false;               // nor told
 };
 
 }  // namespace lockstep

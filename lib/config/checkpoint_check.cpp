@@ -87,6 +87,31 @@ void check_evaluations(const TrainConfig& config, Problems& problems) {
     problems.add({"eval.on_save", "checkpoint.every"}, "eval.on_save has no effect: no checkpoint is saved");
 }
 
+void check_divergence(const TrainConfig& config, Problems& problems) {
+  const DivergenceOptions& divergence = config.divergence;
+  const DivergenceOptions plain;
+  if (!divergence.detector) {
+    for (const auto& [name, changed] : {std::pair("of", divergence.of != plain.of),
+                                        {"threshold", divergence.threshold != plain.threshold},
+                                        {"few", divergence.few != plain.few},
+                                        {"many", divergence.many != plain.many},
+                                        {"action", divergence.action != plain.action}})
+      if (changed)
+        problems.add({fmt::format("divergence.{}", name), "divergence.detector"},
+                     fmt::format("divergence.{} has no effect without divergence.detector", name));
+    return;
+  }
+  if (divergence.few >= divergence.many)
+    problems.add({"divergence.few", "divergence.many"},
+                 fmt::format("divergence.few {} must be below divergence.many {}: the mean of few losses is compared "
+                             "with that of many",
+                             divergence.few, divergence.many));
+  if (divergence.of == DivergenceLoss::eval_loss && !config.eval.every && !config.eval.on_save)
+    problems.add({"divergence.detector", "eval.every"},
+                 "divergence.of eval_loss looks at evaluations during training: eval.every or eval.on_save make some, "
+                 "and --divergence.of loss looks at each step");
+}
+
 /// Whether each checkpoint that checkpoint.every and checkpoint.interval save is evaluated.
 bool evaluates_each(const TrainConfig& config) {
   if (config.eval.on_save) return true;
@@ -134,6 +159,7 @@ void check_checkpoint(const TrainConfig& config, Problems& problems) {
   check_part(config, problems);
   check_allowed_changes(config, problems);
   check_evaluations(config, problems);
+  check_divergence(config, problems);
   check_end(config, problems);
 }
 

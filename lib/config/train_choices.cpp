@@ -21,6 +21,15 @@ ChoiceList<MuonAdjust> choices_of(MuonAdjust) {
 ChoiceList<WeightsKept> choices_of(WeightsKept) {
   return {{WeightsKept::master, "master"}, {WeightsKept::bf16, "bf16"}};
 }
+ChoiceList<DivergenceDetector> choices_of(DivergenceDetector) {
+  return {{DivergenceDetector::averages, "averages"}, {DivergenceDetector::windows, "windows"}};
+}
+ChoiceList<DivergenceLoss> choices_of(DivergenceLoss) {
+  return {{DivergenceLoss::eval_loss, "eval_loss"}, {DivergenceLoss::loss, "loss"}};
+}
+ChoiceList<DivergenceAction> choices_of(DivergenceAction) {
+  return {{DivergenceAction::stop, "stop"}, {DivergenceAction::abort, "abort"}};
+}
 ChoiceList<Unmatched> choices_of(Unmatched) { return {{Unmatched::refuse, "refuse"}, {Unmatched::warn, "warn"}}; }
 ChoiceList<Decay> choices_of(Decay) { return {{Decay::matrices, "matrices"}, {Decay::all, "all"}}; }
 ChoiceList<ScheduleName> choices_of(ScheduleName) {

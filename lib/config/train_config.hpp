@@ -223,6 +223,18 @@ struct EvalOptions {
   std::vector<EvaluationDataset> datasets;  // empty: the validation splits of what is trained on
 };
 
+enum class DivergenceDetector { averages, windows };
+enum class DivergenceLoss { eval_loss, loss };  // of each evaluation, of each step
+enum class DivergenceAction { stop, abort };    // stop: with a checkpoint
+
+struct DivergenceOptions {
+  std::optional<DivergenceDetector> detector;  // absent: nobody looks
+  DivergenceLoss of = DivergenceLoss::eval_loss;
+  double threshold = 2;
+  std::int64_t few = 10, many = 100;  // losses of the two means that are compared
+  DivergenceAction action = DivergenceAction::stop;
+};
+
 struct CheckpointOptions {
   Cadence every;                         // never: only when stopped and as at_end says
   std::optional<SaveInterval> interval;  // time between saves besides
@@ -299,6 +311,7 @@ struct TrainConfig {
   ScheduleOptions schedule;
   TrainOptions train;
   EvalOptions eval;
+  DivergenceOptions divergence;
   SampleOptions sample;
   CheckpointOptions checkpoint;
   LogOptions log;

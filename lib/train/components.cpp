@@ -89,6 +89,10 @@ Component trainer_component(TrainState& train_state, const Json& hf_config) {
       state.set("best_counted", or_null(train_state.best_counted));
       state.set("without_gain", train_state.without_gain);
     }
+    if (const LossHistory& losses = train_state.losses; losses != LossHistory()) {
+      state.set("loss_averages", Json::array({or_null(losses.few), or_null(losses.many)}));
+      state.set("last_losses", losses.last);
+    }
     state.set("hf_config", *config);
     return state;
   };
@@ -102,6 +106,14 @@ Component trainer_component(TrainState& train_state, const Json& hf_config) {
     train_state.best_eval_loss = optional_number(state, "best_eval_loss");
     train_state.without_gain = count_of(state, "without_gain");
     if (state.has_value("best_counted")) train_state.best_counted = optional_number(state, "best_counted");
+    train_state.losses = {};
+    if (state.has_value("loss_averages")) {
+      const Json averages = state.value("loss_averages");
+      const auto average = [&](std::size_t i) {
+        return averages.at(i).is_number() ? std::optional(averages.at(i).get<double>()) : std::nullopt;
+      };
+      train_state.losses = {average(0), average(1), state.value("last_losses").get<std::vector<double>>()};
+    }
     if (state.has_value("evaluation")) train_state.evaluation = state.value("evaluation").get<std::string>();
   };
   return component;

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/process.hpp"
+#include "base/text.hpp"
 #include "base/words.hpp"
 #include "checkpoint/replicas.hpp"
 #include "comm/failure.hpp"
@@ -9,6 +10,7 @@
 #include "tensor/unit.hpp"
 #include "train/best_weights.hpp"
 #include "train/components.hpp"
+#include "train/divergence.hpp"
 #include "train/evaluated_metrics.hpp"
 #include "train/nonfinite.hpp"
 
@@ -67,6 +69,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
       schedule_(schedule_of(parts.config, parts.plan.length)),
       journal_(parts.config, parts.plan, parts.output, parts.files, parts.session.world().rank()),
       callbacks_(parts.config, journal_),
+      began_step_(parts.train_state.step),
+      began_s_(monotonic_seconds()),
       saved_step_(parts.train_state.step),
       failed_saves_(parts.config, parts.plan.length) {
   if (const auto steps = profiled_steps(parts.config, parts.train_state.step))
@@ -127,6 +131,7 @@ LoopEnd TrainingLoop::run_steps() {
     carry_on_save(ends ? AfterSave::end_of_run : AfterSave::more_steps);
     if (promotions_) promotions_->carry_on(now.step);
     if (evaluation_due(outcome.requests) || (saves && !stopping && parts_.config.eval.on_save)) evaluate();
+    if (diverged_) end_diverged();
     if (!last && !stopping && finished()) {  // by that evaluation
       last = true;
       saves = saves || parts_.config.checkpoint.at_end;
@@ -207,6 +212,7 @@ StepOutcome TrainingLoop::step() {
   const StepOutcome outcome = parts_.engine.run_step(batch_, order);
   began_at_ = std::exchange(now.position, next_position);
   count(outcome);
+  if (outcome.updated) watch(DivergenceLoss::loss, outcome.loss);
   journal_.count(now, outcome, samples_, valid_tokens_, prefetcher_->waited_s() - waited_s);
   if (scales_loss(parts_.config)) update_loss_scale(outcome);
   if (!outcome.updated && !overflows(parts_.config, outcome)) skip_step(outcome);
@@ -219,12 +225,13 @@ StepOutcome TrainingLoop::step() {
   pending_requests_ = callbacks_.after_step(view());
   const bool first = parts_.config.log.first_step && now.step == 1;
   const bool may_be_last = parts_.config.eval.patience && due(parts_.config.eval.every);
-  if (due(parts_.config.log.every) || first || may_be_last || finished() || outcome.stop != StopLevel::none ||
-      asks(outcome.requests, Request::log)) {
+  if (due(parts_.config.log.every) || first || may_be_last || finished() || diverged_ ||
+      outcome.stop != StopLevel::none || asks(outcome.requests, Request::log)) {
     journal_.step(now, outcome, order, fill);
     logged_step_ = now.step;
     log_clock_.done(monotonic_seconds());
   }
+  if (asked.status) tell_status();
   return outcome;
 }
 
@@ -258,6 +265,21 @@ void TrainingLoop::update_loss_scale(const StepOutcome& outcome) {
       .step = now.step, .outcome = outcome, .scale = before.scale, .next_scale = now.loss_scale.scale};
   journal_.tell(event_of(step));
   if (now.loss_scale.scale < options.min_scale) refuse_to_scale(step, options.min_scale);
+}
+
+void TrainingLoop::tell_status() {
+  const TrainState& now = parts_.train_state;
+  const double step_s = (monotonic_seconds() - began_s_) / static_cast<double>(now.step - began_step_);
+  const auto left = static_cast<double>(parts_.plan.length.steps - now.step);
+  journal_.tell(
+      {.step = now.step,
+       .name = "status",
+       .message = fmt::format(
+           "step {} of {}, loss {}, {} tokens; {} a step, about {} to the end; {}", now.step, parts_.plan.length.steps,
+           now.loss ? fmt::format("{:.4f}", *now.loss) : "unknown", human_count(static_cast<double>(now.tokens)),
+           human_seconds(step_s), human_seconds(step_s * left),
+           last_checkpoint_ ? "last checkpoint " + *last_checkpoint_ : std::string("no checkpoint of this start yet")),
+       .loss = now.loss});
 }
 
 void TrainingLoop::tell_holdings() {
@@ -308,11 +330,35 @@ void TrainingLoop::evaluate() {
     deciding.best = take_evaluation();
     for (const EvalRecord& record : measured) tell_evaluation(record);
     count_for_patience();
+    if (now.eval_loss) watch(DivergenceLoss::eval_loss, *now.eval_loss);
   }
   const bool best_follows = finished() && parts_.config.checkpoint.load_best_at_end;
   if (!best_follows) callbacks_.after_evaluation(view());
   eval_clock_.done(monotonic_seconds());
   journal_.exclude(monotonic_seconds() - start_s);
+}
+
+void TrainingLoop::watch(DivergenceLoss of, double loss) {
+  const DivergenceOptions& options = parts_.config.divergence;
+  if (of != options.of) return;
+  count_loss(options, loss, parts_.train_state.losses);
+  diverged_ = has_diverged(options, parts_.train_state.losses);
+}
+
+void TrainingLoop::end_diverged() {
+  const TrainState& now = parts_.train_state;
+  const DivergenceOptions& options = parts_.config.divergence;
+  const std::string text = divergence_text(options, now.losses);
+  journal_.event({.step = now.step, .name = "diverged", .message = text});
+  if (options.action == DivergenceAction::stop) {
+    save(AfterSave::nothing);
+    end_saves();
+  }
+  throw AgreedError(
+      Error(ExitCode::numerics, fmt::format("step {}: {}", now.step, text),
+            "an earlier checkpoint may go on with a lower optimizer.lr, as checkpoint.allow_change lets it; without "
+            "divergence.detector nobody looks"),
+      0);
 }
 
 void TrainingLoop::count_for_patience() {

@@ -80,6 +80,8 @@ class TrainingLoop {
   /// What becomes of the loss scale, and of a run whose gradients overflow at every one: throws
   /// AgreedError(numerics) on all ranks then.
   void update_loss_scale(const StepOutcome& outcome);
+  /// How far the run is, where that was asked for. Local.
+  void tell_status();
   /// What this rank's process holds, as a debug line: between steps, where no save and no reduction is in flight.
   /// Local.
   void tell_holdings();
@@ -95,6 +97,11 @@ class TrainingLoop {
   /// Of the evaluation that is done. Local; the same on all ranks.
   void count_for_patience();
   void tell_evaluation(const EvalRecord& record);
+  /// Counts a loss for divergence.detector, where it looks at such. Local; the same on all ranks.
+  void watch(DivergenceLoss of, double loss);
+  /// Ends a run that has diverged: saves first if divergence.action says so. Collective over the world. Throws
+  /// AgreedError(numerics).
+  [[noreturn]] void end_diverged();
   /// Counts the evaluation of now, of which `measured_` tells; returns whether it is the best so far.
   bool take_evaluation();
   /// What the best evaluations were measured on, or are ranked by, may have changed with a resume.
@@ -158,9 +165,12 @@ class TrainingLoop {
   std::int64_t samples_ = 0;        // and its samples
   std::vector<DatasetUse> uses_;    // and what it takes of each dataset
   DataPosition began_at_;           // where the last step began
+  std::int64_t began_step_;         // of this start
+  double began_s_;                  // the time then
   std::int64_t logged_step_ = -1;
   std::int64_t evaluated_step_ = -1;
   std::vector<Metric> measured_;  // then
+  bool diverged_ = false;         // as the last loss that was counted says
   std::int64_t saved_step_ = -1;  // of the newest checkpoint; 0: there is none
   std::int64_t begun_step_ = -1;  // of the save that was begun last in the background
   double last_save_s_ = 0;

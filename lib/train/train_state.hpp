@@ -14,6 +14,13 @@
 
 namespace lockstep {
 
+/// Of the losses that divergence.detector looks at, as it keeps them.
+struct LossHistory {
+  std::optional<double> few, many;  // averages that follow fast and slowly
+  std::vector<double> last;         // or so many as the wider window has
+  bool operator==(const LossHistory&) const = default;
+};
+
 struct TrainState {
   std::int64_t step = 0;                        // steps done, skipped ones included; the next step's 0-based number
   DataPosition position;                        // of the next step's first sample
@@ -30,6 +37,7 @@ struct TrainState {
   std::optional<double> best_counted;  // value of the best metric that eval.patience waits for a better one than
   std::int64_t without_gain = 0;       // evaluations since
   std::string evaluation;              // TrainPlan::evaluation of these three
+  LossHistory losses;
 };
 
 }  // namespace lockstep

@@ -152,9 +152,12 @@ def test_the_control_file_asks_for_a_record_and_for_an_evaluation_that_nothing_e
             assert not records(folder, kind)
             (folder / "control").write_text(word + "\n")
             wait_until(lambda: records(folder, kind), process, f"{word} is done")
-        (folder / "control").write_text("stop\n")
+        (folder / "control").write_text("status\n")
+        status = wait_until(lambda: [event for event in records(folder, "event") if event["name"] == "status"], process, "how far it is")[0]
+        assert status["message"].startswith(f"step {status['step']} of 1000000, loss ") and "no checkpoint of this start yet" in status["message"], status
+        (folder / "control").write_text("save-stop\n")
         error = process.communicate(timeout=PATIENCE_S)[1]
-        assert process.returncode == 75 and len(records(folder, "eval")) == 1, error
+        assert process.returncode == 75 and len(records(folder, "eval")) == 1 and status["message"] in error and len(step_folders(folder)) == 1, error
 
 
 def test_a_run_folder_that_is_moved_away_is_noticed_before_anything_is_saved_under_its_name(tmp):

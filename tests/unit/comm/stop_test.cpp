@@ -50,6 +50,14 @@ BOOST_FIXTURE_TEST_CASE(save_is_asked_once_and_abort_leaves_now, Folder) {
     BOOST_TEST((asked.requests == request && asked.stop == StopLevel::none && asked.problem.empty()));
     BOOST_TEST((channels.poll().requests == Request::none && !std::filesystem::exists(control)));
   }
+  publish_file(control, "status");
+  sleep_ms(1100);
+  const StopChannels::Asked asked = channels.poll();
+  BOOST_TEST((asked.status && asked.requests == Request::none && asked.stop == StopLevel::none));
+  BOOST_TEST(!channels.poll().status);
+  publish_file(control, "save-stop");
+  sleep_ms(1100);
+  BOOST_TEST((channels.poll().stop == StopLevel::after_step));
   publish_file(control, "abort");
   sleep_ms(1100);
   BOOST_TEST((channels.poll().stop == StopLevel::now));
@@ -64,9 +72,10 @@ BOOST_FIXTURE_TEST_CASE(what_is_not_understood_asks_for_nothing_and_is_told_once
     BOOST_TEST((asked.stop == StopLevel::none && asked.requests == Request::none));
     std::string shown = word;
     for (char& byte : shown) byte = byte < ' ' ? '?' : byte;
-    BOOST_TEST(asked.problem ==
-               control.string() + " says '" + shown +
-                   "', which asks for nothing; write one of the words stop, save, abort, evaluate, log");
+    BOOST_TEST(
+        asked.problem ==
+        control.string() + " says '" + shown +
+            "', which asks for nothing; write one of the words stop, save, abort, evaluate, log, status, save-stop");
     BOOST_TEST(!std::filesystem::exists(control));
   }
 }
@@ -85,9 +94,9 @@ BOOST_FIXTURE_TEST_CASE(what_is_no_small_file_is_left_alone_and_told_of_once, Fo
     StopChannels channels(session, {.control_file = control, .max_time_s = {}});
     const StopChannels::Asked asked = channels.poll();
     BOOST_TEST((asked.stop == StopLevel::none && asked.requests == Request::none));
-    BOOST_TEST(asked.problem ==
-               control.string() +
-                   " is no small file: it is left alone; write one of the words stop, save, abort, evaluate, log");
+    BOOST_TEST(asked.problem == control.string() +
+                                    " is no small file: it is left alone; write one of the words stop, save, abort, "
+                                    "evaluate, log, status, save-stop");
     sleep_ms(1100);  // it looks once a second
     BOOST_TEST(channels.poll().problem.empty());
     BOOST_TEST(std::filesystem::remove(control));
