@@ -6,7 +6,10 @@
 #include "config/reshard_config.hpp"
 #include "config/tool.hpp"
 #include "config/train_config.hpp"
+#include "plugin/plugins.hpp"
 
+#include <map>
+#include <mutex>
 #include <set>
 #include <tuple>
 
@@ -31,7 +34,10 @@ struct AllConfigs {
 }  // namespace
 
 const Declaration* options_of_all_programs(const std::string& program) {
-  static const AllConfigs all;
+  static std::mutex mutex;
+  static std::map<std::size_t, AllConfigs> by_plugins;  // each as long as it may be in use
+  const std::lock_guard lock(mutex);
+  const AllConfigs& all = by_plugins[Plugins::opened().all().size()];
   return all.programs.contains(program) ? &all.options : nullptr;
 }
 

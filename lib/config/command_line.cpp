@@ -8,6 +8,7 @@
 #include "config/faces.hpp"
 #include "config/interpret.hpp"
 #include "config/layers.hpp"
+#include "plugin/plugins.hpp"
 #include "report/build_info.hpp"
 #include "report/record.hpp"
 
@@ -42,6 +43,14 @@ std::optional<std::string> answer_at_once(const Tool& tool, const CommonOptions&
              *common.print_schema == SchemaOf::records ? record_json_schema() : config_json_schema(tool, declaration),
              2) +
          "\n";
+}
+
+/// The plug-ins that a file names, in whatever dialect it is; null if it names none. What is wrong with the file is
+/// told later.
+const Node* plugins_named(const Node& document) {
+  const Node* const own = document.find("lockstep");
+  const Node* const named = own == nullptr ? nullptr : own->find("plugin");
+  return named == nullptr ? document.find("plugin") : named;
 }
 
 /// One problem as a line, with the places in files of the options that contradict each other.
@@ -100,6 +109,24 @@ ParsedLine parse_dialect(const Tool& tool, Declaration& declaration, const std::
 }
 
 }  // namespace
+
+void open_named_plugins(const Tool& tool, const Declaration& declaration, const std::vector<std::string>& arguments) {
+  Problems told_later;
+  CommonOptions common;
+  Declaration of_all;
+  describe(of_all, common, tool);
+  const SortedArguments sorted = sort_arguments(tool, of_all, declaration, arguments, told_later);
+  apply(of_all, sorted.common, told_later);
+  Node named;
+  for (const std::string& file : common.config) {
+    if (kind_of(file) != FileKind::file) continue;
+    const Layers layers = load_layers({file}, "", nullptr, told_later);
+    if (const Node* const files = plugins_named(layers.document)) named = *files;
+  }
+  if (const Node* const said = sorted.configuration.find("plugin")) named = *said;
+  for (const Node& file : named.kind == Node::Kind::scalar ? std::vector{named} : named.items)
+    if (file.kind == Node::Kind::scalar) Plugins::opened().open(file.text);
+}
 
 ParsedLine parse_arguments(const Tool& tool, Declaration& declaration, const std::vector<std::string>& arguments) {
   ParsedLine line;

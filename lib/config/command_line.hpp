@@ -34,6 +34,10 @@ struct ParsedLine {
 };
 ParsedLine parse_arguments(const Tool& tool, Declaration& declaration, const std::vector<std::string>& arguments);
 
+/// Opens the plug-ins that the line and its files name, whose options and names are declared from then on. Local.
+/// Throws Error(input) for what is none.
+void open_named_plugins(const Tool& tool, const Declaration& declaration, const std::vector<std::string>& arguments);
+
 /// Throws the one Error(usage) that lists `problems` with where each option came from. Returns if there is none.
 void raise(const Tool& tool, const Declaration& declaration, const Problems& problems, const Settings& settings);
 
@@ -46,9 +50,15 @@ std::string words_behind(const Error& error, const Settings& settings);
 template <class Config>
 CommandLine<Config> parse_command_line(const std::vector<std::string>& arguments) {
   CommandLine<Config> line;
+  const Tool tool = tool_of(line.config);
+  {
+    Config without_plugins;
+    Declaration declaration;
+    describe(declaration, without_plugins);
+    open_named_plugins(tool, declaration, arguments);
+  }
   Declaration declaration;
   describe(declaration, line.config);
-  const Tool tool = tool_of(line.config);
   ParsedLine parsed = parse_arguments(tool, declaration, arguments);
   if (!parsed.answer && parsed.problems.all_files_read()) check(line.config, parsed.problems);
   raise(tool, declaration, parsed.problems, parsed.settings);

@@ -67,7 +67,7 @@ void check_datasets(const TrainConfig& config, Problems& problems) {
   if (data.shuffle_where && !data.shuffle)
     problems.add({"data.shuffle_where", "data.shuffle"}, "data.shuffle_where has no effect without data.shuffle");
   const bool all_dummy = !data.datasets.empty() && std::ranges::all_of(data.datasets, &TrainingDataset::is_dummy);
-  if (all_dummy && !config.train.callbacks.empty())
+  if (all_dummy && calls(config, CallbackName::sample))
     problems.add({"train.callbacks", option},
                  "the sample callback has no tokenizer to write text with: all of data.datasets are dummy");
   if (all_dummy && data.packing != SamplePacking::windows)

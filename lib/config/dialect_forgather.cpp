@@ -275,7 +275,7 @@ constexpr std::array keys{
     DialectKey{"eval_dataset", text, "", refused, "",
                "data.validation_split is evaluated, or eval.datasets in the section lockstep"},
     DialectKey{"processing_class", text, "", taken, "data.tokenizer", "of prepare-data"},
-    DialectKey{"callbacks", list, "", refused, "", "train.callbacks has those of Lockstep's own"},
+    DialectKey{"callbacks", list, "", taken, "train.callbacks", "by name, those of plug-ins too: lockstep-plugin(7)"},
     DialectKey{"compute_loss_func", text, "", refused, "", "the loss is the cross-entropy of the next token"},
     DialectKey{"distributed_env", text, "", moot, "", "mpirun or srun say how many ranks there are, and where"},
     DialectKey{"optimizer_factory", text, "", taken, "optimizer.name", "by name"},

@@ -1,6 +1,7 @@
 #include "config/fixed_options.hpp"
 
 #include "base/json.hpp"
+#include "base/text.hpp"
 #include "config/former_options.hpp"
 #include "config/interpret.hpp"
 #include "config/option.hpp"
@@ -105,6 +106,9 @@ std::vector<Difference> differing_fixed_options(const SavedRun& run, const Train
   apply(saved.declaration, document, problems);
   if (!problems.empty()) {
     const Problems::Entry& first = problems.entries().front();
+    if (!saved.config.plugin.empty() && now.plugin.empty())
+      fail(ExitCode::usage, "{}: {}; the run has plug-ins: add --plugin {}",
+           first.where.empty() ? run.origin : first.where, first.text, join(saved.config.plugin, " --plugin "));
     fail(ExitCode::usage, "{}: {} is not a configuration that this version of train wrote",
          first.where.empty() ? run.origin : first.where, first.text);
   }

@@ -11,8 +11,10 @@
 
 namespace lockstep {
 
-enum class OptimizerName { adamw, sgd, lion, muon };  // muon: hidden matrices, and adamw what is none
-enum class StateType { weights, bf16 };               // in which state beside weights is kept
+// muon: hidden matrices, and adamw what is none. Those of plug-ins stand behind these: plugin_index of
+// plugin/plugins.hpp.
+enum class OptimizerName { adamw, sgd, lion, muon };
+enum class StateType { weights, bf16 };  // in which state beside weights is kept
 enum class MuonAdjust { original, match_rms_adamw };
 enum class Decay { matrices, all };  // matrices: tensors with at least two dimensions
 

@@ -38,7 +38,7 @@ void check_schedule_takes(const ScheduleOptions& schedule, Problems& problems) {
       case ScheduleName::wsd: return decay | floor | cooldown | shape;
       case ScheduleName::infinite: return decay | floor | cooldown | constant_rate;
     }
-    return 0;
+    return decay | floor;  // of a plug-in
   }();
   struct Said {
     const char* option;

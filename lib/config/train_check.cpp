@@ -409,11 +409,11 @@ void check_run(const TrainConfig& config, Problems& problems) {
   }
   if (train.max_time && train.max_time->value <= 0)
     problems.add({"train.max_time"}, "train.max_time 0 leaves no time for a step");
-  if (!train.callbacks.empty() && config.sample.prompts.empty()) {
+  if (calls(config, CallbackName::sample) && config.sample.prompts.empty()) {
     problems.add({"train.callbacks", "sample.prompts"},
                  "the sample callback has nothing to continue: sample.prompts is empty");
   }
-  if (!config.eval.every && !config.eval.at_end && !train.callbacks.empty()) {
+  if (!config.eval.every && !config.eval.at_end && calls(config, CallbackName::sample)) {
     problems.add({"train.callbacks", "eval.every", "eval.at_end"},
                  "the sample callback runs at evaluations and at the end, and there are none");
   }

@@ -1,6 +1,27 @@
 #include "config/train_choices.hpp"
 
+#include "plugin/plugins.hpp"
+
+#include <algorithm>
+
 namespace lockstep {
+
+namespace {
+
+/// An open choice: what is built in, and behind it what plug-ins bring.
+template <class E, class Entry>
+ChoiceList<E> open_choice(ChoiceList<E> built_in, const std::vector<PluginEntry<Entry>>& brought) {
+  ChoiceList<E> all = std::move(built_in);
+  for (std::size_t i = 0; i < brought.size(); ++i) {
+    const std::string_view name = brought[i].table->name;
+    if (std::ranges::any_of(all, [&](const auto& choice) { return choice.second == name; }))
+      fail(ExitCode::input, "{}: {} is a name that is built in", brought[i].plugin->file(), name);
+    all.emplace_back(plugin_choice<E>(i), name);
+  }
+  return all;
+}
+
+}  // namespace
 
 ChoiceList<PrepareData> choices_of(PrepareData) {
   return {{PrepareData::automatic, "auto"}, {PrepareData::skip, "skip"}};
@@ -9,10 +30,11 @@ ChoiceList<Precision> choices_of(Precision) {
   return {{Precision::fp32, "fp32"}, {Precision::fp64, "fp64"}, {Precision::bf16, "bf16"}, {Precision::fp16, "fp16"}};
 }
 ChoiceList<OptimizerName> choices_of(OptimizerName) {
-  return {{OptimizerName::adamw, "adamw"},
-          {OptimizerName::sgd, "sgd"},
-          {OptimizerName::lion, "lion"},
-          {OptimizerName::muon, "muon"}};
+  return open_choice<OptimizerName>({{OptimizerName::adamw, "adamw"},
+                                     {OptimizerName::sgd, "sgd"},
+                                     {OptimizerName::lion, "lion"},
+                                     {OptimizerName::muon, "muon"}},
+                                    Plugins::opened().optimizers());
 }
 ChoiceList<StateType> choices_of(StateType) { return {{StateType::weights, "weights"}, {StateType::bf16, "bf16"}}; }
 ChoiceList<MuonAdjust> choices_of(MuonAdjust) {
@@ -33,13 +55,14 @@ ChoiceList<DivergenceAction> choices_of(DivergenceAction) {
 ChoiceList<Unmatched> choices_of(Unmatched) { return {{Unmatched::refuse, "refuse"}, {Unmatched::warn, "warn"}}; }
 ChoiceList<Decay> choices_of(Decay) { return {{Decay::matrices, "matrices"}, {Decay::all, "all"}}; }
 ChoiceList<ScheduleName> choices_of(ScheduleName) {
-  return {{ScheduleName::linear, "linear"},
-          {ScheduleName::cosine, "cosine"},
-          {ScheduleName::constant, "constant"},
-          {ScheduleName::polynomial, "polynomial"},
-          {ScheduleName::inverse_sqrt, "inverse_sqrt"},
-          {ScheduleName::wsd, "wsd"},
-          {ScheduleName::infinite, "infinite"}};
+  return open_choice<ScheduleName>({{ScheduleName::linear, "linear"},
+                                    {ScheduleName::cosine, "cosine"},
+                                    {ScheduleName::constant, "constant"},
+                                    {ScheduleName::polynomial, "polynomial"},
+                                    {ScheduleName::inverse_sqrt, "inverse_sqrt"},
+                                    {ScheduleName::wsd, "wsd"},
+                                    {ScheduleName::infinite, "infinite"}},
+                                   Plugins::opened().schedules());
 }
 ChoiceList<CooldownShape> choices_of(CooldownShape) {
   return {{CooldownShape::linear, "linear"}, {CooldownShape::cosine, "cosine"}, {CooldownShape::sqrt, "sqrt"}};
@@ -67,7 +90,9 @@ ChoiceList<PipelineOrder> choices_of(PipelineOrder) {
           {PipelineOrder::zbv, "zbv"}};
 }
 ChoiceList<Device> choices_of(Device) { return {{Device::cpu, "cpu"}, {Device::cuda, "cuda"}}; }
-ChoiceList<CallbackName> choices_of(CallbackName) { return {{CallbackName::sample, "sample"}}; }
+ChoiceList<CallbackName> choices_of(CallbackName) {
+  return open_choice<CallbackName>({{CallbackName::sample, "sample"}}, Plugins::opened().callbacks());
+}
 ChoiceList<RecomputeKeep> choices_of(RecomputeKeep) {
   return {
       {RecomputeKeep::attention, "attention"}, {RecomputeKeep::matmul, "matmul"}, {RecomputeKeep::experts, "experts"}};

@@ -6,10 +6,12 @@
 #include "base/precision.hpp"
 #include "config/optimizer_options.hpp"
 #include "config/packing_options.hpp"
+#include "config/plugin_options.hpp"
 #include "config/prepare_config.hpp"
 #include "config/sample_options.hpp"
 #include "config/values.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,10 +23,10 @@ class Declaration;
 class Problems;
 struct Tool;
 
-enum class ScheduleName { linear, cosine, constant, polynomial, inverse_sqrt, wsd, infinite };
+enum class ScheduleName { linear, cosine, constant, polynomial, inverse_sqrt, wsd, infinite };  // and of plug-ins
 enum class CooldownShape { linear, cosine, sqrt };
 enum class Device { cpu, cuda };
-enum class CallbackName { sample };
+enum class CallbackName { sample };  // and of plug-ins
 enum class Offload { optimizer, shards, activations };
 enum class RecomputeKeep { attention, matmul, experts };
 enum class OnNonfinite { skip, stop };
@@ -302,6 +304,8 @@ struct LogOptions {
 };
 
 struct TrainConfig {
+  std::vector<std::string> plugin;  // shared objects, in the order in which they are opened
+  PluginValues plugin_values;       // of the options that these declare
   ModelOptions model;
   DataOptions data;
   ParallelOptions parallel;
@@ -330,6 +334,11 @@ struct TrainConfig {
   bool eval_only = false;                      // evaluate the checkpoint and exit
   bool plan = false;                           // the plan in full
 };
+
+/// Whether a callback of this name is called.
+inline bool calls(const TrainConfig& config, CallbackName name) {
+  return std::ranges::find(config.train.callbacks, name) != config.train.callbacks.end();
+}
 
 /// Whether anything is evaluated.
 inline bool evaluates(const TrainConfig& config) {

@@ -83,6 +83,36 @@ bool is_update(Op op) {
   return op == Op::clip || op == Op::fetch_state || op == Op::optimizer || op == Op::offload_state;
 }
 
+bool is_backward(Op op) { return op == Op::backward || op == Op::backward_input || op == Op::backward_weight; }
+
+/// Where in the actions of a rank the moments of a step are.
+class MomentTeller {
+ public:
+  MomentTeller(const RankClass& ranks, const std::function<void(StepMoment, MicroBatch)>& tell)
+      : actions_(ranks.actions), tell_(tell) {
+    for (std::size_t position = 0; position < actions_.size(); ++position) {
+      if (is_backward(actions_[position].op)) last_backward_[actions_[position].micro_batch] = position;
+      if (actions_[position].op != Op::optimizer) continue;
+      if (!first_update_) first_update_ = position;
+      last_update_ = position;
+    }
+  }
+  void before(std::size_t position) const {
+    if (position == first_update_) tell_(StepMoment::before_update, no_micro_batch);
+  }
+  void behind(std::size_t position) const {
+    const MicroBatch mb = actions_[position].micro_batch;
+    if (is_backward(actions_[position].op) && last_backward_.at(mb) == position) tell_(StepMoment::micro_batch_end, mb);
+    if (position == last_update_) tell_(StepMoment::updated, no_micro_batch);
+  }
+
+ private:
+  const std::vector<Action>& actions_;
+  const std::function<void(StepMoment, MicroBatch)>& tell_;
+  std::map<MicroBatch, std::size_t> last_backward_;
+  std::optional<std::size_t> first_update_, last_update_;
+};
+
 /// Does the `work` of an action; where it is wrong itself, not what it was given, the error says which action it was.
 template <class Work>
 void naming(const StepProgram& program, const Action& action, std::size_t position, Work&& work) {
@@ -230,6 +260,8 @@ void Engine::execute(Run& run) {
 
 void Engine::go_through(Run& run) {
   if (run.irrevocable && run.failure) std::rethrow_exception(run.failure);
+  std::optional<MomentTeller> moments;
+  if (run.order != nullptr && run.order->moments) moments.emplace(run.ranks, run.order->moments);
   for (std::size_t position = 0; position < run.ranks.actions.size(); ++position) {
     const Action& action = run.ranks.actions[position];
     // A rank that failed drains: it computes nothing more, but takes part in what remains of the communication, so that
@@ -251,7 +283,9 @@ void Engine::go_through(Run& run) {
     } else {
       // A ticket is waited for also by a rank that has failed: the lane uses what this action releases.
       wait_for(run, action);
+      if (moments && !run.failure) moments->before(position);
       run.attempt([&] { naming(run.program, action, position, [&] { perform(run, action); }); });
+      if (moments && !run.failure) moments->behind(position);
     }
     if (run.times && runs_here(action)) run.time_of(action).end_s = monotonic_seconds();
     run.slots.release(static_cast<int>(position));

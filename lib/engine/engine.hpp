@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,6 +27,9 @@
 #include <vector>
 
 namespace lockstep {
+
+/// Moments within a step that a rank may be told of.
+enum class StepMoment { micro_batch_end, before_update, updated };
 
 /// StepOrder is what a training step is told.
 struct StepOrder {
@@ -46,6 +50,7 @@ struct StepOrder {
       {};  // one for each action of this rank, to be filled with monotonic seconds; null: not measured
   std::shared_ptr<std::vector<std::int64_t>> memory =
       {};  // the same, resident bytes of the process behind it; 0 of what runs behind the computation
+  std::function<void(StepMoment, MicroBatch)> moments = {};  // is told of those of this rank, throws nothing; or empty
 };
 
 /// StepOutcome is what every rank knows after a step; equal on all ranks.

@@ -4,6 +4,7 @@
 #include "optim/adamw.hpp"
 #include "optim/lion.hpp"
 #include "optim/muon.hpp"
+#include "optim/plugin_optimizer.hpp"
 #include "optim/sgd.hpp"
 
 #include <fmt/format.h>
@@ -16,6 +17,7 @@ namespace {
 
 std::unique_ptr<Optimizer> make_one(OptimizerName name, const OptimizerOptions& options,
                                     const std::vector<Parameter*>& parameters) {
+  if (plugin_index(name)) return std::make_unique<PluginOptimizer>(name, options, parameters);
   switch (name) {
     case OptimizerName::adamw: return std::make_unique<AdamW>(options, parameters);
     case OptimizerName::sgd: return std::make_unique<Sgd>(options, parameters);
@@ -27,6 +29,7 @@ std::unique_ptr<Optimizer> make_one(OptimizerName name, const OptimizerOptions& 
 
 std::vector<StateDescription> state_of_rule(const UpdateRule& rule, DType master) {
   const DType kept = rule.state_dtype == StateType::bf16 ? DType::bf16 : master;
+  if (plugin_index(rule.name)) return state_of_plugin(rule.name, master);
   switch (rule.name) {
     case OptimizerName::adamw: return {{"exp_avg", kept}, {"exp_avg_sq", kept}};
     case OptimizerName::sgd:

@@ -1,6 +1,7 @@
 // What updates weights: an optimizer declares the state that it keeps beside each weight, which units allocate, plans
 // count and checkpoints store, and updates one unit at a time. A run may update weights in several ways, each by an
-// optimizer of its own; a unit has weights of one way. Kinds: optim/adamw.hpp, lion.hpp, muon.hpp, sgd.hpp.
+// optimizer of its own; a unit has weights of one way. Kinds: optim/adamw.hpp, lion.hpp, muon.hpp, sgd.hpp, and those
+// of plug-ins, plugin_optimizer.hpp.
 #pragma once
 
 #include "architecture/architecture.hpp"

@@ -1,6 +1,7 @@
 #include "optim/schedule.hpp"
 
 #include "base/error.hpp"
+#include "plugin/plugins.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -49,6 +50,18 @@ double infinite_rate(const Schedule& schedule, double decayed, double cooled) {
   return between(constant, schedule.peak, half_cosine(decayed));
 }
 
+/// What a plug-in says, of which make_train_plan has seen that it is a rate.
+double rate_of_plugin(const PluginEntry<lockstep_schedule>& entry, const Schedule& schedule, std::int64_t step) {
+  const auto& [options, peak, length] = schedule;
+  const lockstep_schedule_facts facts{.peak = peak,
+                                      .start = options.start_lr,
+                                      .min = options.min_lr,
+                                      .warmup_steps = length.warmup_steps,
+                                      .decay_steps = length.decay_steps,
+                                      .steps = length.steps};
+  return entry.table->rate(entry.plugin->values(), &facts, step);
+}
+
 }  // namespace
 
 Schedule schedule_of(const TrainConfig& config, const RunLength& length) {
@@ -59,6 +72,8 @@ double learning_rate(const Schedule& schedule, std::int64_t step) {
   const auto& [options, peak, length] = schedule;
   const std::int64_t warmup = length.warmup_steps;
   if (step < warmup) return between(options.start_lr, peak, part_of(step + 1, warmup));
+  if (const auto of_plugin = plugin_index(options.name))
+    return rate_of_plugin(Plugins::opened().schedules().at(*of_plugin), schedule, step);
   const double decayed = part_of(step - warmup, length.decay_steps - warmup);
   const std::int64_t cooling = step - steps_before_cooldown(options.name, length);
   const double cooled = cooling < 0 ? 0 : part_of(cooling, length.cooldown_steps);
@@ -75,6 +90,20 @@ double learning_rate(const Schedule& schedule, std::int64_t step) {
     case ScheduleName::infinite: return infinite_rate(schedule, decayed, length.cooldown_steps > 0 ? cooled : 0);
   }
   throw Error(ExitCode::bug, "a schedule without a formula");
+}
+
+void require_rates(const Schedule& schedule) {
+  const auto of_plugin = plugin_index(schedule.options.name);
+  if (!of_plugin) return;
+  const PluginEntry<lockstep_schedule>& entry = Plugins::opened().schedules().at(*of_plugin);
+  for (std::int64_t step = 0; step < schedule.length.steps; ++step) {
+    const double rate = learning_rate(schedule, step);
+    if (!std::isfinite(rate) || rate < 0)
+      throw Error(ExitCode::usage,
+                  fmt::format("the schedule {} of {} says {} for step {}: a learning rate is finite, and not negative",
+                              entry.table->name, entry.plugin->file(), rate, step),
+                  "--plot-schedule shows the rates of a schedule");
+  }
 }
 
 }  // namespace lockstep

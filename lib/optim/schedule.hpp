@@ -23,7 +23,11 @@ Schedule schedule_of(const TrainConfig& config, const RunLength& length);
 /// where q is the fraction of cycles·p; polynomial minimum + (peak − minimum)·(1 − p)^power; inverse_sqrt, with T =
 /// timescale, peak·√(T/(step − W + T)), at least the minimum; wsd peak, and over the last C steps before S, of which
 /// the part c is over, minimum + (peak − minimum)·f, where f is 1 − c, (1 + cos π·c)/2 or 1 − √c; infinite constant +
-/// (peak − constant)·(1 + cos π·p)/2, and over the last C steps of the run constant·(minimum/constant)^c. Local, pure.
+/// (peak − constant)·(1 + cos π·p)/2, and over the last C steps of the run constant·(minimum/constant)^c. What a
+/// schedule of a plug-in says counts from step W on. Local, pure.
 double learning_rate(const Schedule& schedule, std::int64_t step);
+
+/// Throws Error(usage) for a schedule of a plug-in that says no rate for a step of the run. Local.
+void require_rates(const Schedule& schedule);
 
 }  // namespace lockstep

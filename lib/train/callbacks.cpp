@@ -3,7 +3,10 @@
 #include "base/error.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
+#include "plugin/plugins.hpp"
+#include "train/plugin_callback.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <span>
 
@@ -63,31 +66,40 @@ class SampleCallback : public Callback {
   Continuation next_;  // known with the first text
 };
 
-std::unique_ptr<Callback> make_callback(CallbackName name, const TrainConfig& config) {
-  switch (name) {
-    case CallbackName::sample: return std::make_unique<SampleCallback>(config.sample);
-  }
-  throw Error(ExitCode::bug, "a callback without a class");
-}
-
 }  // namespace
 
-Callbacks::Callbacks(const TrainConfig& config, RunJournal& journal) : journal_(journal) {
-  for (const CallbackName name : config.train.callbacks) callbacks_.push_back(make_callback(name, config));
+std::vector<std::unique_ptr<Callback>> make_callbacks(const TrainConfig& config, Rank rank, int ranks) {
+  std::vector<std::unique_ptr<Callback>> callbacks;
+  for (const CallbackName name : config.train.callbacks) {
+    if (const auto of_plugin = plugin_index(name))
+      callbacks.push_back(std::make_unique<PluginCallback>(Plugins::opened().callbacks().at(*of_plugin),
+                                                           static_cast<std::uint64_t>(config.train.seed), rank, ranks));
+    else
+      callbacks.push_back(std::make_unique<SampleCallback>(config.sample));
+  }
+  return callbacks;
 }
 
-Request Callbacks::after_step(const RunView& view) {
-  Request requests = Request::none;
+Callbacks::Callbacks(const std::vector<std::unique_ptr<Callback>>& callbacks, Session& session, RunJournal& journal)
+    : callbacks_(callbacks), session_(session), journal_(journal) {}
+
+bool Callbacks::listen() const {
+  return std::ranges::any_of(callbacks_, [](const auto& callback) { return callback->listens(); });
+}
+
+void Callbacks::tell(lockstep_event event, const lockstep_facts& facts) {
   for (const auto& callback : callbacks_) {
+    if (!callback->listens() && event != LOCKSTEP_STEP_END) continue;
     try {
-      view.session.enter(Phase::callback, view.train_state.step);
-      requests = requests | callback->after_step(view);
+      session_.enter(Phase::callback, facts.step);
+      const CallbackAsks asks = callback->on(event, facts, journal_);
+      asks_.requests = asks_.requests | asks.requests;
+      asks_.stop = asks_.stop || asks.stop;
     } catch (...) {
       failure_ = std::current_exception();
-      requests = requests | Request::report;
+      asks_.requests = asks_.requests | Request::report;
     }
   }
-  return requests;
 }
 
 void Callbacks::report(const RunView& view) {

@@ -9,6 +9,7 @@
 #include "store/inspected.hpp"
 #include "train/components.hpp"
 #include "train/nonfinite.hpp"
+#include "train/plugin_callback.hpp"
 
 #include <algorithm>
 #include <map>
@@ -52,6 +53,10 @@ class PlannedState {
     add(declared_as_held(layouts, "optimizer"));
     add_moments({});
     for (const char* const global : {"trainer", "data"}) add(global_component(global));
+    for (const CallbackName name : config.train.callbacks)
+      if (const auto of_plugin = plugin_index(name))
+        for (const Component& component : declared_components(*Plugins::opened().callbacks().at(*of_plugin).table))
+          add(component);
     if (scales_loss(config)) add(global_component("loss_scale"));
     if (plan.programs.local_options.axes.empty()) return;
     const AxisName& axis = plan.programs.local_options.axes.front();
@@ -133,6 +138,7 @@ std::map<std::string, Sharing> sharing_of(const TrainConfig& config, const Train
 
 std::string on_other_ranks(const StoredComponent& component) {
   if (component.remap_policy == Remap::drop) return "in cells that are the same; else dropped";
+  if (component.remap_policy == Remap::redistribute) return "anew, of what all cells have";
   return component.pattern == Pattern::global ? "as it is, on all" : "by name, each rank its boxes";
 }
 
@@ -152,10 +158,10 @@ std::string component_table(const TrainConfig& config, const TrainPlan& plan, co
                {"loaded by other ranks"}});
   for (const StoredComponent& component : state.components()) {
     Sharing& of = sharing[component.key];
-    if (of.tensors == 0) {  // values: all ranks have them
-      const bool global = component.pattern == Pattern::global;
-      of.least_holders = of.most_holders = global ? static_cast<std::size_t>(plan.ranks) : 0;
-      if (global) of.writers = {0};
+    if (of.tensors == 0) {                             // values: all ranks have them
+      const bool own = cell_owned(component.pattern);  // of each rank
+      of.least_holders = of.most_holders = own ? 1 : static_cast<std::size_t>(plan.ranks);
+      for (Rank rank = 0; rank < (own ? plan.ranks : 1); ++rank) of.writers.insert(rank);
     }
     const std::size_t cells =
         cells_of(

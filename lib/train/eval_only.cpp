@@ -39,7 +39,7 @@ int evaluate_only(const TrainConfig& given, Session& session, Output& output) {
   Engine engine(state->model, *state->optimizer, plan.programs, session, transport, config.optimizer.clip_norm);
   std::vector<EvalRecord> measured;
   for (const EvaluationPlan& evaluation : plan.evaluations)
-    measured.push_back(evaluate(engine, config, plan, evaluation, session, state->train_state.step));
+    measured.push_back(evaluate(engine, config, plan, evaluation, session, state->train_state.step, [] {}));
   verifier->settle(session);
   together(world, "print the loss", [&] {
     session.enter(Phase::shutdown, state->train_state.step);

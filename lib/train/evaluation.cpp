@@ -19,7 +19,7 @@ Batch muted(Batch batch) {
 }  // namespace
 
 EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, const EvaluationPlan& evaluation,
-                    Session& session, std::int64_t step) {
+                    Session& session, std::int64_t step, const std::function<void()>& after_batch) {
   const double start_s = monotonic_seconds();
   const EvaluationDataLoader loader(*evaluation.set.samples,
                                     plan.loader(config, SampleUse::evaluation, session.world().rank()),
@@ -35,6 +35,7 @@ EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& 
     total.loss_sum += part.loss_sum;
     total.tokens += part.tokens;
     total.hits += part.hits;
+    after_batch();
   }
   const double loss = total.loss_sum / static_cast<double>(total.tokens);
   return {.step = step,

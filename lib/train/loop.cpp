@@ -15,6 +15,7 @@
 #include "train/nonfinite.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -68,7 +69,7 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
       eval_clock_(parts.config.eval.every, monotonic_seconds()),
       schedule_(schedule_of(parts.config, parts.plan.length)),
       journal_(parts.config, parts.plan, parts.output, parts.files, parts.session.world().rank()),
-      callbacks_(parts.config, journal_),
+      callbacks_(parts.callbacks, parts.session, journal_),
       began_step_(parts.train_state.step),
       began_s_(monotonic_seconds()),
       saved_step_(parts.train_state.step),
@@ -88,7 +89,9 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
 
 LoopEnd TrainingLoop::run() {
   try {
-    return run_steps();
+    const LoopEnd end = run_steps();
+    tell(LOCKSTEP_RUN_END);
+    return end;
   } catch (const AgreedError&) {
     finish_save_of_failed_run();
     throw;
@@ -120,8 +123,11 @@ LoopEnd TrainingLoop::run_steps() {
   if (!counts) std::ranges::fill(uses, 0);
   parts_.session.world().all_reduce(uses, Reduce::sum);
   uses_ = uses_of(uses);
+  if (now.position.sample > 0) epoch_told_ = now.position.epoch;  // by the start that began it
+  tell(LOCKSTEP_RUN_BEGIN);
   if (parts_.config.eval.at_start && now.step == 0) evaluate();
   while (!finished()) {
+    tell_epoch();
     const StepOutcome outcome = step();
     bool last = finished();
     const bool stopping = outcome.stop == StopLevel::after_step && !last;
@@ -152,6 +158,23 @@ LoopEnd TrainingLoop::run_steps() {
   return LoopEnd::finished;
 }
 
+void TrainingLoop::tell(lockstep_event event) {
+  const TrainState& now = parts_.train_state;
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  facts_.step = now.step;
+  facts_.steps = parts_.plan.length.steps;
+  facts_.epoch = now.position.epoch;
+  facts_.tokens = now.tokens;
+  facts_.eval_loss = now.eval_loss.value_or(unknown);
+  if (now.step == began_step_) facts_.loss = facts_.gradient_norm = facts_.lr = unknown;
+  callbacks_.tell(event, facts_);
+}
+
+void TrainingLoop::tell_epoch() {
+  const std::int64_t epoch = parts_.train_state.position.epoch;
+  if (std::exchange(epoch_told_, epoch) != epoch) tell(LOCKSTEP_EPOCH_BEGIN);
+}
+
 bool TrainingLoop::evaluation_due(Request requests) const {
   const EvalOptions& options = parts_.config.eval;
   const bool at_end = options.at_end || parts_.config.checkpoint.load_best_at_end;
@@ -171,6 +194,7 @@ bool TrainingLoop::asked_again() const {
 
 StepOutcome TrainingLoop::step() {
   TrainState& now = parts_.train_state;
+  tell(LOCKSTEP_STEP_BEGIN);
   parts_.session.enter(Phase::data, now.step);
   const DataPosition next_position = loader_.next(now.position);
   const double waited_s = prefetcher_->waited_s();
@@ -192,21 +216,28 @@ StepOutcome TrainingLoop::step() {
                   parts_.session.world().rank());
   const Profile::Measured measured =
       profile == nullptr ? Profile::Measured{} : profile->start_step(now.step + 1, batch_);
-  const StepOrder order{.step = now.step,
-                        .valid_tokens = valid_tokens_,
-                        .samples = samples_,
-                        .lr = learning_rate(schedule_, now.step - now.loss_scale.overflows),
-                        .seed = static_cast<std::uint64_t>(parts_.config.train.seed),
-                        .loss_scale = now.loss_scale.scale,
-                        .skipped = now.skipped,
-                        .next_valid_tokens = next.valid_tokens,
-                        .next_samples = next.samples,
-                        .next_uses = next.uses,
-                        .stop = asked.stop,
-                        .requests = asked.requests | pending_requests_ | requests_of_clocks(),
-                        .failure = failure,
-                        .times = measured.times,
-                        .memory = measured.memory};
+  const CallbackAsks told = callbacks_.take_asks();
+  StepOrder order{.step = now.step,
+                  .valid_tokens = valid_tokens_,
+                  .samples = samples_,
+                  .lr = learning_rate(schedule_, now.step - now.loss_scale.overflows),
+                  .seed = static_cast<std::uint64_t>(parts_.config.train.seed),
+                  .loss_scale = now.loss_scale.scale,
+                  .skipped = now.skipped,
+                  .next_valid_tokens = next.valid_tokens,
+                  .next_samples = next.samples,
+                  .next_uses = next.uses,
+                  .stop = told.stop ? std::max(asked.stop, StopLevel::after_step) : asked.stop,
+                  .requests = asked.requests | told.requests | requests_of_clocks(),
+                  .failure = failure,
+                  .times = measured.times,
+                  .memory = measured.memory};
+  if (callbacks_.listen())
+    order.moments = [this](StepMoment moment, MicroBatch micro_batch) {
+      constexpr std::array events{LOCKSTEP_MICRO_BATCH_END, LOCKSTEP_BEFORE_UPDATE, LOCKSTEP_UPDATED};
+      facts_.micro_batch = micro_batch;
+      tell(events.at(static_cast<std::size_t>(moment)));
+    };
   const std::int64_t positions = parts_.plan.batch.global_batch * batch_.length;
   const double fill = static_cast<double>(valid_tokens_) / static_cast<double>(positions);
   const StepOutcome outcome = parts_.engine.run_step(batch_, order);
@@ -222,13 +253,19 @@ StepOutcome TrainingLoop::step() {
   uses_ = outcome.next_uses;
   if (asks(outcome.requests, Request::report)) callbacks_.report(view());
   const ProfiledScope scope(profile, "records");
-  pending_requests_ = callbacks_.after_step(view());
+  facts_.loss = outcome.loss;
+  facts_.gradient_norm = outcome.gradient_norm;
+  facts_.lr = order.lr;
+  facts_.updated = outcome.updated ? 1 : 0;
+  tell(LOCKSTEP_STEP_END);
+  if (now.position.epoch != began_at_.epoch) tell(LOCKSTEP_EPOCH_END);
   const bool first = parts_.config.log.first_step && now.step == 1;
   const bool may_be_last = parts_.config.eval.patience && due(parts_.config.eval.every);
   if (due(parts_.config.log.every) || first || may_be_last || finished() || diverged_ ||
       outcome.stop != StopLevel::none || asks(outcome.requests, Request::log)) {
     journal_.step(now, outcome, order, fill);
     logged_step_ = now.step;
+    tell(LOCKSTEP_LOGGED);
     log_clock_.done(monotonic_seconds());
   }
   if (asked.status) tell_status();
@@ -319,8 +356,8 @@ void TrainingLoop::evaluate() {
     measured_.clear();
     for (const EvaluationPlan& evaluation : sets) {
       parts_.session.enter(Phase::evaluation, now.step);
-      measured.push_back(
-          lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, evaluation, parts_.session, now.step));
+      measured.push_back(lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, evaluation, parts_.session,
+                                            now.step, [this] { tell(LOCKSTEP_EVALUATION_BATCH_END); }));
       std::ranges::copy(metrics_of(measured.back(), parts_.config.checkpoint, evaluation.metrics),
                         std::back_inserter(measured_));
     }
@@ -387,8 +424,8 @@ void TrainingLoop::end_with_best() {
     for (std::size_t i = 0; i < parts_.plan.evaluations.size(); ++i) {
       const EvaluationPlan& evaluation = parts_.plan.evaluations[i];
       parts_.session.enter(Phase::evaluation, step);
-      EvalRecord record =
-          lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, evaluation, parts_.session, step);
+      EvalRecord record = lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, evaluation, parts_.session,
+                                             step, [this] { tell(LOCKSTEP_EVALUATION_BATCH_END); });
       if (i == parts_.plan.deciding) {
         record.best = true;
         now.eval_loss = record.loss;
@@ -403,6 +440,10 @@ void TrainingLoop::end_with_best() {
 
 void TrainingLoop::tell_evaluation(const EvalRecord& record) {
   journal_.evaluation(record);
+  const std::string name = record.name.value_or(record.split);
+  facts_.evaluated = name.c_str();
+  tell(LOCKSTEP_EVALUATED);
+  facts_.evaluated = nullptr;
   if (std::isfinite(record.loss)) return;
   journal_.warn({.step = record.step,
                  .name = "nonfinite_validation",
@@ -600,6 +641,9 @@ void TrainingLoop::saved(const SaveReport& report, double stall_s, int waves) {
   last_checkpoint_ = report.path.string();
   last_save_s_ = report.seconds;
   journal_.saved(report, stall_s, waves);
+  facts_.checkpoint = last_checkpoint_->c_str();
+  tell(LOCKSTEP_SAVED);
+  facts_.checkpoint = nullptr;
   if (!promotions_) return;
   if (step_within(report.path, parts_.files.folder()))
     promotions_->drop_before(report.step);

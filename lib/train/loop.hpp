@@ -25,6 +25,7 @@
 #include "train/step_profile.hpp"
 #include "train/train_plan.hpp"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -48,6 +49,7 @@ struct LoopParts {
   const std::vector<std::pair<std::string, std::string>>& documents;  // saved with each checkpoint
   TrainState& train_state;
   ShardVerifier& verifier;
+  const std::vector<std::unique_ptr<Callback>>& callbacks;
 };
 
 enum class LoopEnd {
@@ -70,6 +72,10 @@ class TrainingLoop {
 
  private:
   LoopEnd run_steps();
+  /// Tells callbacks of an event of the run as it is. Local.
+  void tell(lockstep_event event);
+  /// The same of epochs, before a step.
+  void tell_epoch();
   bool finished() const { return is_finished(parts_.config, parts_.plan, parts_.train_state); }
   /// Whether a second request came in while the step that the first one ends was still running. Collective over the
   /// world.
@@ -159,6 +165,8 @@ class TrainingLoop {
   Schedule schedule_;
   RunJournal journal_;
   Callbacks callbacks_;
+  lockstep_facts facts_{};          // that callbacks are told
+  std::int64_t epoch_told_ = -1;    // whose begin they know of
   std::optional<Profile> profile_;  // until its last step is done
   StepBatch batch_;                 // of the next step
   std::int64_t valid_tokens_ = 0;   // of the next step, over all ranks
@@ -178,7 +186,6 @@ class TrainingLoop {
   FailedSaves failed_saves_;
   std::optional<Promotions> promotions_;  // where there is a local tier
   std::optional<std::string> last_checkpoint_;
-  Request pending_requests_ = Request::none;  // of this rank's callbacks, for the next heartbeat
 };
 
 }  // namespace lockstep

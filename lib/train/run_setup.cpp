@@ -6,6 +6,7 @@
 #include "base/words.hpp"
 #include "comm/together.hpp"
 #include "optim/groups.hpp"
+#include "plugin/plugins.hpp"
 #include "store/best_evaluations.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/gemm.hpp"
@@ -17,6 +18,7 @@
 #include "train/run_mesh.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace lockstep {
 
@@ -131,6 +133,13 @@ std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan&
   return warnings;
 }
 
+void agree_on_plugins(Communicator& world) {
+  std::string contents;
+  for (const auto& plugin : Plugins::opened().all())
+    contents += fmt::format("{} of content {} ", plugin->table().name, plugin->content_hash());
+  agree_equal(world, "the plug-ins", contents);
+}
+
 World world_of(const TrainPlan& plan, const Machines& machines) {
   World world{plan.mesh, machines.placement.nodes, {}};
   for (std::size_t rank = 0; rank < machines.hosts.size(); ++rank) {
@@ -191,7 +200,9 @@ RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
                            plan.types.only ? WeightMemory::compute : WeightMemory::master)),
       optimizer(make_optimizer(config.optimizer, model.parameters())),
       cells(model, plan.mesh, rank, plan.programs.local_options),
+      callbacks(make_callbacks(config, rank, plan.ranks)),
       components(components_of(model, cells, train_state, *plan.architecture.config.original)) {
+  for (const auto& callback : callbacks) std::ranges::move(callback->components(), std::back_inserter(components));
   train_state.uses.emplace(plan.training.size());
   for (Component& component : components) component = compared_as(config.checkpoint, std::move(component));
   model.set_output_type(scalar_type(plan.types.handed_out()));

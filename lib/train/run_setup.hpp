@@ -10,6 +10,7 @@
 #include "optim/optimizer.hpp"
 #include "store/component.hpp"
 #include "store/run_storage.hpp"
+#include "train/callbacks.hpp"
 #include "train/cell_state.hpp"
 #include "train/resume_or_start.hpp"
 #include "train/train_plan.hpp"
@@ -32,6 +33,9 @@ struct Machines {
 };
 /// Sets the threads and kernels of this rank up. Collective over `world`.
 Machines set_up_machines(const TrainConfig& config, Communicator& world);
+
+/// Throws AgreedError(usage) unless all ranks have opened plug-ins of the same content. Collective over `world`.
+void agree_on_plugins(Communicator& world);
 
 /// The ranks of a plan on their machines, as checkpoints see them. Local.
 World world_of(const TrainPlan& plan, const Machines& machines);
@@ -82,6 +86,7 @@ class RunState {
   std::unique_ptr<Optimizer> optimizer;
   CellState cells;
   TrainState train_state;
+  std::vector<std::unique_ptr<Callback>> callbacks;
   std::vector<Component> components;
 };
 

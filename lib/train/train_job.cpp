@@ -200,6 +200,7 @@ std::optional<TrainConfig> prepare_or_stop(const TrainConfig& config, Session& s
 }  // namespace
 
 int train(const TrainConfig& given, Session& session, Output& output) {
+  hand_to_plugins(given.plugin_values);
   if (asks_for_plan(given, output.common())) return answer_from_plan(given, session, output);
   if (given.eval_only) return evaluate_only(given, session, output);
 
@@ -209,6 +210,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   session.configure(session_settings(given, given.train.run_dir));
   session.accept_stop_signals();
   const Machines machines = set_up_machines(given, world);
+  agree_on_plugins(world);
   TrainConfig placed;
   together(world, "lay out the ranks", [&] { placed = with_nodes_filled(given, machines.placement.nodes); });
   const std::optional<TrainConfig> prepared = prepare_or_stop(with_seed(placed, world), session, output);
@@ -271,7 +273,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
                 plan.types.reduce);
   if (config.train.detect_anomaly) engine.search_anomalies();
   TrainingLoop loop({config, plan, ranks, session, output, files, engine, state->model, tokenizer.get(),
-                     state->components, state->cells, documents, train_state, *verifier});
+                     state->components, state->cells, documents, train_state, *verifier, state->callbacks});
   const LoopEnd end = run_loop(loop, session);
 
   session.enter(Phase::shutdown, train_state.step);

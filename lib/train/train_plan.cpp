@@ -14,6 +14,7 @@
 #include "comm/heartbeat.hpp"
 #include "exchange/model_folder.hpp"
 #include "optim/optimizer.hpp"
+#include "optim/schedule.hpp"
 #include "program/activation_budget.hpp"
 #include "program/memory_estimate.hpp"
 #include "tensor/number_types.hpp"
@@ -74,9 +75,7 @@ void check_length(const TrainConfig& config, const HfConfig& model) {
   }
 }
 
-bool samples_text(const TrainConfig& config) {
-  return std::ranges::find(config.train.callbacks, CallbackName::sample) != config.train.callbacks.end();
-}
+bool samples_text(const TrainConfig& config) { return calls(config, CallbackName::sample); }
 
 /// Tokens of the longest text that the model sees, at most: a token has at least a byte.
 std::int64_t longest_text(const SampleOptions& options, const TextWindow& window) {
@@ -320,6 +319,7 @@ RunLength plan_length(const TrainConfig& config, const TrainPlan& plan) {
     throw Error(
         ExitCode::usage, contradiction,
         fmt::format("the run has {}: make its warm-up shorter, or the run longer", counted(length.steps, "step")));
+  require_rates(schedule_of(config, length));
   return length;
 }
 

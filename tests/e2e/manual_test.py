@@ -82,6 +82,8 @@ def start():
     for name in ["configs", "scripts"]:
         (folder / name).symlink_to(SOURCE / name)
     (folder / "build").symlink_to(BUILD)
+    for name in ["example_plugin.cpp", "lockstep_plugin.h"]:
+        shutil.copy(SOURCE / "lib/plugin" / name, folder)
     (folder / "book.txt").write_text(sample_text())
     (folder / "corpus").mkdir()
     (folder / "answers.jsonl").write_text("".join(json.dumps({"prompt": f"{i} and {i}?", "completion": f" {2 * i}"}) + "\n" for i in range(300)))

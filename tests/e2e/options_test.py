@@ -5,7 +5,7 @@ import json
 import pathlib
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
+from lockstep_testing import BUILD, GPT2_TINY, records, run, sample_text, write_config
 from running_jobs import with_short_and_long_deadline
 
 # What every run here is told; a test changes one option of it.
@@ -61,6 +61,7 @@ INFINITE = {"schedule.name": "infinite", "schedule.constant_lr": 1e-3, "schedule
 EFFECTS = {
     "model.config": lambda tmp: {"model.config": tmp / "model2"},
     "data.path": lambda tmp: {"data.path": tmp / "data2"},
+    "plugin": lambda tmp: {"plugin": BUILD / "lib/plugin/example_plugin.so", "schedule.name": "halving", "example.half_life": 1},
     "data.train_split": lambda tmp: {"data.train_split": "validation"},
     "data.validation_split": lambda tmp: {"data.validation_split": "train"},
     "data.sequence_length": lambda tmp: {"data.sequence_length": 12},

@@ -1,0 +1,162 @@
+/* The interface of plug-ins: shared objects of users, which train opens with --plugin FILE. A plug-in is one function,
+ *   extern "C" const struct lockstep_plugin* lockstep_plugin(void);
+ * that returns a table of what it brings: options of its own, callbacks, schedules of the learning rate, update rules of
+ * weights. All of it is plain C, so that any compiler will do, and nothing of Lockstep is linked.
+ *
+ * Functions return null, or why they failed: a text that stays as it is until the same thread calls the plug-in again.
+ * None may throw. Names are words of small letters, digits and _, begin with a letter, and are no built-in ones.
+ * Strings and tables that a plug-in hands out stay for the life of the process. lockstep-plugin(7) tells more, and
+ * example_plugin.cpp beside this file is a whole one. */
+#ifndef LOCKSTEP_PLUGIN_H
+#define LOCKSTEP_PLUGIN_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LOCKSTEP_PLUGIN_VERSION 1
+
+/* ---- options: --NAME.OPTION on the command line, a section NAME in files ---- */
+
+enum lockstep_type { LOCKSTEP_INTEGER = 0, LOCKSTEP_NUMBER = 1, LOCKSTEP_TEXT = 2, LOCKSTEP_BOOLEAN = 3 };
+
+struct lockstep_option {
+  const char* name;
+  enum lockstep_type type;
+  const char* built_in; /* as a configuration says it: "0.5" */
+  const char* help;     /* small letter first, no full stop */
+  double min, max;      /* of integers and numbers; min > max: any */
+  int fixed_on_resume;  /* 1: a run that goes on must have the same value */
+};
+
+/* The value of an option: the member of its type. */
+struct lockstep_value {
+  int64_t integer; /* of a boolean: 0 or 1 */
+  double number;
+  const char* text;
+};
+
+/* ---- schedules of the learning rate: schedule.name: NAME ---- */
+
+struct lockstep_schedule_facts {
+  double peak;          /* optimizer.lr */
+  double start, min;    /* schedule.start_lr, schedule.min_lr */
+  int64_t warmup_steps; /* the rate rises from start to peak before that step, without the plug-in */
+  int64_t decay_steps;  /* the step at which the decay ends */
+  int64_t steps;        /* of the run */
+};
+
+struct lockstep_schedule {
+  const char* name;
+  /* The rate of 0-based `step`, from warmup_steps on: finite, not negative. A pure function. */
+  double (*rate)(const struct lockstep_value* options, const struct lockstep_schedule_facts* facts, int64_t step);
+};
+
+/* ---- update rules: optimizer.name: NAME, or that of a group ---- */
+
+#define LOCKSTEP_MOST_STATES 4
+
+struct lockstep_update {
+  int64_t step; /* updates before this one */
+  double lr;    /* of these weights at this step */
+  double weight_decay;
+};
+
+/* What an element becomes hangs on it alone, so that weights may be cut over ranks and threads anywhere: several threads
+ * call at once, each with `count` elements of the gradient (averaged, clipped), of weights and of each state, which
+ * begins as zeros and is saved with checkpoints. */
+struct lockstep_optimizer {
+  const char* name;
+  const char* states[LOCKSTEP_MOST_STATES + 1]; /* names of what is kept beside each weight, in its type; then null */
+  const char* (*update_f32)(const struct lockstep_value* options, const struct lockstep_update* facts, int64_t count,
+                            const float* gradient, float* weights, float* const* states);
+  const char* (*update_f64)(const struct lockstep_value* options, const struct lockstep_update* facts, int64_t count,
+                            const double* gradient, double* weights, double* const* states); /* null: not in fp64 */
+};
+
+/* ---- callbacks: train.callbacks: [NAME] ---- */
+
+/* When a callback is called, on every rank, unless it says otherwise. What facts hold then: lockstep_facts. */
+enum lockstep_event {
+  LOCKSTEP_RUN_BEGIN = 0,    /* before the first step of a start; state is loaded */
+  LOCKSTEP_EPOCH_BEGIN = 1,  /* before the first step that begins in an epoch */
+  LOCKSTEP_STEP_BEGIN = 2,
+  LOCKSTEP_MICRO_BATCH_END = 3, /* this rank's last backward of a micro-batch is done */
+  LOCKSTEP_BEFORE_UPDATE = 4,   /* gradients are complete and clipped; not where the step is skipped */
+  LOCKSTEP_UPDATED = 5,
+  LOCKSTEP_STEP_END = 6,
+  LOCKSTEP_LOGGED = 7, /* a step record was written */
+  LOCKSTEP_EPOCH_END = 8,
+  LOCKSTEP_EVALUATION_BATCH_END = 9,
+  LOCKSTEP_EVALUATED = 10, /* one set is evaluated */
+  LOCKSTEP_SAVED = 11,     /* a checkpoint is there */
+  LOCKSTEP_RUN_END = 12    /* of a start that is not cut short by a failure */
+};
+
+/* Equal on all ranks but for rank and micro_batch; what an event does not tell is as it was last. NaN: not known. */
+struct lockstep_facts {
+  int64_t step;        /* steps done */
+  int64_t steps;       /* of the run */
+  int64_t epoch;       /* of the next sample */
+  int64_t tokens;      /* trained on */
+  int64_t micro_batch; /* of MICRO_BATCH_END */
+  double loss, gradient_norm, lr; /* of the last step */
+  int updated;                    /* whether it changed weights */
+  const char* evaluated;          /* of EVALUATED: the name of the set; else null */
+  double eval_loss;               /* the last one */
+  const char* checkpoint;         /* of SAVED: the folder; else null */
+};
+
+/* What a callback may ask for, behind the next step; the ranks' requests are merged. */
+enum lockstep_request { LOCKSTEP_LOG = 1, LOCKSTEP_EVALUATE = 2, LOCKSTEP_SAVE = 4, LOCKSTEP_STOP = 8 };
+
+/* What a callback may call; `host` is its own. */
+struct lockstep_host {
+  void* self;
+  int rank, ranks;
+  uint64_t seed; /* train.seed */
+  const struct lockstep_value* options; /* in the order of declaration */
+  /* Asks for what `requests` (of lockstep_request) name. */
+  void (*ask)(const struct lockstep_host* host, unsigned requests);
+  /* Rank 0: an event record "callback_note", and a log line. On other ranks without effect. */
+  void (*note)(const struct lockstep_host* host, const char* text);
+  /* 64 random bits of a generator that each callback that draws has on each rank; else null. How far it has come is
+   * saved; on other ranks than it was saved by it begins anew, with other numbers. */
+  uint64_t (*draw)(const struct lockstep_host* host);
+};
+
+enum lockstep_state { LOCKSTEP_NO_STATE = 0, LOCKSTEP_STATE_OF_RUN = 1, LOCKSTEP_STATE_OF_RANK = 2 };
+
+struct lockstep_callback {
+  const char* name;
+  enum lockstep_state state; /* OF_RUN: equal on all ranks, and on any ranks; OF_RANK: lost on other ranks */
+  int draws;                 /* 1: it draws random numbers */
+  /* `host` stays until drop. */
+  const char* (*make)(const struct lockstep_host* host, void** self);
+  void (*drop)(void* self);
+  /* What it says of a failure is a warning; the run goes on. */
+  const char* (*event)(void* self, enum lockstep_event event, const struct lockstep_facts* facts);
+  const char* (*save)(void* self, const char** text); /* UTF-8; stays until the next call */
+  const char* (*load)(void* self, const char* text);
+};
+
+/* ---- the table ---- */
+
+/* Lists end with an entry whose name is null; a null list is empty. */
+struct lockstep_plugin {
+  int version;      /* LOCKSTEP_PLUGIN_VERSION */
+  const char* name; /* and of its section */
+  const char* help; /* what it brings, in a line */
+  const struct lockstep_option* options;
+  const struct lockstep_schedule* schedules;
+  const struct lockstep_optimizer* optimizers;
+  const struct lockstep_callback* callbacks;
+};
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

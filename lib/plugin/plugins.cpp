@@ -1,0 +1,150 @@
+#include "plugin/plugins.hpp"
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "base/hash.hpp"
+#include "base/json.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t most_entries = 1000;  // of a list whose end is missing
+
+bool is_word(const char* name) {
+  if (name == nullptr || *name < 'a' || *name > 'z') return false;
+  return std::ranges::all_of(std::string_view(name),
+                             [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
+}
+
+/// The entries of a list that ends with one without a name.
+template <class Entry>
+std::vector<const Entry*> entries_of(const Entry* list, const std::string& file, std::string_view what) {
+  std::vector<const Entry*> entries;
+  for (const Entry* entry = list; entry != nullptr && entry->name != nullptr; ++entry) {
+    if (!is_word(entry->name))
+      fail(ExitCode::input, "{}: the name \"{}\" among its {} is no word of small letters, digits and _", file,
+           entry->name, what);
+    if (entries.size() == most_entries) fail(ExitCode::input, "{}: the end of its {} is missing", file, what);
+    for (const Entry* other : entries)
+      if (std::string_view(other->name) == entry->name)
+        fail(ExitCode::input, "{}: two of its {} are called {}", file, what, entry->name);
+    entries.push_back(entry);
+  }
+  return entries;
+}
+
+void require_functions(const std::string& file, std::string_view what, const char* name, bool complete) {
+  if (!complete) fail(ExitCode::input, "{}: the {} {} lacks a function", file, what, name);
+}
+
+const lockstep_plugin* load(const std::string& file) {
+  const Path path = absolute_path(file);
+  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr)
+    throw Error(
+        ExitCode::input, fmt::format("cannot load the plug-in {}: {}", file, ::dlerror()),
+        "a plug-in is a shared object for this machine that includes lockstep_plugin.h: see lockstep-plugin(7)");
+  const auto entry = reinterpret_cast<const lockstep_plugin* (*)()>(::dlsym(library, "lockstep_plugin"));
+  if (entry == nullptr)
+    throw Error(ExitCode::input, fmt::format("{} has no function lockstep_plugin", file),
+                "lockstep-plugin(7) shows what a plug-in has");
+  const lockstep_plugin* const table = entry();
+  if (table == nullptr) fail(ExitCode::input, "{}: its function lockstep_plugin returns nothing", file);
+  if (table->version != LOCKSTEP_PLUGIN_VERSION)
+    throw Error(ExitCode::input,
+                fmt::format("{} is written to version {} of the interface of plug-ins, and this program has version {}",
+                            file, table->version, LOCKSTEP_PLUGIN_VERSION),
+                "compile it anew with the header lockstep_plugin.h of this program");
+  if (!is_word(table->name)) fail(ExitCode::input, "{}: its name is no word of small letters, digits and _", file);
+  if (table->help == nullptr) fail(ExitCode::input, "{}: its table says nothing of what it brings", file);
+  return table;
+}
+
+template <class Entry>
+void add(std::vector<PluginEntry<Entry>>& all, const std::vector<const Entry*>& entries, const Plugin& plugin,
+         std::string_view what) {
+  for (const Entry* entry : entries) {
+    const auto other = std::ranges::find_if(
+        all, [&](const PluginEntry<Entry>& each) { return std::string_view(each.table->name) == entry->name; });
+    if (other != all.end())
+      fail(ExitCode::input, "{} and {} both have a {} called {}", other->plugin->file(), plugin.file(), what,
+           entry->name);
+  }
+  for (const Entry* entry : entries) all.push_back({entry, &plugin});
+}
+
+}  // namespace
+
+Plugin::Plugin(const std::string& file) : file_(file) {
+  if (kind_of(file) != FileKind::file)
+    throw Error(ExitCode::input, fmt::format("the plug-in {} is no file here", file),
+                "a relative path is looked for in the working directory, on every rank");
+  hash_ = to_hex(hash128(read_file(Path(file))));
+  table_ = load(file);
+  for (const lockstep_option* option : entries_of(table_->options, file, "options")) {
+    if (option->help == nullptr || option->built_in == nullptr || option->type < LOCKSTEP_INTEGER ||
+        option->type > LOCKSTEP_BOOLEAN)
+      fail(ExitCode::input, "{}: the option {} lacks a type, a help text or a value", file, option->name);
+    options_.push_back(*option);
+    values_.push_back(std::make_shared<Json>());
+  }
+  plain_.resize(options_.size() + 1);  // never without an address
+}
+
+void Plugin::set(std::size_t option, const Json& value) {
+  *values_[option] = value;
+  const Json& kept = *values_[option];
+  lockstep_value& plain = plain_[option];
+  switch (options_[option].type) {
+    case LOCKSTEP_INTEGER: plain.integer = kept.get<std::int64_t>(); return;
+    case LOCKSTEP_NUMBER: plain.number = kept.get<double>(); return;
+    case LOCKSTEP_TEXT: plain.text = kept.get_ref<const std::string&>().c_str(); return;
+    case LOCKSTEP_BOOLEAN: plain.integer = kept.get<bool>() ? 1 : 0; return;
+  }
+}
+
+Plugins& Plugins::opened() {
+  static Plugins plugins;
+  return plugins;
+}
+
+void Plugins::open(const std::string& file) {
+  const auto same = [&](const std::unique_ptr<Plugin>& plugin) { return plugin->file() == file; };
+  if (std::ranges::any_of(all_, same)) return;
+  auto plugin = std::make_unique<Plugin>(file);
+  const lockstep_plugin& table = plugin->table();
+  for (const auto& other : all_)
+    if (std::string_view(other->table().name) == table.name)
+      fail(ExitCode::input, "{} and {} are both called {}", other->file(), file, table.name);
+  const auto schedules = entries_of(table.schedules, file, "schedules");
+  for (const lockstep_schedule* each : schedules)
+    require_functions(file, "schedule", each->name, each->rate != nullptr);
+  const auto optimizers = entries_of(table.optimizers, file, "optimizers");
+  for (const lockstep_optimizer* each : optimizers) {
+    require_functions(file, "optimizer", each->name, each->update_f32 != nullptr);
+    const auto end = std::ranges::find(each->states, static_cast<const char*>(nullptr));
+    if (end == std::end(each->states) || !std::all_of(each->states, end, is_word))
+      fail(ExitCode::input, "{}: the states of the optimizer {} are at most {} words, then null", file, each->name,
+           LOCKSTEP_MOST_STATES);
+  }
+  const auto callbacks = entries_of(table.callbacks, file, "callbacks");
+  for (const lockstep_callback* each : callbacks) {
+    const bool keeps = each->state != LOCKSTEP_NO_STATE;
+    require_functions(file, "callback", each->name,
+                      each->make != nullptr && each->drop != nullptr && each->event != nullptr &&
+                          (!keeps || (each->save != nullptr && each->load != nullptr)));
+  }
+  add(schedules_, schedules, *plugin, "schedule");
+  add(optimizers_, optimizers, *plugin, "optimizer");
+  add(callbacks_, callbacks, *plugin, "callback");
+  all_.push_back(std::move(plugin));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,82 @@
+// Plug-ins that this process has opened, and what they bring: the registries behind options whose choices are open. The
+// interface that plug-ins are written to: plugin/lockstep_plugin.h.
+#pragma once
+
+#include "base/json_fwd.hpp"
+#include "plugin/lockstep_plugin.h"
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+class Plugin {
+ public:
+  /// Opens the shared object. Local. Throws Error(input) for what is no plug-in of this interface version.
+  explicit Plugin(const std::string& file);
+
+  const std::string& file() const { return file_; }
+  const std::string& content_hash() const { return hash_; }
+  const lockstep_plugin& table() const { return *table_; }
+  const std::vector<lockstep_option>& options() const { return options_; }
+  /// The value of an option, by its place.
+  const Json& value(std::size_t option) const { return *values_[option]; }
+  /// Gives it one, of its type.
+  void set(std::size_t option, const Json& value);
+  /// All of them, as the plug-in reads them; they stay there.
+  const lockstep_value* values() const { return plain_.data(); }
+
+ private:
+  std::string file_, hash_;
+  const lockstep_plugin* table_ = nullptr;
+  std::vector<lockstep_option> options_;
+  std::vector<std::shared_ptr<Json>> values_;
+  std::vector<lockstep_value> plain_;
+};
+
+/// What plug-ins bring to one open choice, in the order in which they were opened.
+template <class Entry>
+struct PluginEntry {
+  const Entry* table;
+  const Plugin* plugin;
+};
+
+class Plugins {
+ public:
+  /// Those of this process.
+  static Plugins& opened();
+
+  /// Opens a file, unless that was done before. Local. Throws Error(input) as Plugin does, and for names that another
+  /// plug-in has.
+  void open(const std::string& file);
+
+  const std::vector<std::unique_ptr<Plugin>>& all() const { return all_; }
+  const std::vector<PluginEntry<lockstep_schedule>>& schedules() const { return schedules_; }
+  const std::vector<PluginEntry<lockstep_optimizer>>& optimizers() const { return optimizers_; }
+  const std::vector<PluginEntry<lockstep_callback>>& callbacks() const { return callbacks_; }
+
+ private:
+  std::vector<std::unique_ptr<Plugin>> all_;
+  std::vector<PluginEntry<lockstep_schedule>> schedules_;
+  std::vector<PluginEntry<lockstep_optimizer>> optimizers_;
+  std::vector<PluginEntry<lockstep_callback>> callbacks_;
+};
+
+/// Enumerators behind those that are built in stand for what plug-ins bring, in their order.
+inline constexpr int first_plugin_choice = 1000;
+template <class E>
+constexpr E plugin_choice(std::size_t index) {
+  return static_cast<E>(first_plugin_choice + static_cast<int>(index));
+}
+/// The place of what a plug-in brings; nothing of what is built in.
+template <class E>
+constexpr std::optional<std::size_t> plugin_index(E choice) {
+  const int number = static_cast<int>(choice);
+  if (number < first_plugin_choice) return std::nullopt;
+  return static_cast<std::size_t>(number - first_plugin_choice);
+}
+
+}  // namespace lockstep
