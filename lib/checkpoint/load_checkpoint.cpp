@@ -166,7 +166,9 @@ LoadMode Load::load_mode_of(const Component& component, const StoredComponent* s
   }
   if (stored == nullptr) {
     if (component.required && !part_)
-      fail_foreign(fmt::format("{} holds no component '{}'", place, component.key), reader_.manifest().software);
+      throw Error(ExitCode::usage, fmt::format("{} holds no component '{}'", place, component.key),
+                  "a run goes on from all of its state: another run, with a train.run_dir of its own, may start from "
+                  "what there is, with checkpoint.resume; checkpoint.components says what is saved");
     notes_.push_back(fmt::format("the checkpoint holds no component '{}': it starts afresh", component.key));
     return LoadMode::absent;
   }

@@ -35,6 +35,19 @@ void check_part(const TrainConfig& config, Problems& problems) {
   }
 }
 
+void check_components(const CheckpointOptions& checkpoint, Problems& problems) {
+  const auto& saved = checkpoint.components;
+  const auto has = [&](SavedComponent component) { return std::ranges::find(saved, component) != saved.end(); };
+  if (saved.empty()) return;
+  if (!has(SavedComponent::model))
+    problems.add({"checkpoint.components"},
+                 "checkpoint.components leaves out the model: a checkpoint without weights is of no use");
+  if (has(SavedComponent::optimizer) != has(SavedComponent::trainer))
+    problems.add({"checkpoint.components"},
+                 "checkpoint.components has one of optimizer and trainer: moments and the number of steps that they "
+                 "have seen belong together, name both or neither");
+}
+
 void check_interval(const CheckpointOptions& checkpoint, Problems& problems) {
   if (checkpoint.interval && checkpoint.every.time.value > 0)
     problems.add(
@@ -150,12 +163,23 @@ void check_end(const TrainConfig& config, Problems& problems) {
 
 }  // namespace
 
+bool is_saved(const CheckpointOptions& checkpoint, const std::string& key) {
+  const auto of = [&] {
+    if (key == "model") return SavedComponent::model;
+    if (key == "optimizer" || key == "local") return SavedComponent::optimizer;
+    if (key == "data") return SavedComponent::data;
+    return key.starts_with("callback_") ? SavedComponent::callbacks : SavedComponent::trainer;
+  }();
+  return checkpoint.components.empty() || std::ranges::find(checkpoint.components, of) != checkpoint.components.end();
+}
+
 void check_checkpoint(const TrainConfig& config, Problems& problems) {
   check_interval(config.checkpoint, problems);
   check_storage(config.checkpoint, problems);
   check_background(config.checkpoint, problems);
   check_validation(config.checkpoint, problems);
   check_metadata(config.checkpoint, problems);
+  check_components(config.checkpoint, problems);
   check_part(config, problems);
   check_allowed_changes(config, problems);
   check_evaluations(config, problems);

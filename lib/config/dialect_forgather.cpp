@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
+#include <string>
 
 namespace lockstep {
 
@@ -61,6 +63,22 @@ void in_backward(const Node& value, Lowering& lowering) {
 
 void repeat_order(const Node& value, Lowering& lowering) {
   lowering.set("data.repeat_order", flag_word(value.text).value_or(true) ? "false" : "true", value);
+}
+
+void checkpoint_components(const Node& value, Lowering& lowering) {
+  const std::map<std::string, std::string> ours{{"model", "model"},  {"optimizer", "optimizer"}, {"trainer", "trainer"},
+                                                {"dataset", "data"}, {"scheduler", ""},          {"rng", ""}};
+  Node saved = value;
+  saved.items.clear();
+  for (const Node& item : value.items) {
+    const auto known = ours.find(item.text);
+    if (known == ours.end())
+      return lowering.refuse(item, "components are model, optimizer, scheduler, trainer, dataset and rng");
+    if (known->second.empty()) continue;
+    saved.items.push_back(item);
+    saved.items.back().text = known->second;
+  }
+  lowering.set("checkpoint.components", saved);
 }
 
 void offload_activations(const Node& value, Lowering& lowering) {
@@ -226,8 +244,8 @@ constexpr std::array keys{
                "1 more: its step is the last that does not count", "", "", speed_from_step},
     DialectKey{"set_dataset_epoch", flag, "true", taken, "data.repeat_order", "false: the same order in every epoch",
                "", "", repeat_order},
-    DialectKey{"checkpoint_components", list, "", refused, "",
-               "checkpoint.skip names the components that are not loaded"},
+    DialectKey{"checkpoint_components", list, "", taken, "checkpoint.components",
+               "dataset is data; scheduler and rng follow from the step and the seed", "", "", checkpoint_components},
     DialectKey{"debug_optimizer_groups", flag, "false", refused, "", "--print-groups shows the groups", "false"},
     DialectKey{"dispatch_batches", flag, "true", moot, "", "every way to read data gives the same batches"},
     DialectKey{"dispatch_eval_batches", flag, "", moot, "", "every way to read data gives the same batches"},

@@ -41,6 +41,10 @@ void fp16(const Node& value, Lowering& lowering) {
   if (flag_word(value.text).value_or(false)) lowering.set("precision.dtype", "fp16", value);
 }
 
+void save_only_model(const Node& value, Lowering& lowering) {
+  if (flag_word(value.text).value_or(false)) lowering.set("checkpoint.components", "model", value);
+}
+
 void optim(const Node& value, Lowering& lowering) {
   static const std::set<std::string> adamw{"adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw"};
   if (adamw.contains(value.text)) return lowering.set("optimizer.name", "adamw", value);
@@ -128,8 +132,8 @@ constexpr std::array keys{
     DialectKey{"save_safetensors", flag, "true", moot, "", "checkpoints are HDF5 files, and exports safetensors"},
     DialectKey{"save_on_each_node", flag, "false", taken, "checkpoint.storage", "true: per_node", "", "",
                hf::node_storage},
-    DialectKey{"save_only_model", flag, "false", refused, "", "a checkpoint has all that a run needs to go on",
-               "false"},
+    DialectKey{"save_only_model", flag, "false", taken, "checkpoint.components",
+               "true: the model alone, from which no run goes on", "", "", save_only_model},
     DialectKey{"resume_from_checkpoint", text, "", taken, "checkpoint.resume", "true: auto; false: never; or a path",
                "", "", jointly},
     DialectKey{"restore_callback_states_from_checkpoint", flag, "false", moot, "",

@@ -140,6 +140,13 @@ ChoiceList<Compared> choices_of(Compared) {
           {Compared::tensor, "tensor"},
           {Compared::full, "full"}};
 }
+ChoiceList<SavedComponent> choices_of(SavedComponent) {
+  return {{SavedComponent::model, "model"},
+          {SavedComponent::optimizer, "optimizer"},
+          {SavedComponent::trainer, "trainer"},
+          {SavedComponent::data, "data"},
+          {SavedComponent::callbacks, "callbacks"}};
+}
 ChoiceList<OnDifference> choices_of(OnDifference) {
   return {{OnDifference::fail, "fail"}, {OnDifference::warn, "warn"}, {OnDifference::repair, "repair"}};
 }

@@ -39,6 +39,7 @@ ChoiceList<CheckpointStorage> choices_of(CheckpointStorage);
 ChoiceList<BestMetric> choices_of(BestMetric);
 ChoiceList<BestDirection> choices_of(BestDirection);
 ChoiceList<Compared> choices_of(Compared);
+ChoiceList<SavedComponent> choices_of(SavedComponent);
 ChoiceList<OnDifference> choices_of(OnDifference);
 ChoiceList<LogFormat> choices_of(LogFormat);
 ChoiceList<WandbMode> choices_of(WandbMode);

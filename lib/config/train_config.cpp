@@ -698,6 +698,10 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
       {.help = "of a checkpoint of another run load these alone, what else there is starts afresh: components by "
                "name, or tensors whose full name (model/lm_head.weight) has a match of a regular expression"});
   visit.field("skip", checkpoint.skip, {.help = "of a checkpoint of another run do not load these, said as in only"});
+  visit.field("components", checkpoint.components,
+              {.help = "what checkpoints hold: model, optimizer, trainer (steps, losses, loss scale), data (where the "
+                       "run is in its data), callbacks; empty: all. A run cannot go on from one without optimizer, "
+                       "trainer and data, but another may start from it"});
   visit.field(
       "storage", checkpoint.storage,
       {.help = "what train.run_dir lies on: shared, storage that all ranks see; per_node, storage of each node's "

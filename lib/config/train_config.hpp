@@ -40,6 +40,7 @@ enum class Background { automatic, always, never };
 enum class BestMetric { loss, perplexity, accuracy };
 enum class BestDirection { automatic, lower, higher };
 enum class Compared { none, quick, rolling, tensor, full };
+enum class SavedComponent { model, optimizer, trainer, data, callbacks };
 enum class OnDifference { fail, warn, repair };
 enum class LogFormat { progress, structured };
 enum class WandbMode { off, offline, online };
@@ -252,9 +253,10 @@ struct CheckpointOptions {
   bool load_best_at_end = false;  // for the last evaluation, texts and the export, after the last checkpoint
   bool export_at_end = false;     // a Hugging Face folder of it, or of the best
   Resume resume;
-  std::vector<std::string> allow_change;  // options that are fixed on resume otherwise, or sections of them
-  std::vector<NamePattern> only;          // components, or patterns of full names, of another run that are loaded
-  std::vector<NamePattern> skip;          // that are not
+  std::vector<std::string> allow_change;   // options that are fixed on resume otherwise, or sections of them
+  std::vector<NamePattern> only;           // components, or patterns of full names, of another run that are loaded
+  std::vector<NamePattern> skip;           // that are not
+  std::vector<SavedComponent> components;  // that checkpoints hold; empty: all
   CheckpointStorage storage = CheckpointStorage::shared;  // what train.run_dir is on
   std::optional<std::string> local_dir;  // where saves go first, on a disk of each node; absent: to train.run_dir
   RanksPerFile ranks_per_file;           // that share one part file
@@ -273,6 +275,16 @@ struct CheckpointOptions {
 /// Whether checkpoints are saved but those of a stop, or on request.
 inline bool saves(const CheckpointOptions& checkpoint) {
   return checkpoint.every || checkpoint.interval || checkpoint.at_end;
+}
+
+/// Whether a checkpoint holds the component of this key (train/components.hpp).
+bool is_saved(const CheckpointOptions& checkpoint, const std::string& key);
+
+/// Whether checkpoints hold all that a run goes on from.
+inline bool saves_all(const CheckpointOptions& checkpoint) {
+  const auto& saved = checkpoint.components;
+  return saved.empty() || (std::ranges::find(saved, SavedComponent::optimizer) != saved.end() &&
+                           std::ranges::find(saved, SavedComponent::data) != saved.end());
 }
 
 /// Whether a part of another run's checkpoint is loaded, where one is.

@@ -90,11 +90,12 @@ std::int64_t bytes_to_save_averages(const RankClass& ranks) {
   return bytes;
 }
 
-std::int64_t bytes_of_snapshot(const RankClass& ranks, bool apart) {
+std::int64_t bytes_of_snapshot(const RankClass& ranks, bool apart, bool weights_alone) {
   std::int64_t bytes = 0;
   for (const Slot& slot : ranks.slots)
-    if (slot.kind == SlotKind::master || slot.kind == SlotKind::optimizer_state) bytes += slot.bytes;
-  return apart ? 2 * bytes : bytes;
+    if (slot.kind == SlotKind::master || (slot.kind == SlotKind::optimizer_state && !weights_alone))
+      bytes += slot.bytes;
+  return apart && !weights_alone ? 2 * bytes : bytes;
 }
 
 }  // namespace lockstep

@@ -32,7 +32,7 @@ std::int64_t bytes_held(const RankClass& ranks);
 std::int64_t bytes_to_save_averages(const RankClass& ranks);
 
 /// Bytes of a rank's copy of its state for a save in the background, on any arena: master weights and optimizer state,
-/// and as much again of ranks that train apart and save their own state beside the average.
-std::int64_t bytes_of_snapshot(const RankClass& ranks, bool apart);
+/// and as much again of ranks that train apart and save their own state beside the average; or weights alone.
+std::int64_t bytes_of_snapshot(const RankClass& ranks, bool apart, bool weights_alone);
 
 }  // namespace lockstep

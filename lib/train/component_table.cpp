@@ -70,10 +70,13 @@ class PlannedState {
  private:
   void add(const Component& declared) {
     const Component component = compared_as(options_, declared);
+    is_saved_ = is_saved(options_, component.key);
+    if (!is_saved_) return;
     components_.push_back({component.key, component.pattern, component.equal_along, component.required,
                            component.validation, component.remap_policy});
   }
   void add_tensor(Layout layout) {
+    if (!is_saved_) return;
     tensors_.push_back({.component = components_.back().key, .name = "", .layout = std::move(layout)});
   }
   void add_moments(const std::vector<Pin>& pins) {
@@ -95,6 +98,7 @@ class PlannedState {
   }
 
   const CheckpointOptions& options_;
+  bool is_saved_ = true;  // the component whose tensors are added
   std::vector<PlannedTensor> weights_;
   std::vector<StoredComponent> components_;
   std::vector<StoredTensor> tensors_;

@@ -105,7 +105,7 @@ LoopEnd TrainingLoop::run_steps() {
     return LoopEnd::finished;
   }
   // Memory that is lacking is missed now, not when the first save is due.
-  if (saves_in_background()) saver_.make_ready(parts_.components, save_request(), snapshot_memory());
+  if (saves_in_background()) saver_.make_ready(saved_components(), save_request(), snapshot_memory());
   parts_.session.enter(Phase::data, now.step);
   together(parts_.session.world(), "read the samples of the first step", [&] {
     prefetcher_.emplace(loader_,
@@ -566,12 +566,20 @@ void TrainingLoop::end_saves() {
   if (promotions_) promotions_->finish(parts_.train_state.step);
 }
 
-std::vector<Component> TrainingLoop::components_now() {
+std::vector<Component> TrainingLoop::saved_components() const {
   std::vector<Component> components = parts_.components;
+  std::erase_if(components,
+                [&](const Component& component) { return !is_saved(parts_.config.checkpoint, component.key); });
+  return components;
+}
+
+std::vector<Component> TrainingLoop::components_now() {
+  std::vector<Component> components = saved_components();
   const std::int64_t step = parts_.train_state.step;
   if (parts_.cells.state_apart(step)) {
     parts_.cells.take_averages(parts_.engine, parts_.session, step);
-    components.push_back(compared_as(parts_.config.checkpoint, parts_.cells.component()));
+    if (is_saved(parts_.config.checkpoint, parts_.cells.component().key))
+      components.push_back(compared_as(parts_.config.checkpoint, parts_.cells.component()));
   }
   return components;
 }

@@ -118,6 +118,8 @@ class TrainingLoop {
   /// What an end waits for. Collective over the world.
   void end_saves();
   void tell_local_failure(const AgreedError& error, std::int64_t step);
+  /// What checkpoint.components says of what a run has. Local.
+  std::vector<Component> saved_components() const;
   /// What a checkpoint of now is made of. Collective over the world.
   std::vector<Component> components_now();
   /// The same, of which ranks that should hold the same have become of one mind, as checkpoint.on_difference says; a

@@ -12,6 +12,7 @@
 #include "train/evaluated_metrics.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 namespace lockstep {
@@ -266,6 +267,12 @@ bool holds_weights_alone(const Manifest& manifest) {
   return manifest.components.size() == 1 && manifest.components.front().key == "model";
 }
 
+/// Whether it lacks what a run goes on from, as checkpoint.components may say.
+bool lacks_state(const Manifest& manifest) {
+  return std::ranges::any_of(std::array{"optimizer", "trainer", "data"},
+                             [&](const char* key) { return find_component(manifest, key) == nullptr; });
+}
+
 /// Files of others mostly have weights of 16 bits, and a load converts nothing.
 void check_types(const TrainPlan& plan, const CheckpointReader& reader) {
   for (const StoredTensor& tensor : reader.manifest().tensors) {
@@ -285,7 +292,7 @@ ChoosePart part_of_start(const Wanted& wanted, const TrainConfig& config, const 
   return [&](const CheckpointReader& reader) -> std::optional<CheckpointPart> {
     const bool weights_alone = holds_weights_alone(reader.manifest());
     if (weights_alone) check_types(plan, reader);
-    if (!weights_alone && !takes_part(config.checkpoint)) return std::nullopt;
+    if (!lacks_state(reader.manifest()) && !takes_part(config.checkpoint)) return std::nullopt;
     return choose_part(config, plan, reader);
   };
 }

@@ -130,6 +130,9 @@ std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan&
         fmt::format("checkpoint.on_difference repair takes three ranks that hold the same, and this run has {}: what "
                     "differs ends it, as with fail",
                     counted(plan.ranks, "rank")));
+  if (saves(config.checkpoint) && !saves_all(config.checkpoint))
+    warnings.emplace_back(
+        "checkpoint.components leaves out what a run goes on from: if this one is stopped, it has to start anew");
   return warnings;
 }
 

@@ -236,8 +236,8 @@ const Dataset* TrainPlan::dataset_with_tokenizer() const {
 
 std::int64_t TrainPlan::snapshot_bytes(Rank rank) const {
   if (!snapshot_limit) return 0;
-  return std::min(*snapshot_limit,
-                  bytes_of_snapshot(programs.train.class_of(rank), !programs.averaging.classes.empty()));
+  return std::min(*snapshot_limit, bytes_of_snapshot(programs.train.class_of(rank), !programs.averaging.classes.empty(),
+                                                     saves_weights_alone));
 }
 
 std::int64_t TrainPlan::load_bytes(Rank rank) const {
@@ -411,6 +411,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   options.recompute = recompute_policy(config.train, plan, options);
   plan.programs = make_catalogue(plan.mesh, plan.model, options, plan.text_model, plan.evaluated_model);
   if (options.offload.activations) check_activations_move(plan.programs.train, plan.model, options.offload);
+  plan.saves_weights_alone = !is_saved(config.checkpoint, "optimizer");
   if (config.checkpoint.background != Background::never) {
     const auto& memory = config.checkpoint.snapshot_memory;
     plan.snapshot_limit = memory

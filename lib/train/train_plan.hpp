@@ -61,6 +61,7 @@ struct TrainPlan {
   std::optional<ModelPlan> text_model;       // on the longest of them; absent if none are
   double flops_per_token = 0;
   std::optional<std::int64_t> snapshot_limit;  // bytes of a rank's copies for saves in the background; absent: none
+  bool saves_weights_alone = false;            // of what these could copy
   std::string no_snapshot;                     // why saves are waited for that checkpoint.background auto left open
 
   /// What decides which evaluation is the best, as checkpoints name its metrics: "validation".

@@ -58,6 +58,8 @@ TABLE = [
     (1, {"data.path": "", "data.datasets": "[{path: a, name: x}, {path: b, name: x}]"}, "data.datasets has two datasets of the name x"),
     (1, {"data.path": "", "data.datasets": "[{path: a, weight: 2}, {path: b}]"}, "1 of 2 datasets of data.datasets have a weight"),
     (1, {"data.path": "", "data.datasets": "[{path: a, weight: 2}]", "data.drop_last": "true"}, "data.drop_last has no effect: by weights"),
+    (1, {"checkpoint.components": "[optimizer, trainer]"}, "checkpoint.components leaves out the model"),
+    (1, {"checkpoint.components": "[model, trainer]"}, "checkpoint.components has one of optimizer and trainer"),
     (1, {"data.shuffle_where": "both"}, "data.shuffle_where has no effect without data.datasets"),
     (1, {"data.path": "", "data.datasets": "[{path: a}]", "data.shuffle_where": "both", "data.shuffle": "false"}, "data.shuffle_where has no effect without data.shuffle"),
     (1, {"data.path": "", "data.datasets": "[{path: dummy, samples: 9}]", "data.packing": "none"}, "data.packing has no effect: all of data.datasets are dummy"),

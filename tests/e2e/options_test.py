@@ -61,6 +61,7 @@ INFINITE = {"schedule.name": "infinite", "schedule.constant_lr": 1e-3, "schedule
 EFFECTS = {
     "model.config": lambda tmp: {"model.config": tmp / "model2"},
     "data.path": lambda tmp: {"data.path": tmp / "data2"},
+    "checkpoint.components": lambda tmp: {"checkpoint.components": "[model, data]"},
     "plugin": lambda tmp: {"plugin": BUILD / "lib/plugin/example_plugin.so", "schedule.name": "halving", "example.half_life": 1},
     "data.train_split": lambda tmp: {"data.train_split": "validation"},
     "data.validation_split": lambda tmp: {"data.validation_split": "train"},

@@ -118,3 +118,33 @@ def test_of_a_run_whose_newest_checkpoint_is_damaged_the_one_before_is_taken_in_
     done = started(tmp, tmp / "found", tmp / "source", "--checkpoint.only", "model", ranks=2)
     assert "passed over a damaged checkpoint" in done.stderr, done.stderr
     assert state_digest(step_folders(tmp / "found")[-1]) == state_digest(step_folders(tmp / "expected")[-1])
+
+
+def components_of(checkpoint):
+    return {component["name"] if "name" in component else component["key"] for component in json.loads((checkpoint / "MANIFEST.json").read_text())["components"]}
+
+
+def test_a_run_saves_what_checkpoint_components_says_from_which_others_start_and_it_does_not_go_on(tmp):
+    whole = source(tmp)
+    for saved, ranks, more in [(["model"], None, []), (["model", "data"], 2, ["--parallel.dp_shard", 2, "--checkpoint.background", "true"]),
+                               (["model", "optimizer", "trainer"], 2, ["--parallel.pp", 2])]:
+        folder = tmp / "-".join(saved)
+        words = options(tmp, folder, "--train.seed", 5, "--optimizer.lr", 0.003, "--checkpoint.components", f"[{', '.join(saved)}]", "--checkpoint.every", 2, *more,
+                        steps=SOURCE_STEPS)
+        told = run("train", *words, ranks=ranks).stderr
+        assert "checkpoint.components leaves out what a run goes on from" in told, told
+        for checkpoint in step_folders(folder):
+            assert components_of(checkpoint) == set(saved) and len(step_folders(folder)) == 2, checkpoint
+        if ranks is None:
+            assert losses(folder) == losses(tmp / "source") and all(same_tensors(checkpoint, whole, "model").values())
+        run("checkpoint-inspect", checkpoint, "--verify=fingerprints")
+        run("finalize-quantize", checkpoint, "--dtype", "fp32", "--output", tmp / f"export-{len(saved)}-{ranks}")
+        shown = run("train", *words, "--print-components", ranks=None, expect=None).stdout if ranks is None else ""
+        assert ranks is not None or ("model " in shown and "optimizer" not in shown), shown
+        longer = [word if word != SOURCE_STEPS else SOURCE_STEPS + 2 for word in words]
+        told = run("train", *longer, ranks=ranks, expect=2).stderr
+        assert "holds no component '" in told and "another run, with a train.run_dir of its own, may start from what there is" in told, told
+        onwards = started(tmp, tmp / f"from-{folder.name}", checkpoint, *(["--train.seed", 5] if "data" in saved else []), "--optimizer.lr", 0.003, steps=SOURCE_STEPS + 2)
+        assert "it starts afresh" in onwards.stderr and f"with weights of {checkpoint}" in onwards.stderr or "trainer" in saved, onwards.stderr
+        begun = records(tmp / f"from-{folder.name}", "run")[-1]["start_step"]
+        assert begun == (SOURCE_STEPS if "trainer" in saved else 0), begun
