@@ -7,7 +7,7 @@
 namespace lockstep {
 
 namespace {
-constexpr std::size_t request_bits = 4;
+constexpr std::size_t request_bits = 5;
 enum Field : std::size_t {
   loss,
   aux_loss,

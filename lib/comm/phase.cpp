@@ -6,7 +6,7 @@
 namespace lockstep {
 
 namespace {
-constexpr std::array<std::pair<Phase, std::string_view>, 22> names = {{
+constexpr std::array<std::pair<Phase, std::string_view>, 23> names = {{
     {Phase::start_up, "start-up"},
     {Phase::data, "data"},
     {Phase::gather, "gather"},
@@ -18,6 +18,7 @@ constexpr std::array<std::pair<Phase, std::string_view>, 22> names = {{
     {Phase::average, "average"},
     {Phase::heartbeat, "heartbeat"},
     {Phase::callback, "callback"},
+    {Phase::statistics, "statistics"},
     {Phase::evaluation, "evaluation"},
     {Phase::sample, "sample"},
     {Phase::save_plan, "save.plan"},

@@ -18,7 +18,8 @@ enum class Phase {
   optimizer,
   average,  // of weights that ranks have apart (post-local SGD)
   heartbeat,
-  callback,  // what callbacks do after a step
+  callback,    // what callbacks do after a step
+  statistics,  // of weights and gradients, after a step
   evaluation,
   sample,
   save_plan,

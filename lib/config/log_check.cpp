@@ -39,6 +39,16 @@ void check_places(const LogOptions& log, Problems& problems) {
                              *log.wandb_every, log.every.steps));
 }
 
+void check_statistics(const LogOptions& log, Problems& problems) {
+  if (log.statistics.empty() && log.statistics_every)
+    problems.add({"log.statistics_every", "log.statistics"},
+                 "log.statistics_every has no effect: log.statistics names nothing");
+  if (!log.statistics.empty() && !log.statistics_every.value_or(log.every))
+    problems.add({"log.statistics", log.statistics_every ? "log.statistics_every" : "log.every"},
+                 fmt::format("log.statistics has no effect: {} is never",
+                             log.statistics_every ? "log.statistics_every" : "log.every"));
+}
+
 std::string_view name_of(Precision type) {
   for (const auto& [value, name] : choices_of(type))
     if (value == type) return name;
@@ -98,6 +108,7 @@ void check_profile(const TrainConfig& config, Problems& problems) {
 
 void check_log(const TrainConfig& config, Problems& problems) {
   check_places(config.log, problems);
+  check_statistics(config.log, problems);
   check_peak(config, problems);
   check_profile(config, problems);
 }

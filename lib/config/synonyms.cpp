@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 120> options{{
+constexpr std::array<Synonyms, 122> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -146,6 +146,8 @@ constexpr std::array<Synonyms, 120> options{{
     {"log.wandb", " use_wandb enable_wandb wandb_log wandb_mode "},
     {"log.wandb_name", " wandb_run_name "},
     {"log.wandb_every", " wandb_log_interval "},
+    {"log.statistics", " log_params_norm log_num_zeros_in_grad watch wandb_watch watch_model track_grad_norm "},
+    {"log.statistics_every", " watch_freq watch_log_freq wandb_watch_freq "},
     {"log.speed_from_step", " speed_metrics_start_step "},
     {"log.peak_tflops", " peak_hardware_flops promised_flops peak_flops "},
     {"log.profile_start_step", " enable_profiling "},

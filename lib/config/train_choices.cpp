@@ -158,6 +158,10 @@ ChoiceList<WandbMode> choices_of(WandbMode) {
   return {{WandbMode::off, "off"}, {WandbMode::offline, "offline"}, {WandbMode::online, "online"}};
 }
 
+ChoiceList<MeasuredTensors> choices_of(MeasuredTensors) {
+  return {{MeasuredTensors::weights, "weights"}, {MeasuredTensors::gradients, "gradients"}};
+}
+
 ChoiceList<WatchedPhase> choices_of(WatchedPhase) {
   return {{WatchedPhase::start_up, "start-up"},     {WatchedPhase::load, "load"},     {WatchedPhase::step, "step"},
           {WatchedPhase::evaluation, "evaluation"}, {WatchedPhase::sample, "sample"}, {WatchedPhase::save, "save"},

@@ -43,6 +43,7 @@ ChoiceList<SavedComponent> choices_of(SavedComponent);
 ChoiceList<OnDifference> choices_of(OnDifference);
 ChoiceList<LogFormat> choices_of(LogFormat);
 ChoiceList<WandbMode> choices_of(WandbMode);
+ChoiceList<MeasuredTensors> choices_of(MeasuredTensors);
 ChoiceList<WatchedPhase> choices_of(WatchedPhase);
 
 }  // namespace lockstep

@@ -779,6 +779,11 @@ void describe(Declaration& visit, LogOptions& log) {
               {.help = "folder that gets a folder offline-run-… for each start; null: RUN/wandb",
                .value_name = "DIR",
                .completes = Completes::folders});
+  visit.field(
+      "statistics", log.statistics,
+      {.help = "what has statistics of each tensor in records, norm, mean, deviation, least, greatest and zeros: "
+               "weights, gradients"});
+  visit.field("statistics_every", log.statistics_every, {.help = "how often, said as eval.every; null: as log.every"});
   visit.field("speed_from_step", log.speed_from_step,
               {.help = "of the steps of a start, counted from 1, the first that counts for the speeds of the summary; "
                        "those before it warm up",

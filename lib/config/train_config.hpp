@@ -44,6 +44,7 @@ enum class SavedComponent { model, optimizer, trainer, data, callbacks };
 enum class OnDifference { fail, warn, repair };
 enum class LogFormat { progress, structured };
 enum class WandbMode { off, offline, online };
+enum class MeasuredTensors { weights, gradients };
 enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };
 
 struct ModelOptions {
@@ -304,6 +305,8 @@ struct LogOptions {
   std::vector<std::string> wandb_tags;
   std::optional<std::int64_t> wandb_every;         // steps at whose multiples a record goes there; absent: all records
   std::optional<std::string> wandb_dir;            // absent: RUN/wandb
+  std::vector<MeasuredTensors> statistics;         // what has records of statistics
+  std::optional<Cadence> statistics_every;         // and how often; absent: as every
   std::int64_t speed_from_step = 2;                // of those of a start, counted from 1, the first that counts
   std::optional<double> peak_tflops;               // of the hardware of one rank; absent: as peak_device says
   std::optional<std::string> peak_device;          // a product; absent: mfu is not known

@@ -85,8 +85,10 @@ void Engine::perform(Run& run, const Action& action, Unit& unit) {
     unit.gradient().add_(run.slots.at(SlotKind::peer_gradient, action.subject, no_micro_batch).value);
   } else if (action.op == Op::gradient_norm) {
     const std::vector<Rank> holders = group_along(run.program.mesh, session_.world().rank(), action.group);
-    const auto share = std::ranges::find(holders, session_.world().rank()) - holders.begin();
-    run.squared_norm += squared_norm(unit, static_cast<int>(share), static_cast<int>(holders.size()));
+    const auto share = static_cast<int>(std::ranges::find(holders, session_.world().rank()) - holders.begin());
+    const auto shares = static_cast<int>(holders.size());
+    run.squared_norm += squared_norm(unit, share, shares);
+    if (run.order->gradients) add_gradient(*run.order->gradients, unit, share, shares);
   } else if (action.op == Op::finish_average) {
     unit.master().div_(cell_count(run.program));
     if (session_.take_injected_nan()) unit.master().fill_(not_a_number);

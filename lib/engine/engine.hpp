@@ -12,6 +12,7 @@
 #include "model/model.hpp"
 #include "model/sampled_text.hpp"
 #include "optim/optimizer.hpp"
+#include "optim/tensor_statistics.hpp"
 #include "program/catalogue.hpp"
 #include "program/simulate.hpp"
 #include "program/trace.hpp"
@@ -50,6 +51,8 @@ struct StepOrder {
       {};  // one for each action of this rank, to be filled with monotonic seconds; null: not measured
   std::shared_ptr<std::vector<std::int64_t>> memory =
       {};  // the same, resident bytes of the process behind it; 0 of what runs behind the computation
+  std::shared_ptr<TensorStatistics> gradients =
+      {};  // takes in this rank's share of those of trained tensors, before clipping, times loss_scale; null: not taken
   std::function<void(StepMoment, MicroBatch)> moments = {};  // is told of those of this rank, throws nothing; or empty
 };
 

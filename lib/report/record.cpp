@@ -57,6 +57,25 @@ void describe(RecordFields& visit, const StepRecord& record) {
   visit.field("expert_dropped", record.expert_dropped, "choices that were not computed: 0; null: there are no experts");
 }
 
+void describe(RecordFields& visit, const StatisticsRecord& record) {
+  visit.field("step", record.step, "steps done: weights are those behind this step, gradients those of it");
+  visit.field("of", record.of, "weights, or gradients: means over the global batch before clipping");
+  visit.field("elements", record.elements,
+              "of all tensors, each once however many ranks hold it; of gradients those of tensors that are trained, "
+              "and in local steps those of all cells");
+  visit.field("norm", record.norm,
+              "root of the sum of the squares of those that are finite; of local steps the root mean square of those "
+              "of cells");
+  visit.field("mean", record.mean, "of those that are finite, as the next ones");
+  visit.field("std", record.std, "standard deviation, of the elements as a population");
+  visit.field("min", record.min, "the least");
+  visit.field("max", record.max, "the greatest");
+  visit.field("zeros", record.zeros, "elements that are 0");
+  visit.field("nonfinite", record.nonfinite, "elements that are infinite or no number");
+  visit.field("tensors", record.tensors,
+              "by name of the tensor: elements, norm, mean, std, min, max, zeros and nonfinite, of it alone");
+}
+
 void describe(RecordFields& visit, const EvalRecord& record) {
   visit.field("step", record.step, "steps done before the evaluation");
   visit.field("name", record.name,
@@ -184,6 +203,7 @@ Json schema_of() {
 
 Json to_json(const RunRecord& record) { return json_of(record); }
 Json to_json(const StepRecord& record) { return json_of(record); }
+Json to_json(const StatisticsRecord& record) { return json_of(record); }
 Json to_json(const EvalRecord& record) { return json_of(record); }
 Json to_json(const SampleRecord& record) { return json_of(record); }
 Json to_json(const CheckpointRecord& record) { return json_of(record); }
@@ -195,9 +215,9 @@ Json record_json_schema() {
   return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
           {"title", "records of lockstep train, one JSON object a line"},
           {"oneOf",
-           {schema_of<RunRecord>(), schema_of<StepRecord>(), schema_of<EvalRecord>(), schema_of<SampleRecord>(),
-            schema_of<CheckpointRecord>(), schema_of<ProfileRecord>(), schema_of<EventRecord>(),
-            schema_of<SummaryRecord>()}}};
+           {schema_of<RunRecord>(), schema_of<StepRecord>(), schema_of<StatisticsRecord>(), schema_of<EvalRecord>(),
+            schema_of<SampleRecord>(), schema_of<CheckpointRecord>(), schema_of<ProfileRecord>(),
+            schema_of<EventRecord>(), schema_of<SummaryRecord>()}}};
 }
 
 }  // namespace lockstep

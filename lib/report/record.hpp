@@ -67,6 +67,22 @@ struct StepRecord {
   std::optional<std::int64_t> expert_dropped = {};         // choices that were not computed
 };
 
+/// How the numbers of all tensors spread, and those of each.
+struct StatisticsRecord {
+  static constexpr std::string_view kind = "statistics";
+  std::int64_t step = 0;
+  std::string of;  // "weights", "gradients"
+  std::int64_t elements = 0;
+  double norm = 0;  // with what follows of the finite elements
+  double mean = 0;
+  double std = 0;
+  double min = 0;
+  double max = 0;
+  std::int64_t zeros = 0;
+  std::int64_t nonfinite = 0;
+  std::shared_ptr<const Json> tensors = {};  // by name: the same numbers
+};
+
 struct EvalRecord {
   static constexpr std::string_view kind = "eval";
   std::int64_t step = 0;
@@ -157,6 +173,7 @@ struct SummaryRecord {
 
 void describe(RecordFields& visit, const RunRecord& record);
 void describe(RecordFields& visit, const StepRecord& record);
+void describe(RecordFields& visit, const StatisticsRecord& record);
 void describe(RecordFields& visit, const EvalRecord& record);
 void describe(RecordFields& visit, const SampleRecord& record);
 void describe(RecordFields& visit, const CheckpointRecord& record);
@@ -167,6 +184,7 @@ void describe(RecordFields& visit, const SummaryRecord& record);
 /// A record as an object: "schema", "kind", "time" (UTC), then its fields in order. Local.
 Json to_json(const RunRecord& record);
 Json to_json(const StepRecord& record);
+Json to_json(const StatisticsRecord& record);
 Json to_json(const EvalRecord& record);
 Json to_json(const SampleRecord& record);
 Json to_json(const CheckpointRecord& record);

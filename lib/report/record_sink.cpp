@@ -77,7 +77,7 @@ class TensorboardSink : public RecordSink {
   void write(std::string_view line) override {
     const Json record = parse_json(line, "record");
     const std::string kind = record.at("kind").get<std::string>();
-    if (kind == "step" || kind == "eval") {
+    if (kind == "step" || kind == "eval" || kind == "statistics") {
       write_scalars(record);
     } else if (kind == "sample") {
       const std::string prompt = record.at("prompt").get<std::string>();

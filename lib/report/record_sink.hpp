@@ -26,8 +26,8 @@ std::unique_ptr<RecordSink> line_sink(int fd, const std::string& name);
 /// JSON lines appended to a file. A last line that a killed run left half written is removed first.
 std::unique_ptr<RecordSink> file_sink(const Path& path);
 
-/// A TensorBoard event file in `folder`, made if need be: numbers of step and eval records as scalars "step/loss",
-/// samples as text.
+/// A TensorBoard event file in `folder`, made if need be: numbers of step, eval and statistics records as scalars
+/// "step/loss", samples as text.
 std::unique_ptr<RecordSink> tensorboard_sink(const Path& folder);
 
 }  // namespace lockstep

@@ -193,6 +193,7 @@ std::string line_of(const Json& record) { return to_text(record) + "\n"; }
 
 void Recorder::write(const RunRecord& record) { offer(line_of(to_json(record))); }
 void Recorder::write(const StepRecord& record) { offer(line_of(to_json(record))); }
+void Recorder::write(const StatisticsRecord& record) { offer(line_of(to_json(record))); }
 void Recorder::write(const EvalRecord& record) { offer(line_of(to_json(record))); }
 void Recorder::write(const SampleRecord& record) { offer(line_of(to_json(record))); }
 void Recorder::write(const CheckpointRecord& record) { offer(line_of(to_json(record))); }

@@ -36,6 +36,7 @@ class Recorder {
   // "records_lost" tells the other sinks.
   void write(const RunRecord& record);
   void write(const StepRecord& record);
+  void write(const StatisticsRecord& record);
   void write(const EvalRecord& record);
   void write(const SampleRecord& record);
   void write(const CheckpointRecord& record);

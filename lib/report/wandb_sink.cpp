@@ -119,7 +119,7 @@ struct WandbSink::State {
     if (kind == "step") {
       const auto at = record.at("step").get<std::int64_t>();
       if (!settings.every || at % *settings.every == 0) add(at, scalars_of(record));
-    } else if (kind == "eval") {
+    } else if (kind == "eval" || kind == "statistics") {
       add(record.at("step").get<std::int64_t>(), scalars_of(record));
     } else if (kind == "sample") {
       const std::string prompt = record.at("prompt").get<std::string>();

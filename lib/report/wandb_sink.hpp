@@ -28,8 +28,8 @@ class WandbSink : public RecordSink {
 
   const Path& folder() const { return folder_; }
 
-  /// Numbers of step and eval records become a row of the history, one for each step, named as TensorBoard's; samples
-  /// texts of it. A row is written when such a record of another step, or the summary, comes.
+  /// Numbers of step, eval and statistics records become a row of the history, one for each step, named as
+  /// TensorBoard's; samples texts of it. A row is written when such a record of another step, or the summary, comes.
   void write(std::string_view line) override;
   void close() override;
 

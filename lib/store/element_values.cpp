@@ -3,8 +3,8 @@
 #include "quant/bfloat16.hpp"
 #include "quant/float16.hpp"
 
-#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 
@@ -61,23 +61,5 @@ double value_of(DType dtype, std::span<const std::byte> bytes) {
   }
   return load<std::uint8_t>(bytes);
 }
-
-void Statistics::add(double value) {
-  if (std::isnan(value)) {
-    ++nan_;
-  } else if (std::isinf(value)) {
-    ++infinite_;
-  } else {
-    min_ = finite_ == 0 ? value : std::min(min_, value);
-    max_ = finite_ == 0 ? value : std::max(max_, value);
-    zeros_ += value == 0 ? 1 : 0;
-    ++finite_;
-    const double distance = value - mean_;
-    mean_ += distance / static_cast<double>(finite_);
-    squares_ += distance * (value - mean_);
-  }
-}
-
-double Statistics::deviation() const { return finite_ == 0 ? 0 : std::sqrt(squares_ / static_cast<double>(finite_)); }
 
 }  // namespace lockstep

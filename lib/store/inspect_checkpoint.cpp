@@ -1,5 +1,6 @@
 #include "store/inspect.hpp"
 
+#include "base/statistics.hpp"
 #include "base/text.hpp"
 #include "layout/layout_json.hpp"
 #include "report/table.hpp"
@@ -205,24 +206,24 @@ InspectAnswer show_tensor(const CheckpointReader& checkpoint, const std::string&
   table.add({"tensor", fmt::format("{}  {} {}", full_name(tensor), name_of(tensor.layout.dtype),
                                    to_text(known_shape(tensor.layout)))});
   table.add({"layout", layout_text(tensor.layout)});
-  table.add({"range", fmt::format("{} to {}", number_text(statistics.min()), number_text(statistics.max()))});
-  table.add({"mean", number_text(statistics.mean())});
+  table.add({"range", fmt::format("{} to {}", number_text(statistics.min), number_text(statistics.max))});
+  table.add({"mean", number_text(statistics.mean)});
   table.add({"deviation", number_text(statistics.deviation())});
-  table.add({"nan", fmt::format("{}", statistics.nan())});
-  table.add({"infinite", fmt::format("{}", statistics.infinite())});
-  table.add({"zeros", fmt::format("{}", statistics.zeros())});
+  table.add({"nan", fmt::format("{}", statistics.nan)});
+  table.add({"infinite", fmt::format("{}", statistics.infinite)});
+  table.add({"zeros", fmt::format("{}", statistics.zeros)});
   table.add({"first", join(first, " ")});
   table.add({"fingerprint", to_hex(tensor.fingerprint)});
   Json json = to_json(tensor.layout);
   json.update(Json{{"name", full_name(tensor)},
                    {"elements", elements(tensor.layout.global)},
-                   {"min", statistics.min()},
-                   {"max", statistics.max()},
-                   {"mean", statistics.mean()},
+                   {"min", statistics.min},
+                   {"max", statistics.max},
+                   {"mean", statistics.mean},
                    {"std", statistics.deviation()},
-                   {"nan", statistics.nan()},
-                   {"inf", statistics.infinite()},
-                   {"zeros", statistics.zeros()},
+                   {"nan", statistics.nan},
+                   {"inf", statistics.infinite},
+                   {"zeros", statistics.zeros},
                    {"head", first_json},
                    {"fingerprint", to_hex(tensor.fingerprint)}});
   return {ExitCode::done, table.text(), std::move(json)};

@@ -1,4 +1,5 @@
 // The numbers of a checkpoint: those that are not finite, and how the values of a tensor spread.
+#include "base/statistics.hpp"
 #include "base/words.hpp"
 #include "report/histogram.hpp"
 #include "report/table.hpp"
@@ -61,7 +62,7 @@ InspectAnswer show_histogram(const CheckpointReader& checkpoint, const std::stri
   Statistics statistics;
   for_each_element(checkpoint, number,
                    [&](std::span<const std::byte> bytes) { statistics.add(value_of(tensor.layout.dtype, bytes)); });
-  Histogram histogram = empty_histogram(statistics.min(), statistics.max(), bins);
+  Histogram histogram = empty_histogram(statistics.min, statistics.max, bins);
   for_each_element(checkpoint, number, [&](std::span<const std::byte> bytes) {
     const double value = value_of(tensor.layout.dtype, bytes);
     if (std::isfinite(value)) count_into(histogram, value);
@@ -75,15 +76,15 @@ InspectAnswer show_histogram(const CheckpointReader& checkpoint, const std::stri
   }
   const std::string title =
       fmt::format("{}  {} {}, {} to {}", full_name(tensor), name_of(tensor.layout.dtype),
-                  to_text(known_shape(tensor.layout)), number_text(statistics.min()), number_text(statistics.max()));
+                  to_text(known_shape(tensor.layout)), number_text(statistics.min), number_text(statistics.max));
   InspectAnswer answer{ExitCode::done,
                        title + "\n" + table.text(),
                        {{"name", full_name(tensor)},
                         {"edges", histogram.edges},
                         {"counts", histogram.counts},
-                        {"nan", statistics.nan()},
-                        {"inf", statistics.infinite()}}};
-  if (const std::int64_t others = statistics.nan() + statistics.infinite(); others > 0)
+                        {"nan", statistics.nan},
+                        {"inf", statistics.infinite}}};
+  if (const std::int64_t others = statistics.nan + statistics.infinite; others > 0)
     answer.text += fmt::format("besides {} that are not finite\n", counted(others, "element"));
   if (!picture.empty()) {
     publish_file(picture, histogram_svg({title, "value", "elements"}, histogram));

@@ -19,6 +19,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <utility>
 
 namespace lockstep {
@@ -70,6 +71,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
       schedule_(schedule_of(parts.config, parts.plan.length)),
       journal_(parts.config, parts.plan, parts.output, parts.files, parts.session.world().rank()),
       callbacks_(parts.callbacks, parts.session, journal_),
+      statistics_({parts.config, parts.plan, parts.session, parts.engine, parts.cells, parts.model, journal_},
+                  monotonic_seconds()),
       began_step_(parts.train_state.step),
       began_s_(monotonic_seconds()),
       saved_step_(parts.train_state.step),
@@ -200,8 +203,10 @@ StepOutcome TrainingLoop::step() {
   const double waited_s = prefetcher_->waited_s();
   StepBatch next;
   Profile* const profile = profile_of(now.step + 1);
+  std::shared_ptr<TensorStatistics> gradients;
   std::exception_ptr failure;  // of this rank: the heartbeat makes it that of all
   try {
+    gradients = statistics_.begin_step(now, next_position);
     const ProfiledScope scope(profile, "data");
     loader_.declare_use(now.position, parts_.verifier);
     parts_.verifier.check();
@@ -231,7 +236,8 @@ StepOutcome TrainingLoop::step() {
                   .requests = asked.requests | told.requests | requests_of_clocks(),
                   .failure = failure,
                   .times = measured.times,
-                  .memory = measured.memory};
+                  .memory = measured.memory,
+                  .gradients = gradients};
   if (callbacks_.listen())
     order.moments = [this](StepMoment moment, MicroBatch micro_batch) {
       constexpr std::array events{LOCKSTEP_MICRO_BATCH_END, LOCKSTEP_BEFORE_UPDATE, LOCKSTEP_UPDATED};
@@ -245,6 +251,9 @@ StepOutcome TrainingLoop::step() {
   count(outcome);
   if (outcome.updated) watch(DivergenceLoss::loss, outcome.loss);
   journal_.count(now, outcome, samples_, valid_tokens_, prefetcher_->waited_s() - waited_s);
+  const ProfiledScope scope(profile, "records");
+  if (asks(outcome.requests, Request::statistics)) statistics_.asked(monotonic_seconds());
+  statistics_.end_step(now, gradients.get(), order.loss_scale);  // before what may end the run: they show why
   if (scales_loss(parts_.config)) update_loss_scale(outcome);
   if (!outcome.updated && !overflows(parts_.config, outcome)) skip_step(outcome);
   batch_ = std::move(next);
@@ -252,7 +261,6 @@ StepOutcome TrainingLoop::step() {
   samples_ = outcome.next_samples;
   uses_ = outcome.next_uses;
   if (asks(outcome.requests, Request::report)) callbacks_.report(view());
-  const ProfiledScope scope(profile, "records");
   facts_.loss = outcome.loss;
   facts_.gradient_norm = outcome.gradient_norm;
   facts_.lr = order.lr;
@@ -752,6 +760,7 @@ Request TrainingLoop::requests_of_clocks() const {
   const double now_s = monotonic_seconds();
   return (save_clock_.due(now_s) ? Request::save : Request::none) |
          (log_clock_.due(now_s) ? Request::log : Request::none) |
+         (statistics_.due(now_s) ? Request::statistics : Request::none) |
          (eval_clock_.due(now_s) && evaluation_delay_is_over() ? Request::evaluate : Request::none);
 }
 

@@ -21,6 +21,7 @@
 #include "train/promotions.hpp"
 #include "train/run_files.hpp"
 #include "train/run_journal.hpp"
+#include "train/run_statistics.hpp"
 #include "train/save_clock.hpp"
 #include "train/step_profile.hpp"
 #include "train/train_plan.hpp"
@@ -167,8 +168,9 @@ class TrainingLoop {
   Schedule schedule_;
   RunJournal journal_;
   Callbacks callbacks_;
-  lockstep_facts facts_{};          // that callbacks are told
-  std::int64_t epoch_told_ = -1;    // whose begin they know of
+  lockstep_facts facts_{};        // that callbacks are told
+  std::int64_t epoch_told_ = -1;  // whose begin they know of
+  RunStatistics statistics_;
   std::optional<Profile> profile_;  // until its last step is done
   StepBatch batch_;                 // of the next step
   std::int64_t valid_tokens_ = 0;   // of the next step, over all ranks

@@ -153,6 +153,10 @@ void RunJournal::tell_step(const TrainState& now, const StepOutcome& outcome, co
   progress_->update(static_cast<double>(now.step), detail);
 }
 
+void RunJournal::statistics(const StatisticsRecord& record) {
+  if (rank_ == 0) files_.records().write(record);
+}
+
 void RunJournal::evaluation(const EvalRecord& record) {
   if (rank_ != 0) return;
   files_.records().write(record);

@@ -37,6 +37,7 @@ class RunJournal {
   void exclude(double seconds) { meter_.exclude(seconds); }
   /// The record of a step, and progress. `fill`: labels that count, of the positions of its rows.
   void step(const TrainState& now, const StepOutcome& outcome, const StepOrder& order, double fill);
+  void statistics(const StatisticsRecord& record);
   void evaluation(const EvalRecord& record);
   /// `waves`: the parts in which the state was copied for a save in the background; 0: it was waited for.
   void saved(const SaveReport& report, double seconds, int waves);

@@ -29,8 +29,8 @@ std::vector<Phase> phases_of(WatchedPhase watched) {
     case WatchedPhase::start_up: return {Phase::start_up};
     case WatchedPhase::load: return {Phase::load};
     case WatchedPhase::step:
-      return {Phase::data, Phase::gather,    Phase::forward,   Phase::backward, Phase::reduction,
-              Phase::norm, Phase::heartbeat, Phase::optimizer, Phase::average,  Phase::callback};
+      return {Phase::data,      Phase::gather,    Phase::forward, Phase::backward, Phase::reduction, Phase::norm,
+              Phase::heartbeat, Phase::optimizer, Phase::average, Phase::callback, Phase::statistics};
     case WatchedPhase::evaluation: return {Phase::evaluation};
     case WatchedPhase::sample: return {Phase::sample};
     case WatchedPhase::save:

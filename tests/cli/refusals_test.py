@@ -198,6 +198,10 @@ TABLE = [
     (2, {"precision.backoff_factor": 0.1}, "precision.backoff_factor has no effect"),
     (2, {"precision.growth_interval": 3}, "precision.growth_interval has no effect"),
     (2, {"precision.min_scale": 3}, "precision.min_scale has no effect"),
+    (2, {"log.statistics_every": 3}, "log.statistics_every has no effect: log.statistics names nothing"),
+    (2, {"log.statistics": "[weights]", "log.statistics_every": "never"}, "log.statistics has no effect: log.statistics_every is never"),
+    (2, {"log.statistics": "[weights]", "log.every": "never"}, "log.statistics has no effect: log.every is never"),
+    (2, {"log.statistics": "[moments]"}, "one of weights, gradients"),
     (2, {"precision.dtype": "fp16", "precision.backoff_factor": 1}, "with a factor of 1 the loss scale never falls"),
     (2, {"precision.dtype": "fp16", "precision.init_scale": 1, "precision.min_scale": 2}, "precision.init_scale 1 is below precision.min_scale 2"),
 ]

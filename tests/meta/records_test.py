@@ -24,7 +24,7 @@ def test_a_record_of_every_kind_meets_the_printed_schema(tmp):
     validator = jsonschema.Draft202012Validator(schema)
     for record in records:
         validator.validate(record)
-    assert {record["kind"] for record in records} == {"run", "step", "eval", "sample", "checkpoint", "profile", "event", "summary"}
+    assert {record["kind"] for record in records} == {"run", "step", "statistics", "eval", "sample", "checkpoint", "profile", "event", "summary"}
     # the schema is no rubber stamp
     assert not validator.is_valid({**records[1], "loss": "low"})
     assert not validator.is_valid({**records[1], "extra": 1})
@@ -74,7 +74,7 @@ def test_tensorboard_reads_the_scalars_and_texts(tmp):
     events = EventAccumulator(str(tmp / "tensorboard"), size_guidance={"scalars": 0, "tensors": 0})
     events.Reload()
     tags = events.Tags()
-    assert {"step/loss", "step/lr", "step/tokens_per_s", "eval/loss", "eval/perplexity"} <= set(tags["scalars"]), tags
+    assert {"step/loss", "step/lr", "step/tokens_per_s", "gradients/norm", "gradients/a/b/norm", "eval/loss", "eval/perplexity"} <= set(tags["scalars"]), tags
     steps = [record for record in records if record["kind"] == "step"]
     losses = [(event.step, event.value) for event in events.Scalars("step/loss")]
     finite = [record for record in steps if record["loss"] is not None]
@@ -108,6 +108,9 @@ def test_wandb_reads_the_configuration_the_rows_the_texts_and_the_summary(tmp):
         assert numbers == {name: value for name, value in row["item"].items() if name.startswith("step/")}, row
         assert row["item"]["_step"] == record["step"] and row["item"]["_timestamp"] > 1.7e9 and row["item"]["_runtime"] >= 0
     assert rows[-1]["item"]["eval/loss"] == evaluation["loss"] == 1.25
+    drawn = {name: value for name, value in rows[-1]["item"].items() if name.startswith("gradients/")}
+    numbers = {"norm": 2.5, "mean": 0.5, "std": 1, "min": -1, "max": 2}
+    assert drawn == {"gradients/zeros": 3, "gradients/nonfinite": 1, **{f"gradients/{of}{name}": value for of in ["", "a/b/"] for name, value in numbers.items()}}, drawn
     assert rows[-1]["item"]["sample/" + sample["prompt"]] == sample["prompt"] + sample["text"]
     told = wandb_files.state(file)
     assert told["state"] == "finished" and told["exit_code"] == 0 and told["name"] == "a name", told

@@ -39,6 +39,25 @@ void write_all(Recorder& recorder) {
     if (step > 200) record.expert_entropy = std::vector{0.5, std::numeric_limits<double>::quiet_NaN()};
     recorder.write(record);
   }
+  recorder.write(StatisticsRecord{.step = 300,
+                                  .of = "gradients",
+                                  .elements = 7,
+                                  .norm = 2.5,
+                                  .mean = 0.5,
+                                  .std = 1,
+                                  .min = -1,
+                                  .max = 2,
+                                  .zeros = 3,
+                                  .nonfinite = 1,
+                                  .tensors = std::make_shared<const Json>(Json{{"a/b",
+                                                                                {{"elements", 7},
+                                                                                 {"norm", 2.5},
+                                                                                 {"mean", 0.5},
+                                                                                 {"std", 1},
+                                                                                 {"min", -1},
+                                                                                 {"max", 2},
+                                                                                 {"zeros", 3},
+                                                                                 {"nonfinite", 1}}}})});
   EvalRecord eval;
   eval.step = 300;
   eval.split = "validation";

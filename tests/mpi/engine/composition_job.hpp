@@ -205,14 +205,31 @@ class Job {
     if (mutate) mutate(programs_.train.classes.front());
   }
 
+  /// Its gradients are measured along.
   StepOutcome step(std::int64_t number) {
+    std::vector<LogicalTensor> trained = tensors();
+    std::erase_if(trained, [](const LogicalTensor& tensor) { return !tensor.trained; });
+    gradients_ = std::make_shared<TensorStatistics>(trained);
     return engine_.run_step({.step = number, .micro_batches = part(number), .valid_tokens = 0},
                             {.step = number,
                              .valid_tokens = valid_tokens(number),
                              .samples = global_batch,
                              .lr = 1e-3,
                              .seed = 3,
-                             .failure = nullptr});
+                             .failure = nullptr,
+                             .gradients = gradients_});
+  }
+  /// Statistics of the last step's gradients. Collective, once a step.
+  const TensorStatistics& gradients() {
+    gradients_->sum_over(session_.world());
+    return *gradients_;
+  }
+  /// The same of the weights. Collective.
+  TensorStatistics weights() {
+    TensorStatistics weights(tensors());
+    add_weights(weights, model_, rank_);
+    weights.sum_over(session_.world());
+    return weights;
   }
   EvaluationOutcome evaluate(std::int64_t number) { return engine_.evaluate(part(number), 0); }
   /// Of a micro-batch that all ranks read, where a step has one.
@@ -415,7 +432,8 @@ class Job {
   std::unique_ptr<Optimizer> optimizer_;
   Transport transport_;
   Engine engine_;
-  std::int64_t seen_tokens_ = 0;  // of the last pass over a text
+  std::int64_t seen_tokens_ = 0;                 // of the last pass over a text
+  std::shared_ptr<TensorStatistics> gradients_;  // of the last step
 };
 
 inline double norm_of(const at::Tensor& tensor) {

@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "composition_job.hpp"
 
+#include <ATen/ops/eq.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/sub.h>
 #include <boost/test/unit_test.hpp>
@@ -35,6 +36,24 @@ std::vector<Composition> of_this_world() {
     if (how.ranks() == test::world().size() && (count++ % 4 == 0 || all) && how.text().find(asked) != std::string::npos)
       mine.push_back(how);
   return mine;
+}
+
+/// Each element counts once, whoever holds it.
+void expect_of_whole(const std::string& what, const Statistics& got, const at::Tensor& whole) {
+  const at::Tensor all = whole.flatten().to(at::kDouble);
+  BOOST_TEST(got.finite == all.numel(), what << " has " << got.finite << " elements");
+  BOOST_TEST(got.zeros == at::eq(all, 0).sum().item<std::int64_t>(), what << " has " << got.zeros << " zeros");
+  BOOST_TEST((got.nan == 0 && got.infinite == 0));
+  BOOST_TEST((got.min == all.min().item<double>() && got.max == all.max().item<double>()),
+             what << " lies in " << got.min << " to " << got.max);
+  const double norm = norm_of(all);
+  const auto expect = [&](const char* name, double value, double expected) {
+    BOOST_TEST(std::abs(value - expected) <= 1e-12 * norm,
+               name << " of " << what << ": " << value << " against " << expected);
+  };
+  expect("norm", got.norm(), norm);
+  expect("mean", got.mean, all.mean().item<double>());
+  expect("deviation", got.deviation(), all.std(false).item<double>());
 }
 
 }  // namespace
@@ -73,6 +92,17 @@ BOOST_AUTO_TEST_CASE(each_equals_one_rank_in_fp64) {
         BOOST_TEST(error <= 1e-12 * std::max(norm_of(expected), 1e-3 * want.all_norm),
                    how.text() << ": the gradient of " << tensor.name << " differs by " << error);
       }
+      const TensorStatistics gradients = job.gradients(), weights = job.weights();
+      for (const LogicalTensor& tensor : job.tensors()) {
+        const auto of = [&](const TensorStatistics& taken) {
+          return std::ranges::find(taken.tensors(), tensor.name, &std::pair<std::string, Statistics>::first)->second;
+        };
+        const std::string where = how.text() + ": " + tensor.name;
+        expect_of_whole("the weight in " + where, of(weights), job.whole_weight(tensor));
+        if (tensor.trained) expect_of_whole("the gradient in " + where, of(gradients), job.whole_gradient(tensor));
+      }
+      BOOST_TEST(std::abs(gradients.whole().norm() - got.gradient_norm) <= 1e-12 * got.gradient_norm,
+                 how.text() << ": norm of all gradients " << gradients.whole().norm());
       const double eval = job.evaluate(3).loss_sum;
       BOOST_TEST(std::abs(eval - want.eval_loss) <= 1e-12 * want.eval_loss,
                  how.text() << ": evaluation " << eval << " against " << want.eval_loss);

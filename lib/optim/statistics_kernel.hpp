@@ -1,0 +1,15 @@
+// Statistics of numbers that lie side by side, on raw pointers: plain functions.
+#pragma once
+
+#include "base/statistics.hpp"
+#include "tensor/kernels/number.hpp"
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// Of values [0, count), in fp64 over blocks of fixed size: the same bits for any number of threads.
+template <class T>
+Statistics statistics_of(const T* values, std::int64_t count);
+
+}  // namespace lockstep
