@@ -7,7 +7,7 @@
 namespace lockstep {
 
 namespace {
-constexpr std::size_t request_bits = 5;
+constexpr std::size_t request_bits = 6;
 enum Field : std::size_t {
   loss,
   aux_loss,

@@ -15,7 +15,8 @@ namespace lockstep {
 
 /// Request says what callbacks and the stop channels ask for. The heartbeat merges the ranks: one that asks suffices.
 /// report: a callback of some rank has failed, and all ranks should learn of it. statistics: of the next step.
-enum class Request : unsigned { none = 0, log = 1, evaluate = 2, save = 4, report = 8, statistics = 16 };
+/// change: of an option, which the rank that asks tells.
+enum class Request : unsigned { none = 0, log = 1, evaluate = 2, save = 4, report = 8, statistics = 16, change = 32 };
 constexpr Request operator|(Request a, Request b) {
   return static_cast<Request>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
 }
@@ -39,7 +40,7 @@ struct HeartbeatData {
 };
 
 /// What each rank puts into the reduction, where it has neither loads nor uses.
-constexpr std::int64_t heartbeat_bytes = 15 * sizeof(double);
+constexpr std::int64_t heartbeat_bytes = 16 * sizeof(double);
 
 /// Sums the numbers and merges the rest, on a lane of `transport`, over a group that is all of `world`. If any rank
 /// brought a failure, all ranks throw the same AgreedError: that of the worst, lowest rank. Counts are exact up to

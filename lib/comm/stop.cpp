@@ -19,10 +19,12 @@ namespace {
 constexpr off_t most_bytes = 256;  // of a control file
 constexpr const char* accepted_words = "write one of the words stop, save, abort, evaluate, log, status, save-stop";
 
+bool is_unprintable(char byte) { return byte < ' ' || byte > '~'; }
+
 /// The beginning of a text, fit for a log line.
 std::string shown(std::string_view word) {
   std::string text(word.substr(0, 40));
-  std::ranges::replace_if(text, [](char byte) { return byte < ' ' || byte > '~'; }, '?');
+  std::ranges::replace_if(text, is_unprintable, '?');
   return text;
 }
 
@@ -43,6 +45,7 @@ StopChannels::Asked StopChannels::poll() {
   };
   asked.requests = std::exchange(from_file_once_, Request::none);
   asked.status = std::exchange(status_asked_, false);
+  asked.change = std::exchange(change_, std::nullopt);
   if (out_of_time()) stop(StopLevel::after_step, "max_time");
   stop(from_file_, "control file");
   stop(session_.stop_level(), "signal");
@@ -68,7 +71,7 @@ std::string StopChannels::read_control_file() {
   const bool regular = S_ISREG(status.st_mode) && status.st_size <= most_bytes;
   if (regular && status.st_size == 0) return {};  // being written
   seen_ = identity;
-  if (!regular) return fmt::format("{} is no small file: it is left alone; {}", path, accepted_words);
+  if (!regular) return fmt::format("{} is no small file: it is left alone; {}", path, accepted());
   std::string content(most_bytes, '\0');
   const FileDescriptor file(::open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   const ssize_t got = file.get() < 0 ? -1 : ::read(file.get(), content.data(), content.size());
@@ -94,11 +97,20 @@ std::string StopChannels::obey(const std::string& content) {
     from_file_once_ = from_file_once_ | Request::log;
   } else if (word == "status") {
     status_asked_ = true;
+  } else if (const std::size_t end = word.find(' ');
+             end != std::string::npos && std::ranges::none_of(word, is_unprintable) &&
+             std::ranges::find(settings_.options, word.substr(0, end)) != settings_.options.end()) {
+    change_ = {.option = word.substr(0, end), .value = std::string(trim(std::string_view(word).substr(end)))};
   } else {
     return fmt::format("{} says '{}', which asks for nothing; {}", settings_.control_file.string(), shown(word),
-                       accepted_words);
+                       accepted());
   }
   return {};
+}
+
+std::string StopChannels::accepted() const {
+  if (settings_.options.empty()) return accepted_words;
+  return fmt::format("{}, or one of {} and how often", accepted_words, join(settings_.options, ", "));
 }
 
 bool StopChannels::out_of_time() {

@@ -8,23 +8,31 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
 class StopChannels {
  public:
   struct Settings {
-    Path control_file;  // RUN/control: a word of stop, save-stop (the same), save, abort, evaluate, log and status;
-                        // read and removed by the one rank that is told. Empty: none
-    std::optional<double> max_time_s;  // of the session
+    Path control_file;  // RUN/control: a word of stop, save-stop (the same), save, abort, evaluate, log and status,
+                        // or an option and a value; read and removed by the one rank that is told. Empty: none
+    std::optional<double> max_time_s;       // of the session
+    std::vector<std::string> options = {};  // that the control file may change
   };
   /// `session` outlives it. Local.
   StopChannels(Session& session, Settings settings);
 
+  /// What the control file says that an option should be; that the value is one is for others to see.
+  struct Change {
+    std::string option;
+    std::string value;
+  };
   struct Asked {
     StopLevel stop = StopLevel::none;
     Request requests = Request::none;
     bool status = false;  // this rank tells how far the run is
+    std::optional<Change> change = {};
     std::string reason;   // of a stop: "signal", "control file", "max_time"; empty: none
     std::string problem;  // why the control file asks for nothing, once; empty: no problem
   };
@@ -38,6 +46,7 @@ class StopChannels {
  private:
   std::string read_control_file();
   std::string obey(const std::string& content);
+  std::string accepted() const;
   bool out_of_time();
 
   Session& session_;
@@ -50,6 +59,7 @@ class StopChannels {
   StopLevel from_file_ = StopLevel::none;
   Request from_file_once_ = Request::none;  // that is not handed out yet
   bool status_asked_ = false;               // nor told
+  std::optional<Change> change_;            // nor handed out
 };
 
 }  // namespace lockstep

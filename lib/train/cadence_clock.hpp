@@ -22,6 +22,8 @@ class CadenceClock {
  public:
   CadenceClock(const Cadence& cadence, double now_s) : cadence_(cadence), last_s_(now_s) {}
   bool due(double now_s) const { return cadence_.time.value > 0 && now_s - last_s_ >= cadence_.time.value; }
+  /// From now on another one counts; time goes on from when it was done last.
+  void follow(const Cadence& cadence) { cadence_ = cadence; }
   /// It was done, for whatever reason.
   void done(double now_s) { last_s_ = now_s; }
 

@@ -9,6 +9,7 @@
 #include "comm/together.hpp"
 #include "tensor/unit.hpp"
 #include "train/best_weights.hpp"
+#include "train/cadence_change.hpp"
 #include "train/components.hpp"
 #include "train/divergence.hpp"
 #include "train/evaluated_metrics.hpp"
@@ -60,10 +61,11 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
     : parts_(parts),
       loader_(*parts.plan.training_samples,
               parts.plan.loader(parts.config, SampleUse::training, parts.session.world().rank())),
-      stop_(parts.session,
-            {.control_file = parts.session.world().rank() == 0 ? parts.files.folder() / "control" : Path(),
-             .max_time_s =
-                 parts.config.train.max_time ? std::optional(parts.config.train.max_time->value) : std::nullopt}),
+      stop_(
+          parts.session,
+          {.control_file = parts.session.world().rank() == 0 ? parts.files.folder() / "control" : Path(),
+           .max_time_s = parts.config.train.max_time ? std::optional(parts.config.train.max_time->value) : std::nullopt,
+           .options = cadence_options()}),
       saver_(parts.session.world()),
       save_clock_(parts.config.checkpoint, monotonic_seconds()),
       log_clock_(parts.config.log.every, monotonic_seconds()),
@@ -233,7 +235,7 @@ StepOutcome TrainingLoop::step() {
                   .next_samples = next.samples,
                   .next_uses = next.uses,
                   .stop = told.stop ? std::max(asked.stop, StopLevel::after_step) : asked.stop,
-                  .requests = asked.requests | told.requests | requests_of_clocks(),
+                  .requests = asked.requests | request_of(asked.change) | told.requests | requests_of_clocks(),
                   .failure = failure,
                   .times = measured.times,
                   .memory = measured.memory,
@@ -261,6 +263,7 @@ StepOutcome TrainingLoop::step() {
   samples_ = outcome.next_samples;
   uses_ = outcome.next_uses;
   if (asks(outcome.requests, Request::report)) callbacks_.report(view());
+  if (asks(outcome.requests, Request::change)) make_change();
   facts_.loss = outcome.loss;
   facts_.gradient_norm = outcome.gradient_norm;
   facts_.lr = order.lr;
@@ -310,6 +313,36 @@ void TrainingLoop::update_loss_scale(const StepOutcome& outcome) {
       .step = now.step, .outcome = outcome, .scale = before.scale, .next_scale = now.loss_scale.scale};
   journal_.tell(event_of(step));
   if (now.loss_scale.scale < options.min_scale) refuse_to_scale(step, options.min_scale);
+}
+
+Request TrainingLoop::request_of(const std::optional<StopChannels::Change>& change) {
+  if (!change) return Request::none;
+  try {
+    TrainConfig tried = parts_.config;
+    change_cadence(tried, parts_.plan, *change);
+    change_ = change;
+    return Request::change;
+  } catch (const Error& error) {
+    journal_.warn({.step = parts_.train_state.step,
+                   .name = "control_ignored",
+                   .message = fmt::format("{} stays as it is: {}", change->option, error.what())},
+                  parts_.session.world().rank());
+    return Request::none;
+  }
+}
+
+void TrainingLoop::make_change() {
+  const std::string told = rank0_tells(parts_.session.world(), "change how often something is done",
+                                       [&] { return change_->option + " " + change_->value; });
+  change_.reset();
+  const std::size_t space = told.find(' ');
+  const std::string said =
+      change_cadence(parts_.config, parts_.plan, {.option = told.substr(0, space), .value = told.substr(space + 1)});
+  log_clock_.follow(parts_.config.log.every);
+  eval_clock_.follow(parts_.config.eval.every);
+  save_clock_.follow(parts_.config.checkpoint);
+  statistics_.follow_cadence();
+  journal_.tell({.step = parts_.train_state.step, .name = "option_changed", .message = said});
 }
 
 void TrainingLoop::tell_status() {

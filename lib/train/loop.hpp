@@ -36,7 +36,7 @@ namespace lockstep {
 
 /// Everything that the loop works with; all of it outlives the loop.
 struct LoopParts {
-  const TrainConfig& config;
+  TrainConfig& config;  // the control file may change how often something is done
   const TrainPlan& plan;
   const World& world;
   Session& session;
@@ -87,6 +87,11 @@ class TrainingLoop {
   /// What becomes of the loss scale, and of a run whose gradients overflow at every one: throws
   /// AgreedError(numerics) on all ranks then.
   void update_loss_scale(const StepOutcome& outcome);
+  /// What this rank asks for on behalf of a change that the control file of the run wants: one that cannot be made is a
+  /// warning. Local.
+  Request request_of(const std::optional<StopChannels::Change>& change);
+  /// Makes the change that the first rank was asked for. Collective over the world.
+  void make_change();
   /// How far the run is, where that was asked for. Local.
   void tell_status();
   /// What this rank's process holds, as a debug line: between steps, where no save and no reduction is in flight.
@@ -190,6 +195,7 @@ class TrainingLoop {
   FailedSaves failed_saves_;
   std::optional<Promotions> promotions_;  // where there is a local tier
   std::optional<std::string> last_checkpoint_;
+  std::optional<StopChannels::Change> change_;  // that the control file has asked this rank for, until it is made
 };
 
 }  // namespace lockstep

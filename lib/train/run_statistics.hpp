@@ -35,6 +35,8 @@ class RunStatistics {
   bool due(double now_s) const;
   /// All ranks have heard that they are: the next step has them. Local.
   void asked(double now_s);
+  /// How often they are asked for has changed. Local.
+  void follow_cadence() { clock_.follow(cadence()); }
   /// Before the step behind `now`, which takes samples up to `next`: whether it has them is the same on all ranks.
   /// Returns what takes in its gradients; null: none are asked for. Local.
   std::shared_ptr<TensorStatistics> begin_step(const TrainState& now, DataPosition next);

@@ -12,10 +12,13 @@ double least_loss_interval(double cost_s, double mtbf_s) {
   return std::max(interval, cost_s);
 }
 
-SaveClock::SaveClock(const CheckpointOptions& options, double now_s)
-    : interval_(options.every.time.value > 0 ? SaveInterval{.time = options.every.time} : options.interval),
-      mtbf_s_(options.mtbf.value),
-      last_s_(now_s) {}
+SaveClock::SaveClock(const CheckpointOptions& options, double now_s) : mtbf_s_(options.mtbf.value), last_s_(now_s) {
+  follow(options);
+}
+
+void SaveClock::follow(const CheckpointOptions& options) {
+  interval_ = options.every.time.value > 0 ? SaveInterval{.time = options.every.time} : options.interval;
+}
 
 double SaveClock::interval_s() const {
   constexpr double first_s = 300;

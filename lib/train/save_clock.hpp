@@ -19,6 +19,8 @@ class SaveClock {
   /// Starts at `now_s`. What an automatic interval goes by is not known before the first save, which is due after five
   /// minutes.
   SaveClock(const CheckpointOptions& options, double now_s);
+  /// From now on other options count; time goes on from the last save.
+  void follow(const CheckpointOptions& options);
   /// False where nothing is due by time.
   bool due(double now_s) const;
   /// A save of any reason, sound or failed, has ended.

@@ -215,7 +215,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   together(world, "lay out the ranks", [&] { placed = with_nodes_filled(given, machines.placement.nodes); });
   const std::optional<TrainConfig> prepared = prepare_or_stop(with_seed(placed, world), session, output);
   if (!prepared) return static_cast<int>(ExitCode::stopped);
-  const TrainConfig& config = *prepared;
+  TrainConfig config = *prepared;
   prepare_packings(config, world, output.log());
   const TrainPlan plan = agree_on_plan(config, world);
   const World ranks = world_of(plan, machines);

@@ -21,7 +21,7 @@ def prepare(tmp):
 
 def options(tmp, folder, *more, steps, data="data"):
     return ["--model.config", tmp / "model", "--data.path", tmp / data, "--data.sequence_length", 8, "--train.run_dir", folder,
-            "--train.max_steps", steps, "--schedule.decay_steps", 99, "--train.global_batch", 2, "--log.every", 1, *more]
+            "--train.max_steps", steps, "--schedule.decay_steps", 99, "--train.global_batch", 2, *([] if "--log.every" in more else ["--log.every", 1]), *more]
 
 
 def start(tmp, folder, *more, steps, ranks=1, stdout=subprocess.PIPE, env=None):
@@ -158,6 +158,61 @@ def test_the_control_file_asks_for_a_record_and_for_an_evaluation_that_nothing_e
         (folder / "control").write_text("save-stop\n")
         error = process.communicate(timeout=PATIENCE_S)[1]
         assert process.returncode == 75 and len(records(folder, "eval")) == 1 and status["message"] in error and len(step_folders(folder)) == 1, error
+
+
+def test_the_control_file_changes_how_often_something_is_done_until_the_job_ends(tmp):
+    prepare(tmp)
+    for ranks in 1, 2:
+        for option, value, said, done in [
+                ("log.every", "3", "log.every: 2 steps until here, 3 steps from here on", lambda folder: [record["step"] for record in records(folder, "step")]),
+                ("eval.every", "3 steps", "eval.every: 2 steps until here, 3 steps from here on", lambda folder: [record["step"] for record in records(folder, "eval")]),
+                ("checkpoint.every", "3", "checkpoint.every: 2 steps until here, 3 steps from here on",
+                 lambda folder: [record["step"] for record in records(folder, "checkpoint")]),
+                ("log.statistics_every", "3", "log.statistics_every: 2 steps until here, 3 steps from here on",
+                 lambda folder: [record["step"] for record in records(folder, "statistics")])]:
+            folder = tmp / f"{option}-{ranks}"
+
+            def go(steps):
+                more = ["--log.every", 2, "--log.statistics", "[weights]", "--log.statistics_every", 2, "--eval.every", 2, "--eval.at_end", "false",
+                        "--checkpoint.every", 2, "--checkpoint.background", "false", "--eval.batches", 1]
+                return run("train", *options(tmp, folder, *more, steps=steps), ranks=ranks)
+
+            go(2)
+            (folder / "control").write_text(f"{option} {value}\n")   # which is found in the third step
+            assert said in go(7).stderr
+            ends = [7] if option in ("log.every", "checkpoint.every") else []
+            want = [2, 6] if option == "log.statistics_every" else [2, 3, 6, *ends]   # whether a step has statistics is known before it
+            assert done(folder) == want, (ranks, option, done(folder))
+            [event] = [event for event in records(folder, "event") if event["name"] != "records_lost"]
+            assert (event["step"], event["name"], event["message"]) == (3, "option_changed", said), event
+            assert not (folder / "control").exists()
+            go(10)   # by its configuration again
+            assert done(folder)[len(want):] == [8, 10], (ranks, option, done(folder))
+
+
+def test_what_the_control_file_cannot_change_stays_as_it_is(tmp):
+    prepare(tmp)
+    for number, (text, why) in enumerate([
+            ("log.every", "says 'log.every', which asks for nothing; write one of the words"), ("log.every 0", '"0" is not of the form CADENCE'),
+            ("log.every -5", '"-5" is not of the form CADENCE'), ("log.every 5 parsecs", '"5 parsecs" is not of the form CADENCE'),
+            ("log.every 5 + 6", "says steps twice"), ("log.every 99999999999999999999", "is not of the form CADENCE"), ("optimizer.lr 3", "which asks for nothing"),
+            ("log.every 5\neval.every 5", "which asks for nothing"), ("log.every \0\xff", "which asks for nothing"),
+            ("log.statistics_every 5", "log.statistics_every has no effect"), ("eval.every never", "eval.delay has no effect"),
+            ("checkpoint.every 5m", "checkpoint.interval 1h and checkpoint.every 5m are both times between saves")]):
+        folder, ranks = tmp / f"run{number}", 1 + number % 2
+        more = ["--log.every", 2, "--eval.every", 2, "--eval.delay", 1, "--eval.batches", 1, "--checkpoint.interval", "1h"]
+        run("train", *options(tmp, folder, *more, steps=1), ranks=ranks)
+        (folder / "control").write_bytes(text.encode("latin-1"))
+        done = run("train", *options(tmp, folder, *more, steps=5), ranks=ranks)
+        [event] = records(folder, "event")
+        assert event["name"] == "control_ignored" and why in event["message"] and "\n" not in event["message"], (text, event)
+        assert done.stderr.count(event["message"]) == 1, (text, done.stderr)
+        assert [record["step"] for record in records(folder, "step")] == [1, 2, 4, 5], text
+    more = ["--eval.at_end", "false", "--checkpoint.every", 9]
+    run("train", *options(tmp, tmp / "none", *more, steps=1))
+    (tmp / "none/control").write_text("eval.every 2\n")
+    run("train", *options(tmp, tmp / "none", *more, steps=4))
+    assert "there is nothing to evaluate" in records(tmp / "none", "event")[0]["message"] and not records(tmp / "none", "eval")
 
 
 def test_a_run_folder_that_is_moved_away_is_noticed_before_anything_is_saved_under_its_name(tmp):

@@ -52,11 +52,13 @@ LOCKSTEP_MPI_TEST(one_rank_that_is_asked_to_stop_stops_all_and_the_firmest_wins,
 }
 
 LOCKSTEP_MPI_TEST(requests_of_different_ranks_are_joined, test::at_least(2)) {
-  const Request mine = world().rank() == 0 ? Request::save : Request::evaluate | Request::log;
+  const Request mine = world().rank() == 0 ? Request::save | Request::change : Request::evaluate | Request::log;
   const Request all = heartbeat({.requests = mine, .failure = {}}).requests;
   BOOST_TEST(asks(all, Request::save));
   BOOST_TEST(asks(all, Request::evaluate));
   BOOST_TEST(asks(all, Request::log));
+  BOOST_TEST(asks(all, Request::change));
+  BOOST_TEST(!asks(all, Request::statistics));
   BOOST_TEST(!asks(all, Request::report));
 }
 

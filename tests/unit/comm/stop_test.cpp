@@ -11,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <thread>
+#include <tuple>
 
 using namespace lockstep;
 
@@ -35,6 +36,32 @@ BOOST_FIXTURE_TEST_CASE(the_control_file_stops_and_is_removed, Folder) {
   BOOST_TEST(asked.reason == "control file");
   BOOST_TEST(!std::filesystem::exists(control));
   BOOST_TEST((channels.poll().stop == StopLevel::after_step));  // a request is not forgotten
+}
+
+BOOST_FIXTURE_TEST_CASE(an_option_that_may_change_is_handed_out_once_with_its_value, Folder) {
+  Session session(solo_communicator());
+  for (const auto& [text, option, value] : {std::tuple("log.every 5\n", "log.every", "5"),
+                                            {"eval.every   0.5 epochs + 10m ", "eval.every", "0.5 epochs + 10m"}}) {
+    publish_file(control, text);
+    StopChannels channels(session, {.control_file = control, .max_time_s = {}, .options = {"log.every", "eval.every"}});
+    const StopChannels::Asked asked = channels.poll();
+    BOOST_REQUIRE(asked.change.has_value());
+    BOOST_TEST((asked.change->option == option && asked.change->value == value));
+    BOOST_TEST((asked.problem.empty() && asked.requests == Request::none && asked.stop == StopLevel::none));
+    BOOST_TEST((!channels.poll().change && !std::filesystem::exists(control)));
+  }
+  for (const std::string text : {"log.every", "log.every\n5", "log.every 5\neval.every 6", "log.every 5\x01",
+                                 "log.every=5", "optimizer.lr 5", "log.everything 5", "LOG.EVERY 5"}) {
+    publish_file(control, text);
+    StopChannels channels(session, {.control_file = control, .max_time_s = {}, .options = {"log.every", "eval.every"}});
+    const StopChannels::Asked asked = channels.poll();
+    BOOST_TEST(!asked.change.has_value(), text);
+    BOOST_TEST(
+        asked.problem.ends_with(", which asks for nothing; write one of the words stop, save, abort, evaluate, log, "
+                                "status, save-stop, or one of log.every, eval.every and how often"),
+        asked.problem);
+    BOOST_TEST(asked.problem.find('\n') == std::string::npos);
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(save_is_asked_once_and_abort_leaves_now, Folder) {
