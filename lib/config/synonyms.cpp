@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 122> options{{
+constexpr std::array<Synonyms, 123> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -109,6 +109,7 @@ constexpr std::array<Synonyms, 122> options{{
     {"train.recompute_keeps",
      " recompute_modules moe_checkpoint_method gradient_checkpointing_method selective_ac_option selective_recompute "
      "save_list checkpoint_policy remat_policy recompute_keep "},
+    {"train.label_smoothing", " label_smoothing_factor smoothing smoothing_factor "},
     {"train.activation_memory_budget", " activation_budget memory_budget recompute_budget "},
     {"train.offload",
      " cpu_offload offload_params fsdp_offload_params offload_optimizer optimizer_cpu_offload zero_offload "

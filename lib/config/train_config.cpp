@@ -540,6 +540,13 @@ void describe(Declaration& visit, TrainOptions& train) {
               {.help = "of initial weights and sample order; -1: the run draws one, records it and keeps it on resume",
                .min = -1,
                .fixed_on_resume = true});
+  visit.field(
+      "label_smoothing", train.label_smoothing,
+      {.help = "share of the loss of a step that is the mean over the vocabulary of -log p, the rest is that of the "
+               "next token; evaluations measure the next token's alone",
+       .min = 0,
+       .max = 0.99,
+       .fixed_on_resume = true});
   visit.field("device", train.device, {.help = "where the network runs; this version trains on cpu only"});
   visit.field("max_time", train.max_time, {.help = "save and stop, with exit code 75, when the run has taken so long"});
   visit.field(

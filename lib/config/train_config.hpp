@@ -201,6 +201,7 @@ struct TrainOptions {
   std::vector<Offload> offload;                        // what lies in host memory while nothing uses it
   std::optional<ByteSize> host_memory;                 // a rank's, for that; absent: no limit
   std::int64_t seed = 0;                               // drawn_seed until a run resolves it
+  double label_smoothing = 0;                          // share of the loss of steps, not of evaluations
   Device device = Device::cpu;
   std::optional<Seconds> max_time;
   std::optional<std::int64_t> threads;  // a rank; absent: cores / local ranks

@@ -38,8 +38,9 @@ struct StepOrder {
   std::int64_t valid_tokens = 0;  // labels that count, over all ranks: normalises loss and gradient
   std::int64_t samples = 0;       // without padding, over all ranks: normalises the auxiliary loss of experts
   double lr = 0;
-  std::uint64_t seed = 0;  // of what is drawn: dropout
-  double loss_scale = 1;   // the loss's gradient is multiplied with it; gradients are divided by it where they are used
+  std::uint64_t seed = 0;      // of what is drawn: dropout
+  double label_smoothing = 0;  // of the loss: the share of it that is a mean over the vocabulary, in [0, 1)
+  double loss_scale = 1;  // the loss's gradient is multiplied with it; gradients are divided by it where they are used
   std::int64_t skipped = 0;  // earlier steps without an update: the optimizer's bias corrections do not count them
   std::int64_t next_valid_tokens = 0;      // of this rank in the following step: the heartbeat adds them up
   std::int64_t next_samples = 0;           // and these
@@ -58,7 +59,7 @@ struct StepOrder {
 
 /// StepOutcome is what every rank knows after a step; equal on all ranks.
 struct StepOutcome {
-  double loss = 0;                      // nats a token over the global batch
+  double loss = 0;                      // nats a token over the global batch, of labels as smooth as they were ordered
   std::optional<double> aux_loss = {};  // of experts, without its coefficient: mean over samples and layers with such
   double gradient_norm = 0;  // before clipping; of cells that sum no gradients with each other the root of the mean
                              // of the squares of theirs

@@ -229,6 +229,7 @@ StepOutcome TrainingLoop::step() {
                   .samples = samples_,
                   .lr = learning_rate(schedule_, now.step - now.loss_scale.overflows),
                   .seed = static_cast<std::uint64_t>(parts_.config.train.seed),
+                  .label_smoothing = parts_.config.train.label_smoothing,
                   .loss_scale = now.loss_scale.scale,
                   .skipped = now.skipped,
                   .next_valid_tokens = next.valid_tokens,

@@ -123,6 +123,7 @@ EFFECTS = {
     "train.activation_memory_budget": lambda tmp: {"train.activation_memory_budget": "160KiB"},
     "train.offload": lambda tmp: {"train.offload": '["optimizer"]'},
     "train.seed": lambda tmp: {"train.seed": 5},
+    "train.label_smoothing": lambda tmp: {"train.label_smoothing": 0.1},
     "train.callbacks": lambda tmp: {"train.callbacks": "[]", "sample.prompts": None},
     "train.threads": lambda tmp: {"train.threads": 2},
     "eval.every": lambda tmp: {"eval.every": 1},

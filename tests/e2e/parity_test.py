@@ -29,7 +29,7 @@ def adamw(groups):
     return torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPS)
 
 
-def torch_run(model, stream, dtype, make_optimizer=adamw):
+def torch_run(model, stream, dtype, make_optimizer=adamw, loss_of=torch.nn.functional.cross_entropy):
     """Losses of each step, and the clipped gradients of the first by name."""
     model = model.to(dtype).train()
     decayed = [p for p in model.parameters() if p.dim() >= 2]
@@ -40,7 +40,7 @@ def torch_run(model, stream, dtype, make_optimizer=adamw):
         rows = [stream[(step * SAMPLES + i) * LENGTH:][:LENGTH + 1] for i in range(SAMPLES)]
         batch = torch.from_numpy(numpy.stack(rows))
         logits = model(input_ids=batch[:, :-1]).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+        loss = loss_of(logits.flatten(0, 1), batch[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
@@ -144,6 +144,34 @@ def test_sgd_with_momentum_and_nesterov_is_that_of_pytorch_on_any_ranks(tmp):
             ours = lockstep_run(tmp, tmp / "model", "fp64", ranks, ["--optimizer.name", "sgd", "--optimizer.momentum", momentum,
                                                                     "--optimizer.nesterov", str(nesterov).lower()])
             assert len(ours) == STEPS and all(abs(a - b) <= 1e-10 * abs(b) for a, b in zip(ours, losses)), (momentum, nesterov, ours, losses)
+
+
+def test_smoothed_labels_give_the_losses_of_transformers_on_any_ranks_and_evaluations_measure_without(tmp):
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    stream, smoothing = token_stream(tmp / "data"), 0.2
+    smoother = transformers.trainer_pt_utils.LabelSmoother(epsilon=smoothing)
+
+    def loss_of(logits, labels):
+        loss = torch.nn.functional.cross_entropy(logits, labels, label_smoothing=smoothing)
+        assert abs(smoother({"logits": logits.float()}, labels) - loss) < 1e-5 * loss   # which adds up in fp32
+        return loss
+
+    model = random_model(tmp / "model", GPT2_TINY)
+    losses, _ = torch_run(model, stream, torch.float64, loss_of=loss_of)
+    text = torch.from_numpy(stream.astype("int64"))
+    padding = -(len(text) - 1) % LENGTH   # of the last sample, whose labels do not count
+    tokens, labels = torch.nn.functional.pad(text[:-1], (0, padding)), torch.nn.functional.pad(text[1:], (0, padding), value=-100)
+    with torch.no_grad():
+        plain = sum(torch.nn.functional.cross_entropy(model(some.view(-1, LENGTH)).logits.flatten(0, 1), wanted, reduction="sum").item()
+                    for some, wanted in zip(tokens.split(32 * LENGTH), labels.split(32 * LENGTH))) / (len(text) - 1)
+    for ranks, parallel in [(None, []), (2, ["--parallel.tp", 2]), (2, ["--parallel.pp", 2])]:
+        shutil.rmtree(tmp / "run", ignore_errors=True)
+        ours = lockstep_run(tmp, tmp / "model", "fp64", ranks, [*ADAMW, "--train.label_smoothing", smoothing, *parallel,
+                                                                "--data.validation_split", "train"])
+        assert len(ours) == STEPS and all(abs(a - b) <= 1e-10 * abs(b) for a, b in zip(ours, losses)), (parallel, ours, losses)
+        evaluated = records(tmp / "run", "eval")[-1]
+        assert abs(evaluated["loss"] - plain) <= 1e-9 * plain and plain < losses[-1], (parallel, evaluated, plain)
 
 
 def test_a_run_with_momentum_goes_on_from_its_checkpoint_with_the_same_bits(tmp):

@@ -27,8 +27,13 @@ namespace {
 struct SharedHead {
   const BlockLane* lane = nullptr;  // null: this rank has all of it
   std::int64_t first = 0;           // of its columns of logits
+  std::int64_t vocabulary = 0;      // of all ranks
   RowStatistics* whole = nullptr;   // by row, of all ranks together; what is known of it stays
 };
+
+TargetDistribution smoothed(double smoothing, const Parameter& head) {
+  return {smoothing / static_cast<double>(head.description().shape[0]), 1 - smoothing};
+}
 
 struct Shape3 {
   std::int64_t rows, channels, vocabulary;
@@ -42,24 +47,24 @@ Shape3 shape_of(const at::Tensor& x, const Parameter& head, const BlockLane* lan
 }
 
 /// Of rows of which ranks know their columns: what all know together, and the losses and hits.
-void agree_on(const SharedHead& shared, const at::Tensor& statistics, RowStatistics* whole, double* losses,
-              double* hits) {
+void agree_on(const SharedHead& shared, const std::int32_t* labels, const at::Tensor& statistics, RowStatistics* whole,
+              double* losses, double* hits) {
   const at::Tensor all = shared.lane->all_gather(statistics);
   const std::int64_t rows = statistics.size(0);
   const auto* const of_ranks = reinterpret_cast<const RowStatistics*>(pointer<double>(all));
   for (std::int64_t r = 0; r < rows; ++r) {
-    RowStatistics row{-std::numeric_limits<double>::infinity(), 0, -std::numeric_limits<double>::infinity()};
+    RowStatistics row{.largest = -std::numeric_limits<double>::infinity()};
     for (int rank = 0; rank < shared.lane->ranks(); ++rank) {
       row.largest = std::max(row.largest, of_ranks[rank * rows + r].largest);
-      row.at_label = std::max(row.at_label, of_ranks[rank * rows + r].at_label);
+      row.wanted += of_ranks[rank * rows + r].wanted;
     }
     for (int rank = 0; rank < shared.lane->ranks(); ++rank) {
       const RowStatistics& part = of_ranks[rank * rows + r];
       row.sum += part.sum * std::exp(part.largest - row.largest);
     }
-    const bool counts = row.at_label > -std::numeric_limits<double>::infinity();
-    losses[r] = counts ? std::log(row.sum) + (row.largest - row.at_label) : 0;
-    if (hits != nullptr) hits[r] = counts && row.at_label == row.largest ? 1 : 0;
+    const bool counts = labels[r] >= 0 && labels[r] < shared.vocabulary;
+    losses[r] = counts ? std::log(row.sum) + (row.largest - row.wanted) : 0;
+    if (hits != nullptr) hits[r] = counts && row.wanted == row.largest ? 1 : 0;  // without smoothing: the label's logit
     whole[r] = counts ? row : RowStatistics{};
   }
 }
@@ -81,20 +86,22 @@ at::Tensor wide_logits(const Kernels<T>&, const Shape3& shape, const at::Tensor&
 /// What ranks know together of rows [first, first + rows), from the logits that each has, and their losses.
 template <class T>
 void agree_on_rows(const Kernels<T>& on, const Shape3& shape, const SharedHead& shared, const at::Tensor& labels,
-                   std::int64_t first, std::int64_t rows, const Math<T>* logits, double* losses,
-                   double* hits = nullptr) {
+                   TargetDistribution target, std::int64_t first, std::int64_t rows, const Math<T>* logits,
+                   double* losses, double* hits = nullptr) {
   const at::Tensor statistics = at::empty({rows, 3}, at::kDouble);
-  on.row_statistics(logits, pointer<std::int32_t>(labels) + first, rows, shared.first, shape.vocabulary,
+  const std::int32_t* const own_labels = pointer<std::int32_t>(labels) + first;
+  on.row_statistics(logits, own_labels, rows, shared.first, shape.vocabulary, target,
                     reinterpret_cast<RowStatistics*>(pointer<double>(statistics)));
-  agree_on(shared, statistics, shared.whole + first, losses + first, hits == nullptr ? nullptr : hits + first);
+  agree_on(shared, own_labels, statistics, shared.whole + first, losses + first,
+           hits == nullptr ? nullptr : hits + first);
 }
 
 /// The losses of rows [first, first + rows), unless null, and the derivative of their logits, unscaled. With ranks that
 /// share the head losses are what makes these agree; without them they have agreed before.
 template <class T>
 void differentiate_logits(const Kernels<T>& on, const Shape3& shape, const at::Tensor& x, const at::Tensor& weight,
-                          const at::Tensor& labels, std::int64_t first, std::int64_t rows, const at::Tensor& wide,
-                          const SharedHead& shared, double* losses, T* derivative) {
+                          const at::Tensor& labels, TargetDistribution target, std::int64_t first, std::int64_t rows,
+                          const at::Tensor& wide, const SharedHead& shared, double* losses, T* derivative) {
   Math<T>* logits = nullptr;
   if constexpr (std::is_same_v<T, Math<T>>)
     logits = derivative;
@@ -103,25 +110,26 @@ void differentiate_logits(const Kernels<T>& on, const Shape3& shape, const at::T
   slice_logits(on, shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, logits);
   const std::int32_t* const own_labels = pointer<std::int32_t>(labels) + first;
   if (shared.lane == nullptr)
-    return on.cross_entropy(logits, own_labels, rows, shape.vocabulary, losses + first, derivative);
-  if (losses != nullptr) agree_on_rows(on, shape, shared, labels, first, rows, logits, losses);
-  on.cross_entropy_derivative(logits, own_labels, rows, shared.first, shape.vocabulary, shared.whole + first,
+    return on.cross_entropy(logits, own_labels, rows, shape.vocabulary, target, losses + first, derivative);
+  if (losses != nullptr) agree_on_rows(on, shape, shared, labels, target, first, rows, logits, losses);
+  on.cross_entropy_derivative(logits, own_labels, rows, shared.first, shape.vocabulary, target, shared.whole + first,
                               derivative);
 }
 
 template <class T>
 void loss_slices(const Kernels<T>& on, const Shape3& shape, const at::Tensor& x, const at::Tensor& weight,
-                 const at::Tensor& labels, const SharedHead& shared, double* losses, double* hits) {
+                 const at::Tensor& labels, TargetDistribution target, const SharedHead& shared, double* losses,
+                 double* hits) {
   const std::int64_t slice = shape.slice();
   const at::Tensor logits = fresh({slice, shape.vocabulary}, math_type(x.scalar_type()), x);
   for (std::int64_t first = 0; first < shape.rows; first += slice) {
     const std::int64_t rows = std::min(slice, shape.rows - first);
     slice_logits(on, shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, pointer<Math<T>>(logits));
     if (shared.lane != nullptr)
-      agree_on_rows(on, shape, shared, labels, first, rows, pointer<Math<T>>(logits), losses, hits);
+      agree_on_rows(on, shape, shared, labels, target, first, rows, pointer<Math<T>>(logits), losses, hits);
     else
       on.cross_entropy_loss(pointer<Math<T>>(logits), pointer<std::int32_t>(labels) + first, rows, shape.vocabulary,
-                            losses + first, hits + first);
+                            target, losses + first, hits + first);
   }
 }
 
@@ -138,7 +146,8 @@ void add_head_gradient(Parameter& head, double seed, const at::Tensor& x, const 
 
 SharedHead shared_head(const Parameter& head, const BlockLane* lane, const at::Tensor& known) {
   if (lane == nullptr) return {};
-  return {lane, head.part().begin[0], reinterpret_cast<RowStatistics*>(pointer<double>(known))};
+  return {lane, head.part().begin[0], head.description().shape[0],
+          reinterpret_cast<RowStatistics*>(pointer<double>(known))};
 }
 
 /// (N, widest) of each rank → (N, V).
@@ -156,23 +165,25 @@ at::Tensor whole_rows(const at::Tensor& x, const at::Tensor& labels, const Block
 
 struct LossFunction : torch::autograd::Function<LossFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& own, Parameter* head, const at::Tensor& labels,
-                            bool differentiable, std::int64_t most_kept_bytes, const BlockLane* lane, double* hits) {
+                            double smoothing, bool differentiable, std::int64_t most_kept_bytes, const BlockLane* lane,
+                            double* hits) {
     const at::Tensor x = whole_rows(own, labels, lane);
     const at::Tensor weight = head->compute();
     const Shape3 shape = shape_of(x, *head, lane);
     const at::Tensor known = lane ? at::empty({shape.rows, 3}, at::kDouble) : at::Tensor();
     const SharedHead shared = shared_head(*head, lane, known);
+    const TargetDistribution target = smoothed(smoothing, *head);
     const at::Tensor losses = fresh({shape.rows}, at::kDouble, x);
     const at::Tensor hit = fresh({shape.rows}, at::kDouble, x);
     double* const loss_of_row = pointer<double>(losses);
     const bool keeps = differentiable && shape.rows * shape.vocabulary * x.element_size() <= most_kept_bytes;
     const at::Tensor kept = keeps ? fresh({shape.rows, shape.vocabulary}, x.scalar_type(), x) : at::Tensor();
     with_kernels(x, [&]<class T>(const Kernels<T>& on) {
-      if (!keeps) return loss_slices(on, shape, x, weight, labels, shared, loss_of_row, pointer<double>(hit));
+      if (!keeps) return loss_slices(on, shape, x, weight, labels, target, shared, loss_of_row, pointer<double>(hit));
       const at::Tensor wide = wide_logits(on, shape, x);
       for (std::int64_t first = 0; first < shape.rows; first += shape.slice())
-        differentiate_logits(on, shape, x, weight, labels, first, std::min(shape.slice(), shape.rows - first), wide,
-                             shared, loss_of_row, pointer<T>(kept) + first * shape.vocabulary);
+        differentiate_logits(on, shape, x, weight, labels, target, first, std::min(shape.slice(), shape.rows - first),
+                             wide, shared, loss_of_row, pointer<T>(kept) + first * shape.vocabulary);
     });
     double sum = 0;
     const at::Tensor on_host = losses.cpu();
@@ -184,6 +195,7 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
     if (differentiable) {
       context->saved_data["head"] = reinterpret_cast<std::int64_t>(head);
       context->saved_data["lane"] = reinterpret_cast<std::int64_t>(lane);
+      context->saved_data["smoothing"] = smoothing;
       context->save_for_backward({own, labels, kept, known});
       note_saved({own, kept});
     }
@@ -199,6 +211,7 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
     const at::Tensor weight = head.compute();
     const Shape3 shape = shape_of(x, head, lane);
     const SharedHead shared = shared_head(head, lane, saved[3]);
+    const TargetDistribution target = smoothed(context->saved_data["smoothing"].toDouble(), head);
     const double seed = gradients[0].to(at::kDouble).item<double>();
     at::Tensor wide = fresh({shape.rows, shape.channels}, math_type(x.scalar_type()), x);
     const at::Tensor dx = with_kernels(x, [&]<class T>(const Kernels<T>& on) {
@@ -219,7 +232,7 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
         for (std::int64_t first = 0; first < shape.rows; first += shape.slice()) {
           const std::int64_t rows = std::min(shape.slice(), shape.rows - first);
           const at::Tensor derivative = fresh({rows, shape.vocabulary}, x.scalar_type(), x);
-          differentiate_logits(on, shape, x, weight, labels, first, rows, logits, shared,
+          differentiate_logits(on, shape, x, weight, labels, target, first, rows, logits, shared,
                                lane ? nullptr : pointer<double>(losses), pointer<T>(derivative));
           propagate(first, rows, derivative);
         }
@@ -233,16 +246,16 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
       on.round_to(pointer<M>(wide), wide.numel(), pointer<T>(narrow));
       return narrow;
     });
-    return {dx, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dx, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
 }  // namespace
 
-at::Tensor cross_entropy_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels,
+at::Tensor cross_entropy_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels, double smoothing,
                              std::int64_t most_kept_bytes, const BlockLane* lane, double* hits) {
-  return LossFunction::apply(x, &head, labels, at::GradMode::is_enabled() && x.requires_grad(), most_kept_bytes, lane,
-                             hits);
+  return LossFunction::apply(x, &head, labels, smoothing, at::GradMode::is_enabled() && x.requires_grad(),
+                             most_kept_bytes, lane, hits);
 }
 
 at::Tensor head_logits(const at::Tensor& x, const Parameter& head, const BlockLane* lane) {

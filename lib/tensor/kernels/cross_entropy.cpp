@@ -26,18 +26,30 @@ LOCKSTEP_INLINE Normaliser<M> normaliser_of(const M* row, std::int64_t vocabular
   return {largest, sum};
 }
 
+/// Σ target · logit over some columns, of which `label` may be one.
 template <class M>
-LOCKSTEP_INLINE double loss_of(const M* row, std::int32_t label, const Normaliser<M>& normaliser) {
-  return std::log(static_cast<double>(normaliser.sum)) +
-         (static_cast<double>(normaliser.largest) - static_cast<double>(row[label]));
+LOCKSTEP_INLINE double wanted_of(const M* row, std::int64_t label, std::int64_t columns, TargetDistribution target) {
+  const double wanted = label >= 0 && label < columns ? target.at_label * static_cast<double>(row[label]) : 0;
+  if (target.everywhere == 0) return wanted;
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t v = 0; v < columns; ++v) sum += static_cast<double>(row[v]);
+  return wanted + target.everywhere * sum;
+}
+
+template <class M>
+LOCKSTEP_INLINE double loss_of(double wanted, const Normaliser<M>& normaliser) {
+  return std::log(static_cast<double>(normaliser.sum)) + (static_cast<double>(normaliser.largest) - wanted);
 }
 
 bool counts(std::int32_t label, std::int64_t vocabulary) { return label >= 0 && label < vocabulary; }
 
 template <class T>
 LOCKSTEP_CLONES void rows_backward(const Math<T>* logits, const std::int32_t* labels, std::int64_t begin,
-                                   std::int64_t end, std::int64_t vocabulary, double* losses, T* derivative) {
+                                   std::int64_t end, std::int64_t vocabulary, TargetDistribution target, double* losses,
+                                   T* derivative) {
   using M = Math<T>;
+  const M everywhere = static_cast<M>(target.everywhere), wanted = static_cast<M>(target.everywhere + target.at_label);
   for (std::int64_t r = begin; r < end; ++r) {
     const M* row = logits + r * vocabulary;
     T* out = derivative + r * vocabulary;
@@ -47,25 +59,25 @@ LOCKSTEP_CLONES void rows_backward(const Math<T>* logits, const std::int32_t* la
       continue;
     }
     const Normaliser<M> normaliser = normaliser_of(row, vocabulary);
-    losses[r] = loss_of(row, labels[r], normaliser);
+    losses[r] = loss_of(wanted_of(row, labels[r], vocabulary, target), normaliser);
     const M scale = 1 / normaliser.sum;
     const M largest = normaliser.largest;
-    const M at_label = exp(row[labels[r]] - largest) * scale - 1;
+    const M at_label = exp(row[labels[r]] - largest) * scale - wanted;
 #pragma omp simd
-    for (std::int64_t v = 0; v < vocabulary; ++v) store(out[v], exp(row[v] - largest) * scale);
+    for (std::int64_t v = 0; v < vocabulary; ++v) store(out[v], exp(row[v] - largest) * scale - everywhere);
     store(out[labels[r]], at_label);
   }
 }
 
 template <class M>
 LOCKSTEP_CLONES void loss_rows(const M* logits, const std::int32_t* labels, std::int64_t begin, std::int64_t end,
-                               std::int64_t vocabulary, double* losses, double* hits) {
+                               std::int64_t vocabulary, TargetDistribution target, double* losses, double* hits) {
   for (std::int64_t r = begin; r < end; ++r) {
     const M* row = logits + r * vocabulary;
     losses[r] = hits[r] = 0;
     if (!counts(labels[r], vocabulary)) continue;
     const Normaliser<M> normaliser = normaliser_of(row, vocabulary);
-    losses[r] = loss_of(row, labels[r], normaliser);
+    losses[r] = loss_of(wanted_of(row, labels[r], vocabulary, target), normaliser);
     hits[r] = row[labels[r]] == normaliser.largest ? 1 : 0;
   }
 }
@@ -73,22 +85,20 @@ LOCKSTEP_CLONES void loss_rows(const M* logits, const std::int32_t* labels, std:
 template <class M>
 LOCKSTEP_CLONES void statistics_of_rows(const M* logits, const std::int32_t* labels, std::int64_t begin,
                                         std::int64_t end, std::int64_t first, std::int64_t columns,
-                                        RowStatistics* statistics) {
+                                        TargetDistribution target, RowStatistics* statistics) {
   for (std::int64_t r = begin; r < end; ++r) {
     const M* row = logits + r * columns;
     const Normaliser<M> normaliser = normaliser_of(row, columns);
-    const std::int64_t label = labels[r] - first;
-    statistics[r] = {
-        normaliser.largest, normaliser.sum,
-        label >= 0 && label < columns ? static_cast<double>(row[label]) : -std::numeric_limits<double>::infinity()};
+    statistics[r] = {normaliser.largest, normaliser.sum, wanted_of(row, labels[r] - first, columns, target)};
   }
 }
 
 template <class T>
 LOCKSTEP_CLONES void derivative_of_rows(const Math<T>* logits, const std::int32_t* labels, std::int64_t begin,
                                         std::int64_t end, std::int64_t first, std::int64_t columns,
-                                        const RowStatistics* whole, T* derivative) {
+                                        TargetDistribution target, const RowStatistics* whole, T* derivative) {
   using M = Math<T>;
+  const M everywhere = static_cast<M>(target.everywhere), wanted = static_cast<M>(target.everywhere + target.at_label);
   for (std::int64_t r = begin; r < end; ++r) {
     const M* row = logits + r * columns;
     T* out = derivative + r * columns;
@@ -100,9 +110,9 @@ LOCKSTEP_CLONES void derivative_of_rows(const Math<T>* logits, const std::int32_
     const M largest = static_cast<M>(whole[r].largest);
     const std::int64_t label = labels[r] - first;
     const bool is_here = label >= 0 && label < columns;
-    const M at_label = is_here ? exp(row[label] - largest) * scale - 1 : M{0};
+    const M at_label = is_here ? exp(row[label] - largest) * scale - wanted : M{0};
 #pragma omp simd
-    for (std::int64_t v = 0; v < columns; ++v) store(out[v], exp(row[v] - largest) * scale);
+    for (std::int64_t v = 0; v < columns; ++v) store(out[v], exp(row[v] - largest) * scale - everywhere);
     if (is_here) store(out[label], at_label);
   }
 }
@@ -113,55 +123,54 @@ constexpr std::int64_t values_per_thread = 8192;
 
 template <class T>
 void cross_entropy(const Math<T>* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
-                   double* losses, T* derivative) {
+                   TargetDistribution target, double* losses, T* derivative) {
   parallel_for(rows, row_grain(vocabulary, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
-    rows_backward<T>(logits, labels, begin, end, vocabulary, losses, derivative);
+    rows_backward<T>(logits, labels, begin, end, vocabulary, target, losses, derivative);
   });
 }
 
 template <class M>
 void cross_entropy_loss(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
-                        double* losses, double* hits) {
+                        TargetDistribution target, double* losses, double* hits) {
   parallel_for(rows, row_grain(vocabulary, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
-    loss_rows<M>(logits, labels, begin, end, vocabulary, losses, hits);
+    loss_rows<M>(logits, labels, begin, end, vocabulary, target, losses, hits);
   });
 }
 
 template <class M>
 void row_statistics(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t first,
-                    std::int64_t columns, RowStatistics* statistics) {
+                    std::int64_t columns, TargetDistribution target, RowStatistics* statistics) {
   parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
-    statistics_of_rows<M>(logits, labels, begin, end, first, columns, statistics);
+    statistics_of_rows<M>(logits, labels, begin, end, first, columns, target, statistics);
   });
 }
 
 template <class T>
 void cross_entropy_derivative(const Math<T>* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t first,
-                              std::int64_t columns, const RowStatistics* whole, T* derivative) {
+                              std::int64_t columns, TargetDistribution target, const RowStatistics* whole,
+                              T* derivative) {
   parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
-    derivative_of_rows<T>(logits, labels, begin, end, first, columns, whole, derivative);
+    derivative_of_rows<T>(logits, labels, begin, end, first, columns, target, whole, derivative);
   });
 }
 
-template void row_statistics<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t, std::int64_t,
-                                    RowStatistics*);
-template void row_statistics<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, std::int64_t,
-                                     RowStatistics*);
-template void cross_entropy_derivative<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t,
-                                              std::int64_t, const RowStatistics*, float*);
-template void cross_entropy_derivative<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t,
-                                               std::int64_t, const RowStatistics*, double*);
-template void cross_entropy_derivative<Bf16>(const float*, const std::int32_t*, std::int64_t, std::int64_t,
-                                             std::int64_t, const RowStatistics*, Bf16*);
-template void cross_entropy_derivative<Fp16>(const float*, const std::int32_t*, std::int64_t, std::int64_t,
-                                             std::int64_t, const RowStatistics*, Fp16*);
-template void cross_entropy<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*, float*);
-template void cross_entropy<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, double*, double*);
-template void cross_entropy<Bf16>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*, Bf16*);
-template void cross_entropy<Fp16>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*, Fp16*);
-template void cross_entropy_loss<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*,
-                                        double*);
-template void cross_entropy_loss<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, double*,
-                                         double*);
+#define LOCKSTEP_INSTANTIATE(T)                                                                                       \
+  template void cross_entropy<T>(const Math<T>*, const std::int32_t*, std::int64_t, std::int64_t, TargetDistribution, \
+                                 double*, T*);                                                                        \
+  template void cross_entropy_derivative<T>(const Math<T>*, const std::int32_t*, std::int64_t, std::int64_t,          \
+                                            std::int64_t, TargetDistribution, const RowStatistics*, T*);
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(double)
+LOCKSTEP_INSTANTIATE(Bf16)
+LOCKSTEP_INSTANTIATE(Fp16)
+#undef LOCKSTEP_INSTANTIATE
+#define LOCKSTEP_INSTANTIATE(M)                                                                                      \
+  template void cross_entropy_loss<M>(const M*, const std::int32_t*, std::int64_t, std::int64_t, TargetDistribution, \
+                                      double*, double*);                                                             \
+  template void row_statistics<M>(const M*, const std::int32_t*, std::int64_t, std::int64_t, std::int64_t,           \
+                                  TargetDistribution, RowStatistics*);
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(double)
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep

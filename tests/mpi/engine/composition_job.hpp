@@ -48,6 +48,10 @@ constexpr std::string_view with_dropout = " with dropout";
 /// A family that is given samples of several documents, which attention keeps apart.
 constexpr std::string_view in_documents = " in documents";
 
+/// One whose labels are smoothed.
+constexpr std::string_view with_smooth_labels = " with smooth labels";
+inline double smoothing_of(std::string_view family) { return family.ends_with(with_smooth_labels) ? 0.3 : 0; }
+
 /// Models that a test has made, by the name that a composition calls them.
 inline std::map<std::string, Architecture>& drawn_models() {
   static std::map<std::string, Architecture> models;
@@ -56,6 +60,8 @@ inline std::map<std::string, Architecture>& drawn_models() {
 
 inline Architecture architecture_of(const std::string& family) {
   if (const auto drawn = drawn_models().find(family); drawn != drawn_models().end()) return drawn->second;
+  if (family.ends_with(with_smooth_labels))
+    return architecture_of(family.substr(0, family.size() - with_smooth_labels.size()));
   if (family.ends_with(in_documents)) return architecture_of(family.substr(0, family.size() - in_documents.size()));
   if (family == "gpt2") return tiny_gpt2({.vocabulary = vocabulary, .positions = 13, .width = 14, .layers = 3});
   if (family == "deep gpt2") return tiny_gpt2({.vocabulary = vocabulary, .positions = 13, .width = 8, .layers = 9});
@@ -186,7 +192,8 @@ class Job {
         sharding_(sharding_of(how)),
         sequence_(sequence_place(mesh_, rank_)),
         ragged_(how.ragged),
-        documents_(std::string_view(how.family).ends_with(in_documents)),
+        documents_(std::string_view(how.family).find(in_documents) != std::string_view::npos),
+        smoothing_(smoothing_of(how.family)),
         batches_(plan_batch(global_batch, how.data_ranks(), how.micro_batch)),
         types_(types_of(how, precision)),
         architecture_(cut(updated(altered(architecture_of(how.family), alter), options(how)), sharding_)),
@@ -216,6 +223,7 @@ class Job {
                              .samples = global_batch,
                              .lr = 1e-3,
                              .seed = 3,
+                             .label_smoothing = smoothing_,
                              .failure = nullptr,
                              .gradients = gradients_});
   }
@@ -423,6 +431,7 @@ class Job {
   Sharding sharding_;
   SequencePlace sequence_;
   bool ragged_, documents_;
+  double smoothing_;  // of labels
   BatchPlan batches_;
   UnitTypes types_;
   Architecture architecture_;

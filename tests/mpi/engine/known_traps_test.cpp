@@ -76,6 +76,27 @@ BOOST_AUTO_TEST_CASE(a_padded_vocabulary_in_the_soft_max) {
         {{.family = "tied llama", .tensor = ranks}, {.family = "shared llama", .tensor = ranks, .sequence = true}});
 }
 
+// Of smoothed labels the loss has a mean over the vocabulary, of which a rank may have a part; where it has another
+// part of the rows, padding follows them.
+BOOST_AUTO_TEST_CASE(a_mean_over_a_part_of_the_vocabulary_in_the_loss_of_smooth_labels) {
+  for (const int ranks : {2, 3, 4, 6})
+    check_equal_one_rank(
+        {{.family = "tied llama with smooth labels", .tensor = ranks},
+         {.family = "shared llama in documents with smooth labels", .tensor = ranks, .sequence = true}});
+  for (const int ranks : {2, 3, 4})
+    check_equal_one_rank({{.replicas = ranks, .micro_batch = 1, .family = "gpt2 with smooth labels"},
+                          {.shards = ranks, .micro_batch = 1, .family = "tied llama with smooth labels"},
+                          {.family = "shared llama in documents with smooth labels", .ring = ranks}});
+  for (const PipelineSchedule schedule : pipeline_schedules)
+    check_equal_one_rank(
+        {{.family = "deep gpt2 with smooth labels",
+          .stages = 2,
+          .schedule = schedule,
+          .chunks = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_f_one_b ? 1 : 2}});
+  check_equal_one_rank({{.family = "tied llama with smooth labels", .stages = 2, .tensor = 2},
+                        {.family = "shared llama with smooth labels", .tensor = 2, .sequence = true, .ulysses = 2}});
+}
+
 BOOST_AUTO_TEST_CASE(norms_of_queries_and_keys_under_shared_blocks) {
   for (const int ranks : {2, 4, 6})
     for (const bool sequence : {false, true})

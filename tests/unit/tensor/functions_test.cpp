@@ -330,6 +330,26 @@ BOOST_AUTO_TEST_CASE(the_loss_is_the_sum_over_labels_that_count) {
   BOOST_TEST(head.worst_gradient() < 1e-13);
 }
 
+BOOST_AUTO_TEST_CASE(the_loss_of_smoothed_labels_is_that_of_pytorch_in_each_type) {
+  const at::Tensor labels = at::tensor({3, -100, 12, 0, -100}, at::kInt);
+  for (const auto& [precision, bound] :
+       {std::pair{Precision::fp64, 1e-13}, {Precision::fp32, 3e-6}, {Precision::fp16, 1e-3}, {Precision::bf16, 1e-2}})
+    for (const double smoothing : {0.0, 0.1, 0.5, 0.99})
+      for (const std::int64_t most_kept_bytes : {std::int64_t{0}, std::int64_t{1} << 20}) {
+        Weights head({{13, 4}}, precision);
+        const auto ours = [&](const at::Tensor& x) {
+          return cross_entropy_sum(x, head[0], labels, smoothing, most_kept_bytes);
+        };
+        const auto oracle = [&](const at::Tensor& x) {
+          return at::cross_entropy_loss(at::matmul(x.to(at::kDouble), head.leaves[0].t()), labels.to(at::kLong), {},
+                                        at::Reduction::Sum, -100, smoothing);
+        };
+        const at::Tensor x = random_tensor({5, 4}, "x").to(compute_type(precision));
+        BOOST_TEST(compare(x, ours, oracle) < bound);
+        BOOST_TEST(head.worst_gradient() < bound);
+      }
+}
+
 BOOST_AUTO_TEST_CASE(labels_that_are_most_probable_are_counted_where_nothing_is_differentiated) {
   Weights head({{13, 4}});
   const at::Tensor x = random_tensor({40, 4}, "x");
@@ -339,7 +359,7 @@ BOOST_AUTO_TEST_CASE(labels_that_are_most_probable_are_counted_where_nothing_is_
   labels[20] = -100;
   const at::NoGradGuard no_grad;
   double hits = 0;
-  cross_entropy_sum(x, head[0], labels, 0, nullptr, &hits);
+  cross_entropy_sum(x, head[0], labels, 0, 0, nullptr, &hits);
   BOOST_TEST(hits == 37);
 }
 
@@ -351,7 +371,7 @@ BOOST_AUTO_TEST_CASE(logits_that_are_not_kept_are_computed_again_slice_by_slice)
     const auto gradients = [&](std::int64_t most_kept_bytes, bool parts) {
       const at::Tensor x = leaf(random_tensor({6, 2}, "x").to(compute_type(precision)));
       head.unit.zero_grad();
-      const at::Tensor loss = cross_entropy_sum(x, head[0], labels, most_kept_bytes);
+      const at::Tensor loss = cross_entropy_sum(x, head[0], labels, 0.2, most_kept_bytes);
       if (parts) {
         DeferredWeightGradients left = backward_input(loss, at::full({}, 0.3, at::kDouble));
         BOOST_TEST(head[0].touches() == 0);

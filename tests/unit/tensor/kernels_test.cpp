@@ -284,7 +284,7 @@ BOOST_AUTO_TEST_CASE(cross_entropy_ignores_labels_outside_the_vocabulary_and_doe
   const std::vector<std::int32_t> labels{2, -100};
   std::vector<double> losses(2, -1);
   std::vector<float> derivative(6, -1);
-  cross_entropy<float>(logits.data(), labels.data(), 2, 3, losses.data(), derivative.data());
+  cross_entropy<float>(logits.data(), labels.data(), 2, 3, {}, losses.data(), derivative.data());
   BOOST_TEST(losses == (std::vector<double>{2000, 0}));
   BOOST_TEST(derivative == (std::vector<float>{1, 0, -1, 0, 0, 0}));
 }
@@ -293,53 +293,77 @@ BOOST_AUTO_TEST_CASE(a_label_with_the_largest_logit_is_a_hit_and_one_that_does_n
   const std::vector<float> logits{1, 3, 2, 1, 3, 2, 1, 3, 2};
   const std::vector<std::int32_t> labels{1, 2, -100};
   std::vector<double> losses(3, -1), hits(3, -1);
-  cross_entropy_loss<float>(logits.data(), labels.data(), 3, 3, losses.data(), hits.data());
+  cross_entropy_loss<float>(logits.data(), labels.data(), 3, 3, {}, losses.data(), hits.data());
   BOOST_TEST(hits == (std::vector<double>{1, 0, 0}));
   BOOST_TEST(losses[1] - losses[0] == 1);
   BOOST_TEST(losses[2] == 0);
+}
+
+BOOST_AUTO_TEST_CASE(cross_entropy_with_a_target_is_the_sum_over_the_vocabulary_as_it_is_written) {
+  const std::vector<double> logits{0.5, -1, 2, 0, 3, 1, -2, 0.25};
+  const std::vector<std::int32_t> labels{2, 0};
+  const TargetDistribution target{0.05, 0.8};
+  std::vector<double> losses(2), hits(2), alone(2), derivative(8);
+  cross_entropy<double>(logits.data(), labels.data(), 2, 4, target, losses.data(), derivative.data());
+  cross_entropy_loss<double>(logits.data(), labels.data(), 2, 4, target, alone.data(), hits.data());
+  for (std::size_t r = 0; r < 2; ++r) {
+    double sum = 0, loss = 0;
+    for (std::size_t v = 0; v < 4; ++v) sum += std::exp(logits[4 * r + v]);
+    for (std::size_t v = 0; v < 4; ++v) {
+      const double p = std::exp(logits[4 * r + v]) / sum, wanted = labels[r] == static_cast<int>(v) ? 0.85 : 0.05;
+      loss -= wanted * std::log(p);
+      BOOST_TEST(std::abs(derivative[4 * r + v] - (p - wanted)) <= 1e-15);
+    }
+    BOOST_TEST(losses[r] == loss, boost::test_tools::tolerance(1e-14));
+  }
+  BOOST_TEST(alone == losses);
 }
 
 BOOST_AUTO_TEST_CASE(cross_entropy_of_columns_that_are_put_together_is_that_of_the_whole_row) {
   constexpr std::int64_t rows = 4, vocabulary = 7, first_part = 3;
   const std::vector<double> logits = random_values<double>(rows * vocabulary, "logits");
   const std::vector<std::int32_t> labels{1, 5, -100, 3};
-  std::vector<double> losses(rows), derivative(rows * vocabulary);
-  cross_entropy<double>(logits.data(), labels.data(), rows, vocabulary, losses.data(), derivative.data());
-  std::vector<RowStatistics> whole(rows);
-  for (const bool known : {false, true}) {
-    for (const auto& [first, columns] :
-         {std::pair{std::int64_t{0}, first_part}, {first_part, vocabulary - first_part}}) {
-      std::vector<double> part;
-      for (std::int64_t r = 0; r < rows; ++r)
-        part.insert(part.end(), logits.begin() + r * vocabulary + first,
-                    logits.begin() + r * vocabulary + first + columns);
-      if (!known) {
-        std::vector<RowStatistics> statistics(rows);
-        row_statistics<double>(part.data(), labels.data(), rows, first, columns, statistics.data());
-        for (std::size_t r = 0; r < rows; ++r) {
-          const RowStatistics before = first == 0 ? RowStatistics{-1e300, 0, -1e300} : whole[r];
-          const double largest = std::max(before.largest, statistics[r].largest);
-          whole[r] = {largest,
-                      before.sum * std::exp(before.largest - largest) +
-                          statistics[r].sum * std::exp(statistics[r].largest - largest),
-                      std::max(before.at_label, statistics[r].at_label)};
-          if (labels[r] < 0) BOOST_TEST(statistics[r].at_label == -std::numeric_limits<double>::infinity());
-        }
-        continue;
+  const auto part_of = [&](std::int64_t first, std::int64_t columns) {
+    std::vector<double> part;
+    for (std::int64_t r = 0; r < rows; ++r)
+      part.insert(part.end(), logits.begin() + r * vocabulary + first,
+                  logits.begin() + r * vocabulary + first + columns);
+    return part;
+  };
+  const std::vector<std::pair<std::int64_t, std::int64_t>> parts{{0, first_part},
+                                                                 {first_part, vocabulary - first_part}};
+  for (const TargetDistribution target : {TargetDistribution{}, TargetDistribution{0.3 / vocabulary, 0.7}}) {
+    std::vector<double> losses(rows), derivative(rows * vocabulary);
+    cross_entropy<double>(logits.data(), labels.data(), rows, vocabulary, target, losses.data(), derivative.data());
+    std::vector<RowStatistics> whole(rows, {.largest = -1e300});
+    for (const auto& [first, columns] : parts) {
+      std::vector<RowStatistics> statistics(rows);
+      row_statistics<double>(part_of(first, columns).data(), labels.data(), rows, first, columns, target,
+                             statistics.data());
+      for (std::size_t r = 0; r < rows; ++r) {
+        const double largest = std::max(whole[r].largest, statistics[r].largest);
+        whole[r] = {largest,
+                    whole[r].sum * std::exp(whole[r].largest - largest) +
+                        statistics[r].sum * std::exp(statistics[r].largest - largest),
+                    whole[r].wanted + statistics[r].wanted};
       }
-      std::vector<double> got(part.size());
-      cross_entropy_derivative<double>(part.data(), labels.data(), rows, first, columns, whole.data(), got.data());
-      for (std::int64_t r = 0; r < rows; ++r)
-        for (std::int64_t v = 0; v < columns; ++v)
-          BOOST_TEST(std::abs(got[static_cast<std::size_t>(r * columns + v)] -
-                              derivative[static_cast<std::size_t>(r * vocabulary + first + v)]) <= 1e-15);
     }
     for (std::size_t r = 0; r < rows; ++r) {
       if (labels[r] < 0)
         whole[r] = {};
       else
-        BOOST_TEST(std::log(whole[r].sum) + whole[r].largest - whole[r].at_label == losses[r],
+        BOOST_TEST(std::log(whole[r].sum) + whole[r].largest - whole[r].wanted == losses[r],
                    boost::test_tools::tolerance(1e-14));
+    }
+    for (const auto& [first, columns] : parts) {
+      const std::vector<double> part = part_of(first, columns);
+      std::vector<double> got(part.size());
+      cross_entropy_derivative<double>(part.data(), labels.data(), rows, first, columns, target, whole.data(),
+                                       got.data());
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t v = 0; v < columns; ++v)
+          BOOST_TEST(std::abs(got[static_cast<std::size_t>(r * columns + v)] -
+                              derivative[static_cast<std::size_t>(r * vocabulary + first + v)]) <= 1e-15);
     }
   }
 }
