@@ -228,11 +228,14 @@ double repeated_flops(const HfConfig& config, int layer, const Sizes& sizes, dou
   const auto work = [&](std::size_t i) {
     return 2 * static_cast<double>(rows_of(layers[i], sizes) * layers[i].in) * static_cast<double>(layers[i].out);
   };
-  const bool has_experts = config.has_experts(layer), products = keeps.has(Keep::matmul);
+  const bool has_experts = config.has_experts(layer);
   double flops = keeps.has(Keep::attention) ? 0 : 2 * square;
-  if (!products) flops += work(0) + work(1) + (has_experts ? 0 : work(2));
-  if (has_experts) flops += work(2) + (keeps.has(Keep::experts) ? 0 : work(3) + work(4));
-  if (config.has_shared_expert(layer)) flops += work(5) + (products ? 0 : work(6));
+  if (!keeps.has(Keep::projections)) flops += work(0) + work(1);
+  if (has_experts)
+    flops += work(2) + (keeps.has(Keep::experts) ? 0 : work(3) + work(4));
+  else if (!keeps.has(Keep::mlp))
+    flops += work(2);
+  if (config.has_shared_expert(layer)) flops += work(5) + (keeps.has(Keep::mlp) ? 0 : work(6));
   return flops;
 }
 
@@ -304,12 +307,12 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   // it; where they have, their norms do.
   const std::int64_t kept_qkv = before_norms > 0 ? qkv : own_heads;
   const auto without_stash = [&](KeepSet keeps, std::int64_t kept) {
-    const bool products = keeps.has(Keep::matmul);
+    const bool projections = keeps.has(Keep::projections);
     return Live()
         .add(widened + normalised + gathered + qkv)
         .drop(gathered)
         .add(before_norms)
-        .drop(before_norms - (products && before_norms > 0 ? kept_qkv : 0))
+        .drop(before_norms - (projections && before_norms > 0 ? kept_qkv : 0))
         .add(to_heads + own_heads - qkv)
         .drop(to_heads)
         .add(row_sums + sums + 2 * keys + forward_scratch)
@@ -317,14 +320,14 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
         .add(attended + (keeps.has(Keep::attention) ? own_output : 0))
         .drop(sums)
         .drop(keeps.has(Keep::attention) ? 0 : row_sums)
-        .drop(products && before_norms == 0 ? 0 : own_heads)
+        .drop(projections && before_norms == 0 ? 0 : own_heads)
         .add(to_rows)
         .drop(to_rows)
         .add(product + stream)
         .drop(product)
         .add(normalised + mlp_gathered)
         .add(shared.inference + shared_sum)
-        .drop(shared.inference - (products ? shared.raised : 0))
+        .drop(shared.inference - (keeps.has(Keep::mlp) ? shared.raised : 0))
         .add((keeps.has(Keep::experts) ? mlp.keeping : mlp.inference) + mlp_product + stream)
         .drop(mlp_gathered + mlp_product + stream + normalised + shared_sum + mlp.inference)
         .add(cast)
@@ -336,7 +339,8 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
     const KeepSet keeps = KeepSet::at(index);
     std::int64_t kept = has_experts ? routing.indices + routing.table : 0;
     if (keeps.has(Keep::attention)) kept += attended + row_sums + own_output;
-    if (keeps.has(Keep::matmul)) kept += kept_qkv + stream + (has_experts ? shared.raised : mlp.raised);
+    if (keeps.has(Keep::projections)) kept += kept_qkv + stream;
+    if (keeps.has(Keep::mlp)) kept += has_experts ? shared.raised : mlp.raised;
     if (keeps.has(Keep::experts) && has_experts) kept += mlp.raised + routing.given;
     result.recomputations.push_back({.kept_bytes = kept,
                                      .workspace_bytes = without_stash(keeps, kept),
@@ -621,15 +625,15 @@ BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, c
 std::vector<BlockExchange> repeated_exchanges(const HfConfig& part, const BatchShape& batch,
                                               const BlockSharing& sharing, KeepSet keeps, int layer) {
   const Spoken spoken{part, batch, sharing};
-  const bool products = keeps.has(Keep::matmul);
+  const bool projections = keeps.has(Keep::projections);
   std::vector<BlockExchange> said;
-  if (!products) spoken.from_norm(said);
-  if (spoken.exchanges_heads() && (!products || part.query_key_norm)) said.push_back(spoken.heads());
+  if (!projections) spoken.from_norm(said);
+  if (spoken.exchanges_heads() && (!projections || part.query_key_norm)) said.push_back(spoken.heads());
   if (!keeps.has(Keep::attention)) spoken.attention(said);
   if (spoken.exchanges_heads() && !keeps.has(Keep::attention)) said.push_back(spoken.attended());
-  if (!products) spoken.to_stream(said);
+  if (!projections) spoken.to_stream(said);
   const bool shared = part.has_shared_expert(layer);
-  if (!products && (shared || !part.has_experts(layer))) spoken.from_norm(said);
+  if (!keeps.has(Keep::mlp) && (shared || !part.has_experts(layer))) spoken.from_norm(said);
   if (shared) spoken.from_norm(said);  // its gate
   spoken.balance(said, layer);         // the product that ends the layer is not repeated
   if (!keeps.has(Keep::experts))

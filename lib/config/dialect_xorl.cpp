@@ -236,12 +236,11 @@ constexpr std::array keys{
     DialectKey{"train.enable_gradient_checkpointing", flag, "true", taken, "train.recompute", "block or none", "", "",
                jointly},
     DialectKey{"train.enable_reentrant", flag, "false", moot, "", "a block is recomputed in one way"},
-    DialectKey{"train.recompute_modules", list, "", refused, "",
-               "blocks are recomputed whole: train.recompute_keeps names what they keep", "[self_attn, mlp]",
-               "train.enable_gradient_checkpointing"},
-    DialectKey{"train.moe_checkpoint_method", text, "", refused, "",
-               "train.recompute_keeps: [experts] keeps what experts give, so that no row goes to them again", "",
-               "train.enable_gradient_checkpointing"},
+    DialectKey{"train.recompute_modules", list, "", taken, "train.recompute, train.recompute_keeps",
+               "what is not among them keeps its products, and norms and activations are computed again", "",
+               "train.enable_gradient_checkpointing", jointly},
+    DialectKey{"train.moe_checkpoint_method", text, "", taken, "train.recompute, train.recompute_keeps",
+               "moe_act: experts, to which rows are sent again", "", "train.enable_gradient_checkpointing", jointly},
     DialectKey{"train.enable_full_shard", flag, "true", taken, "parallel.reshard_after_forward",
                "false: gathered weights stay", "", "", jointly},
     DialectKey{"train.enable_forward_prefetch", flag, "true", taken, "parallel.prefetch", "false: 0", "", "", jointly},
@@ -436,9 +435,53 @@ void lower_saving(Lowering& lowering) {
   if (place != nullptr) lowering.set("checkpoint.every", parts.empty() ? "never" : join(parts, " + "), *place);
 }
 
+Node list_at(const Node& place) {
+  Node list;
+  list.kind = Node::Kind::list;
+  list.origin = place.origin;
+  return list;
+}
+
+/// There it is said what is computed again, here what is kept instead.
+void lower_recomputation(Lowering& lowering) {
+  choose("train.enable_gradient_checkpointing", "train.recompute", "block", "none", lowering);
+  const Node* const modules = lowering.said("train.recompute_modules");
+  const Node* const method = lowering.said("train.moe_checkpoint_method");
+  const Node* const place = modules != nullptr ? modules : method;
+  if (place == nullptr || !lowering.on("train.enable_gradient_checkpointing", true)) return;
+  lowering.set("train.recompute", "block", *place);
+  bool attention = modules == nullptr, mlp = modules == nullptr;  // is computed again
+  if (modules != nullptr) {
+    bool known = !modules->items.empty();
+    for (const Node& module : modules->items) {
+      attention = attention || module.text == "self_attn";
+      mlp = mlp || module.text == "mlp";
+      known = known && (module.text == "self_attn" || module.text == "mlp");
+    }
+    if (!known) return lowering.refuse(*modules, "it is [self_attn], [mlp] or both");
+  }
+  if (method != nullptr && method->text != "moe_act")
+    return lowering.refuse(*method, "it is moe_act, or left out: then experts are recomputed with the rest");
+  Node keeps = list_at(*place);
+  const auto keep = [&](const char* what) {
+    Node item;
+    item.kind = Node::Kind::scalar;
+    item.text = what;
+    item.origin = place->origin;
+    keeps.items.push_back(std::move(item));
+  };
+  if (!attention) keep("attention");
+  if (!attention) keep("projections");
+  if (!mlp)
+    keep("mlp");
+  else if (method != nullptr)
+    keep("experts");
+  if (!keeps.items.empty()) lowering.set("train.recompute_keeps", std::move(keeps));
+}
+
 void lower_memory(Lowering& lowering) {
   choose("train.enable_mixed_precision", "precision.dtype", "bf16", "fp32", lowering);
-  choose("train.enable_gradient_checkpointing", "train.recompute", "block", "none", lowering);
+  lower_recomputation(lowering);
   if (const Node* const value = lowering.said("train.enable_activation_offload");
       value != nullptr && lowering.on("train.enable_activation_offload", false))
     hf::offload({"activations"}, *value, lowering);
@@ -463,13 +506,6 @@ void lower_seeing(Lowering& lowering) {
   };
   lowering.set("log.profile_start_step", std::to_string(start), place("train.profile_start_step"));
   lowering.set("log.profile_end_step", std::to_string(std::max(start, end - 1)), place("train.profile_end_step"));
-}
-
-Node list_at(const Node& place) {
-  Node list;
-  list.kind = Node::Kind::list;
-  list.origin = place.origin;
-  return list;
 }
 
 /// The keys of an entry that hold for all of what prepare-data makes; those of the others go into the entry.

@@ -182,7 +182,7 @@ constexpr std::array<Synonyms, 11> sections{{
     {"log", " logging logger logs wandb "},
 }};
 
-constexpr std::array<Synonyms, 15> choices{{
+constexpr std::array<Synonyms, 17> choices{{
     {"fp32", " float32 float f32 single 32 32-true full_precision torch.float32 "},
     {"bf16", " bfloat16 bfloat b16 bf16-mixed bf16-true torch.bfloat16 "},
     {"fp16", " float16 half 16 f16 16-mixed 16-true torch.float16 "},
@@ -199,6 +199,8 @@ constexpr std::array<Synonyms, 15> choices{{
     {"cpu", " gloo host "},
     {"attention", " core_attn self_attn sdpa flash_attention attn "},
     {"matmul", " mm gemm gemms dots dots_saveable products linear_outputs "},
+    {"mlp", " feed_forward ffn "},
+    {"projections", " qkv qkv_proj o_proj attention_projections "},
     {"experts", " moe moe_act moe_activation "},
 }};
 

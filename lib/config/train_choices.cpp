@@ -94,8 +94,11 @@ ChoiceList<CallbackName> choices_of(CallbackName) {
   return open_choice<CallbackName>({{CallbackName::sample, "sample"}}, Plugins::opened().callbacks());
 }
 ChoiceList<RecomputeKeep> choices_of(RecomputeKeep) {
-  return {
-      {RecomputeKeep::attention, "attention"}, {RecomputeKeep::matmul, "matmul"}, {RecomputeKeep::experts, "experts"}};
+  return {{RecomputeKeep::attention, "attention"},
+          {RecomputeKeep::projections, "projections"},
+          {RecomputeKeep::mlp, "mlp"},
+          {RecomputeKeep::matmul, "matmul"},
+          {RecomputeKeep::experts, "experts"}};
 }
 ChoiceList<Offload> choices_of(Offload) {
   return {{Offload::optimizer, "optimizer"}, {Offload::shards, "shards"}, {Offload::activations, "activations"}};

@@ -519,8 +519,9 @@ void describe(Declaration& visit, TrainOptions& train) {
       "recompute_keeps", train.recompute_keeps,
       {.help =
            "what blocks that are recomputed keep from forward all the same, and so do not compute again: attention, "
-           "what it gives and the sums of its soft-max; matmul, outputs of matrix products, but for those of "
-           "experts and what backward does not read; experts, outputs of theirs"});
+           "what it gives and the sums of its soft-max; projections, the products before and behind it; mlp, what "
+           "goes into the activation, and of experts what they give too; matmul, projections and mlp but for "
+           "experts; experts, outputs of their products"});
   visit.field("activation_memory_budget", train.activation_memory_budget,
               {.help = "memory of a rank for activations: what blocks keep between forward and backward, hand to each "
                        "other and compute with; or the part that is kept of what recomputation of all blocks saves, "

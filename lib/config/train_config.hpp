@@ -28,7 +28,7 @@ enum class CooldownShape { linear, cosine, sqrt };
 enum class Device { cpu, cuda };
 enum class CallbackName { sample };  // and of plug-ins
 enum class Offload { optimizer, shards, activations };
-enum class RecomputeKeep { attention, matmul, experts };
+enum class RecomputeKeep { attention, projections, mlp, matmul, experts };
 enum class OnNonfinite { skip, stop };
 enum class ShuffleWhere { mixture, datasets, both };
 enum class DummyTokens { random, constant };

@@ -246,7 +246,7 @@ class Mlp : public FeedForward {
   at::Tensor operator()(const Normalisation::Output& in, const BatchTensors& batch, Replay& replay,
                         const Dropout& dropout) const override {
     const at::Tensor raised = up_(in.normalised, batch.rows(), replay.raised);
-    if (replay.keeps.has(Keep::matmul)) replay.raised = raised;
+    if (replay.keeps.has(Keep::mlp)) replay.raised = raised;
     const at::Tensor row_gates = row_gate_ ? (*row_gate_)(in.normalised, batch.rows()) : at::Tensor();
     return down_.add_linear(
         in.residual, gated_ ? activate_gated(raised, activation_, row_gates) : activate(raised, activation_, up_bias_),
@@ -370,13 +370,13 @@ class Decoder : public Block {
     const Normalisation::Output first = attention_norm_(x);
     const std::int64_t rows = batch.rows();
     at::Tensor qkv = qkv_(first.normalised, rows, product_of(replay, rows));
-    if (replay.keeps.has(Keep::matmul) && !keeps_own_heads()) replay.qkv = qkv;
+    if (replay.keeps.has(Keep::projections) && !keeps_own_heads()) replay.qkv = qkv;
     if (head_norm_) qkv = (*head_norm_)(qkv);
     const at::Tensor attended = attend(std::move(qkv), batch, rotation, replay);
     if (replay.keeps.has(Keep::attention)) replay.attended = attended;
     const at::Tensor stream =
         attention_output_.add_linear(first.residual, attended, drops(DropoutSite::attention_output), replay.stream);
-    if (replay.keeps.has(Keep::matmul)) replay.stream = stream;
+    if (replay.keeps.has(Keep::projections)) replay.stream = stream;
     return (*feed_forward_)(mlp_norm_(stream), batch, replay, drops(DropoutSite::mlp_output));
   }
 
@@ -394,7 +394,7 @@ class Decoder : public Block {
     if (ulysses_) {
       shape = share_of(shape_, ulysses_->ranks());
       qkv = to_own_heads(std::exchange(qkv, {}), shape_, *ulysses_, keeps_own_heads() ? replay.qkv : at::Tensor());
-      if (replay.keeps.has(Keep::matmul) && keeps_own_heads()) replay.qkv = qkv;
+      if (replay.keeps.has(Keep::projections) && keeps_own_heads()) replay.qkv = qkv;
     }
     AttentionValues values{.y = apart      ? replay.own_attended
                                 : ulysses_ ? at::Tensor()

@@ -27,7 +27,8 @@ namespace {
 
 using Choice = std::optional<KeepSet>;  // of a block that is recomputed: what it keeps
 
-/// Not to recompute, and each keep-set that differs from those before it for some block.
+/// Not to recompute, and each keep-set that differs from those before it for some block. Projections and mlp go
+/// together, so that there are fewer partial choices to follow up.
 std::vector<Choice> choices_for(const ModelPlan& plan) {
   std::vector<Choice> choices{std::nullopt};
   const auto alike = [](const BlockPlan& block, KeepSet a, KeepSet b) {
@@ -37,6 +38,7 @@ std::vector<Choice> choices_for(const ModelPlan& plan) {
   };
   for (std::size_t index = 0; index < KeepSet::count; ++index) {
     const KeepSet keeps = KeepSet::at(index);
+    if (keeps.has(Keep::projections) != keeps.has(Keep::mlp)) continue;
     const auto adds_nothing = [&](const Choice& before) {
       return before && std::ranges::all_of(plan.blocks, [&](const BlockPlan& block) {
                return !block.recomputable || alike(block, *before, keeps);

@@ -12,15 +12,17 @@
 namespace lockstep {
 
 enum class Keep : std::uint8_t {
-  attention,  // what attention gives, and the logarithms of its soft-max sums
-  matmul,     // outputs of matrix products that backward reads, but for those of experts
-  experts,    // outputs of the matrix products of experts
+  attention,    // what attention gives, and the logarithms of its soft-max sums
+  projections,  // outputs of the matrix products before and behind it: queries, keys and values; the stream
+  mlp,          // what goes into the activation, but for that of experts
+  experts,      // outputs of the matrix products of experts
 };
-inline constexpr std::array all_keeps{Keep::attention, Keep::matmul, Keep::experts};
+inline constexpr std::array all_keeps{Keep::attention, Keep::projections, Keep::mlp, Keep::experts};
 constexpr std::string_view name_of(Keep value) {
   switch (value) {
     case Keep::attention: return "attention";
-    case Keep::matmul: return "matmul";
+    case Keep::projections: return "projections";
+    case Keep::mlp: return "mlp";
     case Keep::experts: return "experts";
   }
   return "unknown";
@@ -44,11 +46,15 @@ class KeepSet {
   constexpr std::size_t index() const { return index_; }  // below count
   bool operator==(const KeepSet&) const = default;
 
-  /// "attention+matmul"; empty for none.
+  /// "attention+matmul", where matmul is projections and mlp; empty for none.
   std::string text() const {
+    const bool products = has(Keep::projections) && has(Keep::mlp);
     std::string words;
-    for (const Keep value : all_keeps)
-      if (has(value)) words += (words.empty() ? "" : "+") + std::string(name_of(value));
+    for (const Keep value : all_keeps) {
+      if (!has(value) || (products && value == Keep::mlp)) continue;
+      words += words.empty() ? "" : "+";
+      words += products && value == Keep::projections ? "matmul" : name_of(value);
+    }
     return words;
   }
 

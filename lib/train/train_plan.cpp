@@ -288,7 +288,15 @@ KeepSet keep_set_of(const std::vector<RecomputeKeep>& asked, const HfConfig& mod
   for (const RecomputeKeep keep : asked) {
     switch (keep) {
       case RecomputeKeep::attention: keeps.add(Keep::attention); break;
-      case RecomputeKeep::matmul: keeps.add(Keep::matmul); break;
+      case RecomputeKeep::projections: keeps.add(Keep::projections); break;
+      case RecomputeKeep::mlp:
+        keeps.add(Keep::mlp);
+        if (model.experts.count > 0) keeps.add(Keep::experts);
+        break;
+      case RecomputeKeep::matmul:
+        keeps.add(Keep::projections);
+        keeps.add(Keep::mlp);
+        break;
       case RecomputeKeep::experts:
         if (model.experts.count == 0)
           throw Error(ExitCode::usage, fmt::format("train.recompute_keeps experts has no effect: a {} model has none",

@@ -178,7 +178,7 @@ TABLE = [
     (2, {"checkpoint.background": "false", "checkpoint.snapshot_memory": "1GiB"}, "checkpoint.snapshot_memory has no effect: without checkpoint.background each save is waited for"),
     (2, {"train.recompute_keeps": "[attention]"}, "train.recompute_keeps has no effect: train.recompute is none"),
     (2, {"train.recompute": "block", "train.recompute_keeps": "[experts]"}, "train.recompute_keeps experts has no effect: a gpt2 model has none"),
-    (2, {"train.recompute": "block", "train.recompute_keeps": "[everything]"}, "one of attention, matmul, experts"),
+    (2, {"train.recompute": "block", "train.recompute_keeps": "[everything]"}, "one of attention, projections, mlp, matmul, experts"),
     (2, {"train.activation_memory_budget": "1MiB", "train.recompute": "block"}, "chooses what is recomputed, and train.recompute says it"),
     (2, {"train.activation_memory_budget": "1MiB", "train.recompute_keeps": "[matmul]"}, "and train.recompute_keeps says it: leave one out"),
     (2, {"train.activation_memory_budget": "1MiB", "train.offload": "[activations]"}, "train.offload activations takes them from there"),

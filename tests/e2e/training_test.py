@@ -405,7 +405,7 @@ def test_recompute_gives_the_same_bits(tmp):
 def test_what_recompute_keeps_changes_no_bit(tmp):
     prepare(tmp)
     train(tmp, tmp / "plain", steps=4)
-    for keeps in ("[attention]", "[matmul]", "[attention, matmul]"):
+    for keeps in ("[attention]", "[matmul]", "[attention, matmul]", "[attention, projections]", "[mlp]"):
         train(tmp, tmp / keeps, "--train.recompute", "block", "--train.recompute_keeps", keeps, steps=4)
         assert state_digest(newest(tmp / "plain")) == state_digest(newest(tmp / keeps)), keeps
 

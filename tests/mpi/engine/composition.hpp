@@ -363,16 +363,16 @@ inline std::vector<Composition> shared_experts() {
                      .family = zero == 2 ? "balanced qwen2_moe" : "deep qwen2_moe"});
     all.push_back({.shards = ranks,
                    .micro_batch = 1,
-                   .recompute = keeping({Keep::matmul, Keep::experts}),
+                   .recompute = keeping({Keep::projections, Keep::mlp, Keep::experts}),
                    .family = "deep qwen2_moe with dropout"});
     all.push_back({.recompute = RecomputePolicy::block, .family = "balanced qwen2_moe", .ulysses = ranks});
     all.push_back({.micro_batch = 3,
-                   .recompute = keeping({Keep::matmul}),
+                   .recompute = keeping({Keep::projections, Keep::mlp}),
                    .family = "balanced qwen2_moe with dropout in documents",
                    .ulysses = ranks});
     all.push_back({.micro_batch = 1, .family = "balanced qwen2_moe in documents", .ring = ranks});
     all.push_back({.micro_batch = ranks == 3 ? 3 : 1,
-                   .recompute = ranks == 3 ? RecomputePolicy::none : keeping({Keep::matmul}),
+                   .recompute = ranks == 3 ? RecomputePolicy::none : keeping({Keep::projections, Keep::mlp}),
                    .family = ranks == 4 ? "balanced qwen2_moe with dropout" : "balanced qwen2_moe",
                    .tensor = ranks,
                    .sequence = true});
@@ -550,7 +550,7 @@ inline std::vector<Composition> parallel_experts() {
   for (const int ranks : {2, 3, 4})
     all.push_back({.replicas = ranks,
                    .micro_batch = 1,
-                   .recompute = {1, {Keep::matmul, Keep::experts}},
+                   .recompute = {1, {Keep::projections, Keep::mlp, Keep::experts}},
                    .family = ranks == 3 ? "six experts" : "four experts",
                    .experts = ranks,
                    .capacity = 1});
@@ -612,10 +612,10 @@ inline std::vector<Composition> dropouts() {
 inline std::vector<Composition> keep_sets() {
   std::vector<Composition> all;
   const auto keeping = [](std::initializer_list<Keep> values) { return RecomputePolicy{1, values}; };
-  for (const RecomputePolicy& recompute :
-       {keeping({Keep::attention}), keeping({Keep::matmul}), keeping({Keep::attention, Keep::matmul})}) {
+  for (const RecomputePolicy& recompute : {keeping({Keep::attention}), keeping({Keep::projections, Keep::mlp}),
+                                           keeping({Keep::attention, Keep::projections, Keep::mlp})}) {
     for (const int ranks : {2, 3, 4}) {
-      const bool many = recompute.keeps.has(Keep::matmul);
+      const bool many = recompute.keeps.has(Keep::mlp);
       all.push_back({.replicas = ranks,
                      .micro_batch = 1,
                      .recompute = recompute,
@@ -648,9 +648,9 @@ inline std::vector<Composition> keep_sets() {
   for (const int ranks : {2, 3, 4}) {
     all.push_back({.replicas = ranks, .micro_batch = 1, .recompute = keeping({Keep::experts}), .family = "mixtral"});
     all.push_back({.shards = ranks,
-                   .recompute = keeping({Keep::attention, Keep::matmul, Keep::experts}),
+                   .recompute = keeping({Keep::attention, Keep::projections, Keep::mlp, Keep::experts}),
                    .family = "deep qwen3_moe"});
-    all.push_back({.recompute = keeping({Keep::matmul, Keep::experts}),
+    all.push_back({.recompute = keeping({Keep::projections, Keep::mlp, Keep::experts}),
                    .family = "deep qwen3_moe",
                    .stages = ranks,
                    .schedule = PipelineSchedule::zbv,
@@ -663,7 +663,8 @@ inline std::vector<Composition> keep_sets() {
                    .family = "balanced mixtral in documents",
                    .ulysses = ulysses,
                    .ring = ring});
-  Composition part{.recompute = {2, {Keep::matmul}}, .family = "deep llama", .offload = {.activations = true}};
+  Composition part{
+      .recompute = {2, {Keep::projections, Keep::mlp}}, .family = "deep llama", .offload = {.activations = true}};
   part.replicas = 2;
   all.push_back(part);
   return all;

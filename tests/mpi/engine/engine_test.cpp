@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(in_fp32_ranks_and_accumulation_change_rounding_only) {
 
 BOOST_AUTO_TEST_CASE(every_rank_does_what_its_program_says) {
   for (const RecomputePolicy& recompute : {RecomputePolicy::none, RecomputePolicy::block, RecomputePolicy{2},
-                                           RecomputePolicy{2, {Keep::attention, Keep::matmul}}}) {
+                                           RecomputePolicy{2, {Keep::attention, Keep::projections, Keep::mlp}}}) {
     Job job(all_ranks(), "llama", Precision::bf16, 1, recompute);
     job.step(0);
     const auto train =

@@ -71,14 +71,18 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_rows_exchange_heads_around_attention_as_of
   const auto again = [&](KeepSet keeps) { return kinds(repeated_exchanges(half, batch, {.ranks = 2}, keeps)); };
   BOOST_TEST(again({}) == "ulysses 504; ulysses 168; tp 672; ");
   BOOST_TEST(again({Keep::attention}) == "ulysses 504; tp 672; ");
-  BOOST_TEST(again({Keep::matmul}) == "ulysses 168; ");
-  BOOST_TEST(again({Keep::attention, Keep::matmul}) == "");
+  BOOST_TEST(again({Keep::projections, Keep::mlp}) == "ulysses 168; ");
+  BOOST_TEST(again({Keep::projections}) == "ulysses 168; ");
+  BOOST_TEST(again({Keep::mlp}) == "ulysses 504; ulysses 168; tp 672; ");
+  BOOST_TEST(again({Keep::attention, Keep::projections, Keep::mlp}) == "");
   batch.row_shares = 2;  // 4 rows of each of the 7
   BOOST_TEST(again({}) == "tp 192; ulysses 504; ulysses 168; tp 672; tp 192; ");
-  BOOST_TEST(again({Keep::matmul}) == "ulysses 168; ");
+  BOOST_TEST(again({Keep::projections, Keep::mlp}) == "ulysses 168; ");
+  BOOST_TEST(again({Keep::attention, Keep::projections}) == "tp 192; ");
+  BOOST_TEST(again({Keep::mlp}) == "tp 192; ulysses 504; ulysses 168; tp 672; ");
   HfConfig normed = half;
   normed.query_key_norm = true;  // is repeated, and what ranks make of it too
-  BOOST_TEST(kinds(repeated_exchanges(normed, batch, {.ranks = 2}, {Keep::attention, Keep::matmul})) ==
+  BOOST_TEST(kinds(repeated_exchanges(normed, batch, {.ranks = 2}, {Keep::attention, Keep::projections, Keep::mlp})) ==
              "ulysses 504; ");
 }
 

@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(a_shared_expert_keeps_what_an_mlp_does_and_a_gate_for_each_
   };
   BOOST_CHECK((more({}) == std::pair<std::int64_t, double>(0, 2 * 4 * 12 * (1 + 14))));
   BOOST_CHECK((more({Keep::experts}) == more({})));
-  BOOST_CHECK((more({Keep::matmul}) == std::pair<std::int64_t, double>(4 * 2 * 14, 2 * 4 * 12)));
+  BOOST_CHECK((more({Keep::projections, Keep::mlp}) == std::pair<std::int64_t, double>(4 * 2 * 14, 2 * 4 * 12)));
 }
 
 BOOST_AUTO_TEST_CASE(what_is_kept_for_a_repetition_is_not_computed_again_nor_the_product_that_ends_a_layer) {
@@ -97,20 +97,26 @@ BOOST_AUTO_TEST_CASE(what_is_kept_for_a_repetition_is_not_computed_again_nor_the
   const std::int64_t attention = 6 * 2 * 8 + 6 * 4 * 2, matmul = 6 * 2 * (24 + 32) + 6 * 4 * 8;
   BOOST_TEST(again(tiny_gpt2(), 1, narrow, {}).kept_bytes == 0);
   BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::attention}).kept_bytes == attention);
-  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::matmul}).kept_bytes == matmul);
-  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::attention, Keep::matmul, Keep::experts}).kept_bytes ==
+  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::projections, Keep::mlp}).kept_bytes == matmul);
+  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::attention, Keep::projections, Keep::mlp, Keep::experts}).kept_bytes ==
              attention + matmul);
+  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::projections}).kept_bytes == 6 * 2 * 24 + 6 * 4 * 8);
+  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::mlp}).kept_bytes == 6 * 2 * 32);
   const double forward = profile(describe(tiny_gpt2()), 1, narrow).forward_flops;
   const double products = 2. * 6 * 8 * (24 + 8 + 32);
   BOOST_TEST(again(tiny_gpt2(), 1, narrow, {}).flops == forward - 2. * 6 * 32 * 8);
   BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::attention}).flops == products);
-  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::attention, Keep::matmul}).flops == 0);
+  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::attention, Keep::projections}).flops == 2. * 6 * 8 * 32);
+  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::attention, Keep::mlp}).flops == 2. * 6 * 8 * (24 + 8));
+  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::attention, Keep::projections, Keep::mlp}).flops == 0);
   // rows 4, C 12, Q 24, KV 12, H 4; E 3, k 2, F 5: of experts gate, up and what they give; the router decides again.
   const BatchShape wide{1, 4, DType::f32};
   const std::int64_t chosen = 4 * 2 * 4, rows = 2 * 4 * 4 * (5 + 5 + 12);
   BOOST_TEST(again(tiny_qwen3_moe(), 2, wide, {Keep::experts}).kept_bytes == chosen + rows);
-  BOOST_TEST(again(tiny_qwen3_moe(), 2, wide, {Keep::matmul}).kept_bytes == chosen + 4 * 4 * (24 + 12 + 12 + 12));
-  BOOST_TEST(again(tiny_qwen3_moe(), 2, wide, {Keep::attention, Keep::matmul, Keep::experts}).flops == 2. * 4 * 12 * 3);
+  BOOST_TEST(again(tiny_qwen3_moe(), 2, wide, {Keep::projections, Keep::mlp}).kept_bytes ==
+             chosen + 4 * 4 * (24 + 12 + 12 + 12));
+  BOOST_TEST(again(tiny_qwen3_moe(), 2, wide, {Keep::attention, Keep::projections, Keep::mlp, Keep::experts}).flops ==
+             2. * 4 * 12 * 3);
   BOOST_TEST(again(tiny_qwen3_moe(), 2, wide, {}).flops == profile(describe(tiny_qwen3_moe()), 2, wide).forward_flops);
 }
 

@@ -247,8 +247,11 @@ BOOST_AUTO_TEST_CASE(what_is_kept_for_a_repetition_takes_the_memory_that_is_plan
   };
   for (const auto& [name, shape] : shapes) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
-      for (const KeepSet keeps :
-           {KeepSet{Keep::attention}, {Keep::matmul}, {Keep::attention, Keep::matmul, Keep::experts}}) {
+      for (const KeepSet keeps : {KeepSet{Keep::attention},
+                                  {Keep::attention, Keep::projections},
+                                  {Keep::mlp, Keep::experts},
+                                  {Keep::projections, Keep::mlp},
+                                  {Keep::attention, Keep::projections, Keep::mlp, Keep::experts}}) {
         const std::string what =
             fmt::format("{} {}, kept {}", name, precision == Precision::fp32 ? "fp32" : "bf16", keeps.text());
         apart([&] { check(what, Job(shape, precision, {1, keeps}).train()); });

@@ -68,18 +68,21 @@ void check_against_all(models::Case made, std::mt19937& engine) {
   made.options.eval_micro_batches = 0;
   int may = 0;
   for (BlockPlan& block : made.plan.blocks) may += block.recomputable && (block.recomputable = may < 4);
-  const std::vector<KeepSet> sets =
-      may < 4 ? std::vector<KeepSet>{{}, {Keep::attention}, {Keep::matmul}, {Keep::attention, Keep::matmul}}
-              : std::vector<KeepSet>{{}, {Keep::attention}};
+  const std::vector<KeepSet> sets = may < 4 ? std::vector<KeepSet>{{},
+                                                                   {Keep::attention},
+                                                                   {Keep::projections, Keep::mlp},
+                                                                   {Keep::attention, Keep::projections, Keep::mlp}}
+                                            : std::vector<KeepSet>{{}, {Keep::attention}};
   for (BlockPlan& block : made.plan.blocks) {
     const std::int64_t attention = roll(1, 20), matmul = may < 4 ? roll(1, 20) : 0;
     const double attention_flops = roll(0, 3), matmul_flops = may < 4 ? roll(0, 3) : 0;
     block.stash_bytes = attention + matmul + roll(0, 20);
     block.recomputations.clear();
     for (std::size_t index = 0; index < KeepSet::count; ++index) {
-      const bool first = KeepSet::at(index).has(Keep::attention), second = KeepSet::at(index).has(Keep::matmul);
+      const bool first = KeepSet::at(index).has(Keep::attention), second = KeepSet::at(index).has(Keep::mlp);
+      const bool third = KeepSet::at(index).has(Keep::experts);
       block.recomputations.push_back({.kept_bytes = (first ? attention : 0) + (second ? matmul : 0),
-                                      .workspace_bytes = static_cast<std::int64_t>(index),
+                                      .workspace_bytes = (first ? 1 : 0) + (second ? 2 : 0) + (third ? 4 : 0),
                                       .flops = 1 + (first ? 0 : attention_flops) + (second ? 0 : matmul_flops)});
     }
   }
@@ -132,7 +135,7 @@ BOOST_AUTO_TEST_CASE(a_model_of_many_layers_keeps_as_much_as_the_budget_has_room
     blocks.push_back({"layer." + std::to_string(i), 100 * unit, i == 127 ? 0 : unit, unit, 10, 20, true});
     for (std::size_t index = 0; index < KeepSet::count; ++index) {
       const KeepSet keeps = KeepSet::at(index);
-      const bool attention = keeps.has(Keep::attention), matmul = keeps.has(Keep::matmul);
+      const bool attention = keeps.has(Keep::attention), matmul = keeps.has(Keep::mlp);
       blocks.back().recomputations.push_back({.kept_bytes = (attention ? 10 : 0) * unit + (matmul ? 60 : 0) * unit,
                                               .workspace_bytes = unit,
                                               .flops = 9. - (attention ? 2 : 0) - (matmul ? 6 : 0)});

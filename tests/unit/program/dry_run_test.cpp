@@ -191,13 +191,17 @@ BOOST_AUTO_TEST_CASE(a_plan_tells_which_blocks_are_recomputed_what_they_keep_and
   };
   BOOST_TEST(text_of("recomputed_blocks") == "");
   for (const std::size_t block : {0, 1, 4}) options.recompute.blocks[block] = KeepSet{};
-  options.recompute.blocks[5] = KeepSet{Keep::attention, Keep::matmul};
+  options.recompute.blocks[5] = KeepSet{Keep::attention, Keep::projections, Keep::mlp};
   BOOST_TEST(text_of("recomputed_blocks") == "layer.0-layer.1; layer.4; layer.5 without attention+matmul");
   BOOST_TEST(text_of("recomputed_share") == "15.0 % of the forward");  // 4 · 3 of 16 · 5
   // 12 stashes, 4 times what is kept, all boundaries, and the gradient of the last as the last layer begins.
   BOOST_TEST(to_json(rows())["recompute"]["activation_peak_bytes"] == 12 * 100 + 4 * 40 + 15 * 10 + 10);
   for (std::size_t block = 0; block < 16; block += 2) options.recompute.blocks[block] = KeepSet{Keep::attention};
   BOOST_TEST(text_of("recomputed_blocks") == "10: 1 wholly, 8 without attention, 1 without attention+matmul");
+  options.recompute.blocks.assign(16, std::nullopt);
+  options.recompute.blocks[2] = KeepSet{Keep::attention, Keep::projections};
+  options.recompute.blocks[3] = KeepSet{Keep::mlp, Keep::experts};
+  BOOST_TEST(text_of("recomputed_blocks") == "layer.2 without attention+projections; layer.3 without mlp+experts");
 }
 
 BOOST_AUTO_TEST_CASE(memory_that_another_lane_releases_counts_until_an_action_certainly_comes_after_it) {

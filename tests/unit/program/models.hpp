@@ -60,11 +60,14 @@ inline void roll_recomputations(ModelPlan& plan, ProgramOptions& options, std::m
   options.recompute.keeps = KeepSet::at(static_cast<std::size_t>(roll(0, KeepSet::count - 1)));
   for (BlockPlan& block : plan.blocks) {
     const int share = roll(0, 3);
+    std::int64_t workspace = 0;
     for (std::size_t index = 0; index < KeepSet::count && share > 0; ++index) {
       const auto values = static_cast<std::int64_t>(std::popcount(index));
-      block.recomputations.push_back({.kept_bytes = values * block.stash_bytes / (3 * share),
-                                      .workspace_bytes = roll(0, 9),
-                                      .flops = block.forward_flops * static_cast<double>(3 - values) / 3});
+      // Halves of the products take what the set before them does.
+      if (KeepSet::at(index).has(Keep::projections) == KeepSet::at(index).has(Keep::mlp)) workspace = roll(0, 9);
+      block.recomputations.push_back({.kept_bytes = values * block.stash_bytes / (4 * share),
+                                      .workspace_bytes = workspace,
+                                      .flops = block.forward_flops * static_cast<double>(4 - values) / 4});
     }
   }
 }

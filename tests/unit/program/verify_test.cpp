@@ -247,7 +247,7 @@ BOOST_FIXTURE_TEST_CASE(a_block_must_be_recomputed_before_its_backward_reads_the
 
 BOOST_FIXTURE_TEST_CASE(what_a_block_keeps_for_its_repetition_is_what_was_asked_for_and_read_by_it, Right) {
   for (const std::size_t block : {1, 2}) plan.blocks[block].recomputations.resize(KeepSet::count, {.kept_bytes = 50});
-  options.recompute.keeps = {Keep::matmul};
+  options.recompute.keeps = {Keep::projections, Keep::mlp};
   train = make_catalogue(mesh, plan, options).train;
   BOOST_TEST(fault() == "");
   const StepProgram right = train;
