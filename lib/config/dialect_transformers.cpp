@@ -71,6 +71,15 @@ void lower_start(Lowering& lowering) {
     lowering.set("checkpoint.resume", "afresh", *lowering.said("overwrite_output_dir"));
   else if (resumes != nullptr)
     hf::resume_from_checkpoint(*resumes, lowering);
+  if (from_scratch || !lowering.on("ignore_data_skip", false)) return;
+  const Node& skips = *lowering.said("ignore_data_skip");
+  if (flag_word(resumes->text))
+    return lowering.refuse(skips,
+                           "a run itself goes on where its data stood, each time that it starts; with a "
+                           "resume_from_checkpoint that is a path, of another run, its data begins anew");
+  Node data = skips;
+  data.text = "data";
+  lowering.set("checkpoint.skip", std::move(data));
 }
 
 constexpr std::array keys{
@@ -138,7 +147,9 @@ constexpr std::array keys{
                "", "", jointly},
     DialectKey{"restore_callback_states_from_checkpoint", flag, "false", moot, "",
                "what is part of a run is part of its checkpoints"},
-    DialectKey{"ignore_data_skip", flag, "false", refused, "", "a run goes on where its data stood", "false"},
+    DialectKey{"ignore_data_skip", flag, "false", taken, "checkpoint.skip",
+               "data, where resume_from_checkpoint is the path of another run: it begins anew once, not at each start",
+               "", "", jointly},
     DialectKey{"load_best_model_at_end", flag, "false", taken, "checkpoint.load_best_at_end",
                "weights alone, after the last checkpoint"},
     DialectKey{"metric_for_best_model", text, "", taken, "checkpoint.best_metric, checkpoint.best_dataset",

@@ -71,6 +71,24 @@ def test_without_its_place_in_the_data_a_run_goes_on_at_its_step_with_other_data
     assert records(tmp / "run", "run")[-1]["start_step"] == SOURCE_STEPS and list(losses(tmp / "run")) == [5, 6]
 
 
+def test_a_run_whose_data_began_anew_goes_on_in_it_however_often_it_is_started(tmp):
+    checkpoint = source(tmp)
+    like_source = ["--train.seed", 5, "--optimizer.lr", 0.003]
+    skip = [*like_source, "--checkpoint.skip", "[data]"]
+    started(tmp, tmp / "straight", checkpoint, *skip, steps=SOURCE_STEPS + 3)
+    for steps in [1, 2, 3]:
+        started(tmp, tmp / "again", checkpoint, *skip, steps=SOURCE_STEPS + steps)
+    assert losses(tmp / "again") == losses(tmp / "straight")
+    assert state_digest(step_folders(tmp / "again")[-1]) == state_digest(step_folders(tmp / "straight")[-1])
+    started(tmp, tmp / "placed", checkpoint, *like_source, steps=SOURCE_STEPS + 1)
+    step = SOURCE_STEPS + 1
+    assert losses(tmp / "straight")[step] != losses(tmp / "placed")[step]
+    words = tmp / "words.yaml"   # the same as transformers says it
+    words.write_text(f"dialect: transformers\nresume_from_checkpoint: {checkpoint}\nignore_data_skip: true\n")
+    shown = run("train", words, "--print-config=changed").stdout
+    assert f"resume: {checkpoint}" in shown and 'skip: ["data"]' in shown, shown
+
+
 def test_tensors_that_a_pattern_leaves_out_are_as_a_run_starts_even_of_another_shape_and_all_others_are_loaded(tmp):
     checkpoint = source(tmp)
     write_config(tmp / "wider", dict(GPT2_TINY, n_embd=18, n_layer=2, n_head=3, n_inner=50))
