@@ -180,6 +180,8 @@ class Sorter {
 
   void set(const Found& found, const std::string& spelled, const std::string& word) {
     const Option& option = *found.option;
+    if (found.root == &sorted_.configuration && !option.facts.positional && first_invalid_utf8(word))
+      return problem(option.path, fmt::format("the value of {} is not valid UTF-8", spelled));  // as in a file
     Node node = word_node(option.type, option.path, word, problems_);
     Node& place = slot(*found.root, option.path);
     if (place.origin.empty()) {
@@ -207,7 +209,10 @@ class Sorter {
       type = field == type.fields->end() ? OptionType{} : field->type;
       type.optional = true;
     }
-    sorted_.elements.emplace_back(name, word_node(type, whole.path, value ? *value : *next_++, problems_));
+    const std::string& word = value ? *value : *next_++;
+    if (first_invalid_utf8(name + word))
+      return problem(whole.path, fmt::format("the value of --{} is not valid UTF-8", whole.path));
+    sorted_.elements.emplace_back(name, word_node(type, whole.path, word, problems_));
   }
 
   void unknown(const std::string& name, const std::optional<std::string>& value) {

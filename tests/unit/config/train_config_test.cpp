@@ -451,6 +451,13 @@ BOOST_AUTO_TEST_CASE(one_file_serves_all_programs) {
   BOOST_TEST(*parse_command_line<PrepareConfig>({"outside.yaml", "-o", "out"}).config.threads == 4);
 }
 
+BOOST_AUTO_TEST_CASE(a_value_that_is_not_utf8_is_refused_by_its_option) {
+  BOOST_TEST(train_problem({"--train.run_dir=r\xFF"}).find("the value of --train.run_dir is not valid UTF-8") !=
+             std::string::npos);
+  BOOST_TEST(train_problem({"--optimizer.groups.a.match", "\xFF"})
+                 .find("the value of --optimizer.groups is not valid UTF-8") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(no_program_declares_an_option_twice) {
   const auto distinct = [](auto config) {
     Declaration declared;
