@@ -219,7 +219,7 @@ void mark(Architecture& architecture, const TensorRules& rules) {
       const std::string& stored = tensor.alias_of.empty() ? tensor.name : tensor.alias_of;
       tensor.trained = !rules.freezes || !rules.freezes(stored);
       if (rules.updated_by) tensor.update = rules.updated_by(tensor);
-      tensor.updated_whole = tensor.trained && rules.updated_whole && rules.updated_whole(tensor);
+      if (tensor.trained && rules.update_needs) tensor.update_needs = rules.update_needs(tensor);
       const auto unit = std::ranges::find_if(rules.units, [&](const auto& named) { return named.second(stored); });
       if (unit != rules.units.end()) tensor.unit = unit->first;
     }

@@ -4,6 +4,7 @@
 
 #include "exchange/hf_config.hpp"
 #include "layout/layout.hpp"
+#include "program/model_plan.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -62,12 +63,12 @@ struct LogicalTensor {
   Shape shape;  // as Hugging Face stores it: gpt2's Conv1D weights are (in, out), all others (out, in). Those of
                 // experts are stacked: (E·2F, C), of each expert gate and then up, and (E·C, F)
   Initial initial;
-  std::int64_t matrix_rows = 0;   // of each matrix, where it is a stack of several; 0: it is one, or a vector
-  bool in_out = false;            // a matrix stored as (in, out), or a stack of such
-  std::string alias_of;           // tied: the name of the tensor whose storage it is; empty otherwise
-  bool trained = true;            // false: frozen, it has no gradient and stays as it is
-  int update = 0;                 // the way in which an optimizer updates it, of those that it declares
-  bool updated_whole = false;     // its update needs whole matrices, wherever their parts lie
+  std::int64_t matrix_rows = 0;  // of each matrix, where it is a stack of several; 0: it is one, or a vector
+  bool in_out = false;           // a matrix stored as (in, out), or a stack of such
+  std::string alias_of;          // tied: the name of the tensor whose storage it is; empty otherwise
+  bool trained = true;           // false: frozen, it has no gradient and stays as it is
+  int update = 0;                // the way in which an optimizer updates it, of those that it declares
+  UpdateNeeds update_needs = UpdateNeeds::parts;  // wherever its parts lie
   std::string unit = {};          // that it forms within its block, with others of this name; empty: the block's
   Shape view = {};                // of which ranks hold boxes; empty: its shape
   std::optional<Split> cut = {};  // of the view, among ranks that share blocks; absent: these have all of it
@@ -100,7 +101,7 @@ Architecture describe(const HfConfig& config);
 struct TensorRules {
   std::function<bool(const std::string& tensor)> freezes;
   std::function<int(const LogicalTensor& tensor)> updated_by;
-  std::function<bool(const LogicalTensor& tensor)> updated_whole = {};
+  std::function<UpdateNeeds(const LogicalTensor& tensor)> update_needs = {};
   std::vector<std::pair<std::string, std::function<bool(const std::string& tensor)>>> units;
 };
 void mark(Architecture& architecture, const TensorRules& rules);

@@ -33,7 +33,9 @@ std::vector<ParameterPlan> parameters_of(const Architecture& architecture, const
       if (tensor.alias_of.empty()) {
         by_name[tensor.name] = parameters.size();
         const bool shared_out = is_shared_out(tensor, sharing);
-        const Shape matrix = tensor.updated_whole ? matrix_shape(tensor) : Shape{};
+        const Shape matrix = tensor.update_needs == UpdateNeeds::parts ? Shape{}
+                             : tensor.shape.size() < 2                 ? tensor.shape
+                                                                       : matrix_shape(tensor);
         const std::int64_t held = elements(shared_out ? longest_part(tensor, sharing) : tensor.shape);
         parameters.push_back({.name = tensor.name,
                               .shape = longest_part(tensor, sharing),
@@ -44,6 +46,7 @@ std::vector<ParameterPlan> parameters_of(const Architecture& architecture, const
                               .summed = tensor.summed,
                               .of_experts = shared_out,
                               .update = tensor.update,
+                              .needs = tensor.update_needs,
                               .matrix = matrix,
                               .matrices = matrix.empty() ? 0 : held / elements(matrix)});
       } else {
@@ -63,6 +66,18 @@ std::string block_name(const BlockDescription& block) {
     case BlockDescription::Kind::decoder: break;
   }
   return fmt::format("layer.{}", block.layer);
+}
+
+Shape state_shape(const StateDescription& state, const LogicalTensor& tensor) {
+  if (state.of == KeptOf::elements) return tensor.shape;
+  const Shape matrix = matrix_shape(tensor);
+  const std::int64_t kept = matrix[state.of == KeptOf::rows ? 0 : 1];
+  return tensor.matrix_rows == 0 ? Shape{kept} : Shape{tensor.shape[0] / matrix[0], kept};
+}
+
+Layout state_layout(const StateDescription& state, const Layout& weights, const LogicalTensor& tensor) {
+  return state.of == KeptOf::elements ? like(weights, state.dtype)
+                                      : beside_matrices(weights, state_shape(state, tensor), state.dtype);
 }
 
 std::vector<UnitPlan> units_of(const Architecture& architecture, const UnitTypes& types, std::int64_t bucket_bytes,

@@ -14,6 +14,11 @@ namespace lockstep {
 /// "embedding", "layer.0", …, "head".
 std::string block_name(const BlockDescription& block);
 
+/// What an optimizer keeps beside a tensor: its shape, and who holds it, by the layout of the weights. Of a stack of
+/// matrices it is (matrices, rows) or (matrices, columns).
+Shape state_shape(const StateDescription& state, const LogicalTensor& tensor);
+Layout state_layout(const StateDescription& state, const Layout& weights, const LogicalTensor& tensor);
+
 /// The units of `architecture`, as make_units makes them. Their parameters are indices into
 /// stored_tensors(architecture).
 std::vector<UnitPlan> units_of(const Architecture& architecture, const UnitTypes& types, std::int64_t bucket_bytes = 0,

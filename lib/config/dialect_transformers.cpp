@@ -49,8 +49,9 @@ void optim(const Node& value, Lowering& lowering) {
   static const std::set<std::string> adamw{"adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw"};
   if (adamw.contains(value.text)) return lowering.set("optimizer.name", "adamw", value);
   if (value.text == "sgd") return lowering.set("optimizer.name", "sgd", value);
+  if (value.text == "adafactor") return lowering.set("optimizer.name", "adafactor", value);
   if (value.text == "lion_32bit") return lowering.set("optimizer.name", "lion", value);
-  lowering.refuse(value, "it is one of adamw_torch, adamw_torch_fused, lion_32bit and sgd");
+  lowering.refuse(value, "it is one of adamw_torch, adamw_torch_fused, adafactor, lion_32bit and sgd");
 }
 
 void distributed_type(const Node& value, Lowering& lowering) {

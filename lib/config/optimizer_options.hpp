@@ -13,7 +13,7 @@ namespace lockstep {
 
 // muon: hidden matrices, and adamw what is none. Those of plug-ins stand behind these: plugin_index of
 // plugin/plugins.hpp.
-enum class OptimizerName { adamw, sgd, lion, muon };
+enum class OptimizerName { adamw, sgd, lion, muon, adafactor };
 enum class StateType { weights, bf16 };  // in which state beside weights is kept
 enum class MuonAdjust { original, match_rms_adamw };
 enum class Decay { matrices, all };  // matrices: tensors with at least two dimensions
@@ -33,6 +33,13 @@ struct UpdateRule {
   bool muon_nesterov = true;
   std::int64_t muon_steps = 5;  // of the iteration of Newton and Schulz
   MuonAdjust muon_adjust = MuonAdjust::original;
+  double adafactor_decay = -0.8;                     // the second moment's decay rate is 1 - t^decay
+  std::array<double, 2> adafactor_eps{1e-30, 1e-3};  // of squares of gradients; the least norm of weights
+  double adafactor_clip = 1;                         // of the root of the mean square of a step
+  bool adafactor_scale = false;                      // steps are relative to weights
+  bool adafactor_relative_step = false;              // rates are 1/√t at most
+  double adafactor_momentum = 0;
+  bool factored = false;  // of adafactor: by rows and columns, which what is no vector is; no option
   bool operator==(const UpdateRule&) const = default;
 };
 
@@ -52,6 +59,12 @@ struct OptimizerGroup {
   std::optional<bool> muon_nesterov = {};
   std::optional<std::int64_t> muon_steps = {};
   std::optional<MuonAdjust> muon_adjust = {};
+  std::optional<double> adafactor_decay = {};
+  std::optional<std::array<double, 2>> adafactor_eps = {};
+  std::optional<double> adafactor_clip = {};
+  std::optional<bool> adafactor_scale = {};
+  std::optional<bool> adafactor_relative_step = {};
+  std::optional<double> adafactor_momentum = {};
 };
 
 /// `rule` as a group changes it. Pure.

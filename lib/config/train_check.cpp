@@ -79,17 +79,17 @@ const std::vector<RuleOption>& rule_options() {
        [](const OptimizerGroup& group) { return group.nesterov.has_value(); }},
       {"betas",
        {adamw, lion},
-       "what sgd has instead is optimizer.momentum",
+       "what sgd has instead is optimizer.momentum, and adafactor optimizer.adafactor_decay",
        [](const OptimizerOptions& options) { return options.betas != plain.betas; },
        [](const OptimizerGroup& group) { return group.betas.has_value(); }},
       {"eps",
        {adamw},
-       "others divide by nothing that may be 0",
+       "adafactor has optimizer.adafactor_eps, and others divide by nothing that may be 0",
        [](const OptimizerOptions& options) { return options.eps != plain.eps; },
        [](const OptimizerGroup& group) { return group.eps.has_value(); }},
       {"state_dtype",
        {adamw, lion, muon},
-       "sgd keeps its momentum in the type of the weights",
+       "sgd and adafactor keep what they have in the type of the weights",
        [](const OptimizerOptions& options) { return options.state_dtype != plain.state_dtype; },
        [](const OptimizerGroup& group) { return group.state_dtype.has_value(); }},
       {"muon_lr",
@@ -116,6 +116,36 @@ const std::vector<RuleOption>& rule_options() {
        "others make nothing orthogonal",
        [](const OptimizerOptions& options) { return options.muon_adjust != plain.muon_adjust; },
        [](const OptimizerGroup& group) { return group.muon_adjust.has_value(); }},
+      {"adafactor_decay",
+       {adafactor},
+       "adamw has the second of optimizer.betas",
+       [](const OptimizerOptions& options) { return options.adafactor_decay != plain.adafactor_decay; },
+       [](const OptimizerGroup& group) { return group.adafactor_decay.has_value(); }},
+      {"adafactor_eps",
+       {adafactor},
+       "adamw has optimizer.eps",
+       [](const OptimizerOptions& options) { return options.adafactor_eps != plain.adafactor_eps; },
+       [](const OptimizerGroup& group) { return group.adafactor_eps.has_value(); }},
+      {"adafactor_clip",
+       {adafactor},
+       "gradients are clipped by optimizer.clip_norm",
+       [](const OptimizerOptions& options) { return options.adafactor_clip != plain.adafactor_clip; },
+       [](const OptimizerGroup& group) { return group.adafactor_clip.has_value(); }},
+      {"adafactor_scale",
+       {adafactor},
+       "the learning rate of others is optimizer.lr",
+       [](const OptimizerOptions& options) { return options.adafactor_scale; },
+       [](const OptimizerGroup& group) { return group.adafactor_scale.has_value(); }},
+      {"adafactor_relative_step",
+       {adafactor},
+       "the learning rate of others is what schedule says",
+       [](const OptimizerOptions& options) { return options.adafactor_relative_step; },
+       [](const OptimizerGroup& group) { return group.adafactor_relative_step.has_value(); }},
+      {"adafactor_momentum",
+       {adafactor},
+       "sgd has optimizer.momentum, and adamw the first of optimizer.betas",
+       [](const OptimizerOptions& options) { return options.adafactor_momentum != plain.adafactor_momentum; },
+       [](const OptimizerGroup& group) { return group.adafactor_momentum.has_value(); }},
   };
   return options;
 }
@@ -168,6 +198,10 @@ void check_rule(const UpdateRule& rule, const std::string& option, const std::st
   if (rule.muon_momentum >= 1)
     problems.add({option + (option == "optimizer" ? ".muon_momentum" : "")},
                  fmt::format("with a momentum of 1 no gradient ever enters: {}.muon_momentum must be below 1", path));
+  if (rule.adafactor_momentum >= 1)
+    problems.add(
+        {option + (option == "optimizer" ? ".adafactor_momentum" : "")},
+        fmt::format("with a momentum of 1 no gradient ever enters: {}.adafactor_momentum must be below 1", path));
 }
 
 /// Of groups alone: what they say without knowing of each other.
@@ -176,7 +210,8 @@ void check_groups(const OptimizerOptions& optimizer, Problems& problems) {
   for (const auto& [name, group] : optimizer.groups) {
     const std::string path = "optimizer.groups." + name;
     const UpdateRule rule = changed(optimizer, group);
-    if (group.betas || group.momentum || group.muon_momentum) check_rule(rule, "optimizer.groups", path, problems);
+    if (group.betas || group.momentum || group.muon_momentum || group.adafactor_momentum)
+      check_rule(rule, "optimizer.groups", path, problems);
     if (rule.nesterov && rule.momentum == 0 && (group.nesterov || group.momentum))
       problem(fmt::format("without momentum there is nothing to look ahead with: set {}.momentum", path));
     if (group.lr && group.lr_scale != 1)

@@ -33,7 +33,8 @@ ChoiceList<OptimizerName> choices_of(OptimizerName) {
   return open_choice<OptimizerName>({{OptimizerName::adamw, "adamw"},
                                      {OptimizerName::sgd, "sgd"},
                                      {OptimizerName::lion, "lion"},
-                                     {OptimizerName::muon, "muon"}},
+                                     {OptimizerName::muon, "muon"},
+                                     {OptimizerName::adafactor, "adafactor"}},
                                     Plugins::opened().optimizers());
 }
 ChoiceList<StateType> choices_of(StateType) { return {{StateType::weights, "weights"}, {StateType::bf16, "bf16"}}; }

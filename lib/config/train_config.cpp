@@ -362,13 +362,41 @@ void describe_rule(Declaration& visit, Rule& rule) {
               {.help = "what muon's learning rate is multiplied with: original: sqrt(max(1, out/in)) of a matrix; "
                        "match_rms_adamw: 0.2 sqrt(max(out, in)), so that lr and weight_decay may be those of adamw",
                .fixed_on_resume = true});
+  visit.field("adafactor_decay", rule.adafactor_decay,
+              {.help = "the decay rate of adafactor's second moments at step t, from 1 on, is 1 - t^N",
+               .max = 0,
+               .fixed_on_resume = true});
+  visit.field("adafactor_eps", rule.adafactor_eps,
+              {.help = "added to the squares of gradients that adafactor takes the means of; and the least root of the "
+                       "mean square of weights that adafactor_scale counts",
+               .min = 0,
+               .above_min = true,
+               .fixed_on_resume = true});
+  visit.field("adafactor_clip", rule.adafactor_clip,
+              {.help = "adafactor's step of a tensor, before the learning rate, is divided by the root of its mean "
+                       "square over this one, where that is more than 1",
+               .min = 0,
+               .above_min = true,
+               .fixed_on_resume = true});
+  visit.field("adafactor_scale", rule.adafactor_scale,
+              {.help = "adafactor's learning rate of a tensor is multiplied with the root of the mean square of its "
+                       "weights: lr is relative to these",
+               .fixed_on_resume = true});
+  visit.field("adafactor_relative_step", rule.adafactor_relative_step,
+              {.help = "adafactor's learning rate at step t is 1/sqrt(t) at most", .fixed_on_resume = true});
+  visit.field("adafactor_momentum", rule.adafactor_momentum,
+              {.help = "share of adafactor's average of steps that stays each step; 0: no average, and no memory for "
+                       "it",
+               .min = 0,
+               .max = 1,
+               .fixed_on_resume = true});
 }
 
 void describe(Declaration& visit, OptimizerOptions& optimizer) {
   visit.field(
       "name", optimizer.name,
       {.help = "update rule; muon makes the momentum of hidden matrices orthogonal, and leaves other tensors to "
-               "adamw",
+               "adamw; adafactor keeps of a matrix the second moments of rows and columns alone",
        .fixed_on_resume = true});
   visit.field("lr", optimizer.lr,
               {.help = "peak learning rate, reached at the end of warm-up",
@@ -388,8 +416,8 @@ void describe(Declaration& visit, OptimizerOptions& optimizer) {
                .max = 1,
                .fixed_on_resume = true});
   visit.field("weight_decay", optimizer.weight_decay,
-              {.help = "weight decay: of adamw, lion and muon decoupled and multiplied by the learning rate, of sgd "
-                       "added to the gradient",
+              {.help = "weight decay: of adamw, lion, muon and adafactor decoupled and multiplied by the learning "
+                       "rate, of sgd added to the gradient",
                .min = 0,
                .fixed_on_resume = true});
   visit.field("decay", optimizer.decay,

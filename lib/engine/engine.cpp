@@ -185,7 +185,7 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
       if (said.empty() || !model.has_unit(i)) continue;
       const auto lane = update_lanes_.try_emplace(said.front().axes, transport, static_cast<int>(Lane::block),
                                                   transport.group_along(said.front().axes), session.world().rank());
-      model.unit(i).share_matrices(&lane.first->second);
+      model.unit(i).share_updates(&lane.first->second);
     }
   }
   transport.take_records(records_);  // from now on they are kept
@@ -205,7 +205,7 @@ const BlockLane* Engine::tensor_lane() const {
 
 Engine::~Engine() {
   model_.share({});
-  for (Unit* unit : model_.units()) unit->share_matrices(nullptr);
+  for (Unit* unit : model_.units()) unit->share_updates(nullptr);
   transport_.log_to(nullptr);
 }
 

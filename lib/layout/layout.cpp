@@ -234,4 +234,15 @@ Layout like(const Layout& layout, DType dtype) {
   return result;
 }
 
+Layout beside_matrices(const Layout& weights, Shape global, DType dtype) {
+  Layout result = replicated(std::move(global), dtype, weights.mesh);
+  result.pins = weights.pins;
+  for (Split split : weights.splits) {
+    if (split.axes != std::vector<AxisName>{expert_axis}) continue;
+    split.granule = split.granule * result.global.front() / weights.global.front();
+    result.splits.push_back(std::move(split));
+  }
+  return result;
+}
+
 }  // namespace lockstep

@@ -63,5 +63,9 @@ std::vector<AxisName> replicated_axes(const Layout& layout);
 
 Layout replicated(Shape global, DType dtype, Mesh mesh);  // every rank holds all of it
 Layout like(const Layout& layout, DType dtype);           // moments: same boxes, another type
+/// Of what is kept of whole matrices beside a tensor with that layout, as sums over their rows: every rank that has a
+/// part of the tensor holds all of it. Where experts are shared out each rank has that of its own; dim 0 is then of
+/// experts, in their order.
+Layout beside_matrices(const Layout& weights, Shape global, DType dtype);
 
 }  // namespace lockstep

@@ -70,6 +70,7 @@ ParameterSettings settings_of(const LogicalTensor& tensor, const OptimizerOption
   if (own.rule.name == OptimizerName::muon && !is_hidden_matrix(tensor)) own.rule.name = OptimizerName::adamw;
   const auto* const group = group_of(tensor.name, options);
   if (group != nullptr) own.rule = changed(own.rule, group->second);
+  own.rule.factored = own.rule.name == OptimizerName::adafactor && is_matrix(tensor);
   if (own.rule.name == OptimizerName::muon && tensor.alias_of.empty() && !is_matrix(tensor))
     throw Error(ExitCode::usage,
                 fmt::format("optimizer.groups.{}: '{}' gives muon the tensor {}, which is no matrix", group->first,

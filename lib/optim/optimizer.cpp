@@ -1,6 +1,7 @@
 #include "optim/optimizer.hpp"
 
 #include "base/error.hpp"
+#include "optim/adafactor.hpp"
 #include "optim/adamw.hpp"
 #include "optim/lion.hpp"
 #include "optim/muon.hpp"
@@ -23,6 +24,7 @@ std::unique_ptr<Optimizer> make_one(OptimizerName name, const OptimizerOptions& 
     case OptimizerName::sgd: return std::make_unique<Sgd>(options, parameters);
     case OptimizerName::lion: return std::make_unique<Lion>(options, parameters);
     case OptimizerName::muon: return std::make_unique<Muon>(options, parameters);
+    case OptimizerName::adafactor: return std::make_unique<Adafactor>(options, parameters);
   }
   throw Error(ExitCode::bug, "an optimizer that nobody made");
 }
@@ -39,6 +41,13 @@ std::vector<StateDescription> state_of_rule(const UpdateRule& rule, DType master
     case OptimizerName::muon:
       if (rule.muon_momentum == 0) return {};
       return {{"momentum_buffer", kept}};
+    case OptimizerName::adafactor: {
+      std::vector<StateDescription> state{{"exp_avg_sq", master}};
+      if (rule.factored)
+        state = {{"exp_avg_sq_row", master, KeptOf::rows}, {"exp_avg_sq_col", master, KeptOf::columns}};
+      if (rule.adafactor_momentum != 0) state.push_back({"exp_avg", master});
+      return state;
+    }
   }
   throw Error(ExitCode::bug, "an optimizer without a description");
 }
@@ -68,8 +77,12 @@ class EachInItsWay final : public Optimizer {
 
 std::vector<UpdateRule> ways_of(const OptimizerOptions& options) {
   std::vector<UpdateRule> ways;
-  const auto add = [&](const UpdateRule& rule) {
-    if (std::ranges::none_of(ways, [&](const UpdateRule& way) { return is_same_way(way, rule); })) ways.push_back(rule);
+  const auto add = [&](UpdateRule rule) {
+    for (const bool factored : {true, false}) {
+      rule.factored = factored && rule.name == OptimizerName::adafactor;
+      if (std::ranges::none_of(ways, [&](const UpdateRule& way) { return is_same_way(way, rule); }))
+        ways.push_back(rule);
+    }
   };
   add(options);
   UpdateRule of_others = options;  // that are no hidden matrices
@@ -101,26 +114,41 @@ UpdateStates states_of(const OptimizerOptions& options, DType master) {
   return states;
 }
 
-bool needs_matrices(const OptimizerOptions& options, const LogicalTensor& tensor) {
-  return settings_of(tensor, options).rule.name == OptimizerName::muon;
+UpdateNeeds needs_of(const OptimizerOptions& options, const LogicalTensor& tensor) {
+  switch (settings_of(tensor, options).rule.name) {
+    case OptimizerName::adamw:
+    case OptimizerName::sgd:
+    case OptimizerName::lion: return UpdateNeeds::parts;
+    case OptimizerName::muon: return UpdateNeeds::matrices;
+    case OptimizerName::adafactor: return UpdateNeeds::sums;
+  }
+  throw Error(ExitCode::bug, "an optimizer that needs what nobody knows");
 }
 
 std::int64_t update_bytes(const OptimizerOptions& options, const std::vector<LogicalTensor>& tensors,
                           const std::vector<UnitPlan>& units, DType master) {
-  std::int64_t directions = 0, iteration = 0;
+  std::int64_t directions = 0, iteration = 0, sums = 0;
   for (const UnitPlan& unit : units) {
     std::int64_t shared = 0;  // what goes to owners and what comes, each where it lies and where it is exchanged
     for (const BlockExchange& exchange : unit.update_exchanges) shared += 2 * exchange.bytes();
-    directions = std::max(directions, shared);
+    std::int64_t of_unit = 0;
     for (const int index : unit.parameters) {
       const LogicalTensor& tensor = tensors[static_cast<std::size_t>(index)];
-      if (!tensor.trained || !needs_matrices(options, tensor)) continue;
-      const Shape shape = matrix_shape(tensor);
-      if (shared == 0) directions = std::max(directions, elements(tensor.shape) * size_of(master));
-      iteration = std::max(iteration, orthogonaliser_bytes(shape[0], shape[1], size_of(master)));
+      if (!tensor.trained) continue;
+      switch (needs_of(options, tensor)) {
+        case UpdateNeeds::parts: break;
+        case UpdateNeeds::matrices: {
+          const Shape shape = matrix_shape(tensor);
+          directions = std::max(directions, shared == 0 ? elements(tensor.shape) * size_of(master) : shared);
+          iteration = std::max(iteration, orthogonaliser_bytes(shape[0], shape[1], size_of(master)));
+          break;
+        }
+        case UpdateNeeds::sums: of_unit += sums_bytes(tensor, master); break;
+      }
     }
+    sums = std::max(sums, of_unit);
   }
-  return directions + iteration;
+  return directions + iteration + sums;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<Parameter*>& parameters) {

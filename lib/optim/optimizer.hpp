@@ -1,7 +1,7 @@
 // What updates weights: an optimizer declares the state that it keeps beside each weight, which units allocate, plans
 // count and checkpoints store, and updates one unit at a time. A run may update weights in several ways, each by an
-// optimizer of its own; a unit has weights of one way. Kinds: optim/adamw.hpp, lion.hpp, muon.hpp, sgd.hpp, and those
-// of plug-ins, plugin_optimizer.hpp.
+// optimizer of its own; a unit has weights of one way. Kinds: optim/adafactor.hpp, adamw.hpp, lion.hpp, muon.hpp,
+// sgd.hpp, and those of plug-ins, plugin_optimizer.hpp.
 #pragma once
 
 #include "architecture/architecture.hpp"
@@ -31,7 +31,7 @@ class Optimizer {
 };
 
 /// The ways in which weights are updated, apart in the optimizer or in what it keeps: what `options` say, where it is
-/// muon adamw besides, and what groups make of these. Pure.
+/// muon adamw besides, and what groups make of these; adafactor's of matrices and of vectors. Pure.
 std::vector<UpdateRule> ways_of(const OptimizerOptions& options);
 /// The number of that way for a tensor, as settings_of (optim/groups.hpp) says. Pure. Throws Error(usage) as that does.
 int way_of(const OptimizerOptions& options, const LogicalTensor& tensor);
@@ -42,8 +42,8 @@ inline constexpr const char* compensation_name = "compensation";
 /// What one optimizer keeps, a compensation last. Pure.
 std::vector<StateDescription> state_of(const UpdateRule& rule, DType master);
 
-/// Whether its update needs whole matrices. Pure.
-bool needs_matrices(const OptimizerOptions& options, const LogicalTensor& tensor);
+/// What the update of a tensor needs. Pure.
+UpdateNeeds needs_of(const OptimizerOptions& options, const LogicalTensor& tensor);
 /// Memory that updates of `units` of these tensors, of weights of type `master`, keep for their work. Pure.
 std::int64_t update_bytes(const OptimizerOptions& options, const std::vector<LogicalTensor>& tensors,
                           const std::vector<UnitPlan>& units, DType master);

@@ -90,7 +90,7 @@ inline Bf16* compute_copy_of(const Unit& unit) {
   return writes ? static_cast<Bf16*>(unit.compute().mutable_data_ptr()) : nullptr;
 }
 
-/// Weights of a unit as its update works on them.
+/// Weights of a unit as its update reads them and works on them.
 template <class M>
 class WeightsInWork {
  public:
@@ -106,6 +106,21 @@ class WeightsInWork {
   template <class Work>
   void operator()(std::int64_t from, std::int64_t to, const Work& work) const {
     if (short_ == nullptr) return work(from, to, weights_ + from, compute_ ? compute_ + from : nullptr);
+    widened(from, to, [&](std::int64_t begin, std::int64_t end, auto* wide, Bf16* rest) {
+      work(begin, end, wide, static_cast<Bf16*>(nullptr));
+      round_weights(end - begin, wide, short_ + begin, rest);
+    });
+  }
+  /// Calls `work(begin, end, weights)` likewise, which leaves them as they are.
+  template <class Work>
+  void read(std::int64_t from, std::int64_t to, const Work& work) const {
+    if (short_ == nullptr) return work(from, to, weights_ + from);
+    widened(from, to, [&](std::int64_t begin, std::int64_t end, const auto* wide, Bf16*) { work(begin, end, wide); });
+  }
+
+ private:
+  template <class Work>
+  void widened(std::int64_t from, std::int64_t to, const Work& work) const {
     if constexpr (std::is_same_v<M, float>) {
       constexpr std::int64_t at_once = 2048;
       std::array<float, at_once> wide;  // NOLINT: written before it is read
@@ -113,13 +128,11 @@ class WeightsInWork {
         const std::int64_t count = std::min(at_once, to - begin);
         Bf16* const rest = compensation_ ? compensation_ + begin : nullptr;
         widen_weights(count, short_ + begin, rest, wide.data());
-        work(begin, begin + count, wide.data(), static_cast<Bf16*>(nullptr));
-        round_weights(count, wide.data(), short_ + begin, rest);
+        work(begin, begin + count, wide.data(), rest);
       }
     }
   }
 
- private:
   M* weights_;
   Bf16* compute_;
   Bf16* short_;

@@ -19,6 +19,15 @@ std::string mesh_text(const Mesh& mesh) {
   return text;
 }
 
+std::string_view held_whole(KeptOf of) {
+  switch (of) {
+    case KeptOf::elements: return "";
+    case KeptOf::rows: return " of all rows";
+    case KeptOf::columns: return " of all columns";
+  }
+  throw Error(ExitCode::bug, "a state of nothing that is known");
+}
+
 /// What of a tensor is kept: "weights fp32, gradient fp32, exp_avg fp32".
 std::string kept_text(const UnitTypes& types) {
   std::string text = fmt::format("weights {}, gradient {}", name_of(types.kept()), name_of(types.master));
@@ -28,7 +37,8 @@ std::string kept_text(const UnitTypes& types) {
   std::vector<std::string> ways;
   for (const std::vector<StateDescription>& kept : types.states) {
     std::string& way = ways.emplace_back();
-    for (const StateDescription& state : kept) way += fmt::format(", {} {}", state.name, name_of(state.dtype));
+    for (const StateDescription& state : kept)
+      way += fmt::format(", {} {}{}", state.name, name_of(state.dtype), held_whole(state.of));
   }
   std::erase(ways, "");
   return text + join(ways, ", or");

@@ -49,23 +49,51 @@ std::pair<std::vector<AxisName>, int> holders_of_parts(const UnitPlan& unit, con
 std::vector<BlockExchange> update_exchanges_of(const UnitPlan& unit, const std::vector<ParameterPlan>& parameters,
                                                const UnitTypes& types, const Sharding& sharding, bool of_experts) {
   const auto [axes, ranks] = holders_of_parts(unit, sharding, of_experts);
+  if (ranks == 1 || unit.parameters.empty()) return {};
   std::vector<Shape> matrices;
   std::int64_t parts = 0;
+  UpdateSums sums;
   for (const int index : unit.parameters) {
     const ParameterPlan& parameter = parameters[static_cast<std::size_t>(index)];
     matrices.insert(matrices.end(), static_cast<std::size_t>(parameter.matrices), parameter.matrix);
-    if (parameter.matrices > 0) parts += elements(longest_shard(parameter.shape, sharding.shards));
+    parts += elements(longest_shard(parameter.shape, sharding.shards));
   }
-  if (ranks == 1 || matrices.empty()) return {};
-  const auto exchange = [&, &along = axes](std::int64_t elements) {
-    return BlockExchange{.kind = BlockExchange::Kind::all_to_all,
+  for (const Shape& matrix : matrices) {
+    sums.first += update_sums(matrix).first;
+    sums.second += update_sums(matrix).second;
+  }
+  const auto exchange = [&along = axes](BlockExchange::Kind kind, DType dtype, std::int64_t elements) {
+    return BlockExchange{.kind = kind,
                          .axes = along,
-                         .dtype = types.master,
-                         .row_bytes = elements * size_of(types.master),
+                         .dtype = dtype,
+                         .row_bytes = elements * size_of(dtype),
                          .rows = 1,
-                         .at_most = true};
+                         .at_most = kind == BlockExchange::Kind::all_to_all};
   };
-  return {exchange(parts), exchange(most_owned(matrices, ranks))};
+  switch (parameters[static_cast<std::size_t>(unit.parameters.front())].needs) {
+    case UpdateNeeds::parts: return {};
+    case UpdateNeeds::matrices:
+      return {exchange(BlockExchange::Kind::all_to_all, types.master, parts),
+              exchange(BlockExchange::Kind::all_to_all, types.master, most_owned(matrices, ranks))};
+    case UpdateNeeds::sums: {
+      std::vector<BlockExchange> said{exchange(BlockExchange::Kind::all_reduce, DType::f64, sums.first)};
+      if (sums.second > 0) said.push_back(exchange(BlockExchange::Kind::all_reduce, DType::f64, sums.second));
+      return said;
+    }
+  }
+  throw Error(ExitCode::bug, "an update that needs what nobody knows");
+}
+
+/// Elements of a unit's buffer for what an optimizer keeps.
+std::int64_t state_elements(const StateDescription& state, const UnitPlan& unit,
+                            const std::vector<ParameterPlan>& parameters, DType master) {
+  if (state.of == KeptOf::elements) return unit.shard_elements;
+  std::vector<std::int64_t> kept;
+  for (const int index : unit.parameters) {
+    const ParameterPlan& parameter = parameters[static_cast<std::size_t>(index)];
+    kept.push_back(parameter.matrices * parameter.matrix.at(state.of == KeptOf::rows ? 0 : 1));
+  }
+  return unit_offsets(kept, master).back();
 }
 
 /// The unit of the parameters of a kind of the blocks [first, last].
@@ -108,7 +136,7 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
     unit.reduce_bytes = unit.elements * size_of(types.reduced());
     unit.reduce_shard_bytes = unit.shard_elements * size_of(types.reduced());
     for (const StateDescription& state : types.state(kind.update))
-      unit.optimizer_bytes += unit.shard_elements * size_of(state.dtype);
+      unit.optimizer_bytes += state_elements(state, unit, parameters, types.master) * size_of(state.dtype);
   }
   if (sharding.shards > 1) {
     unit.shard_axes = sharding.axes;
@@ -121,6 +149,11 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
 }
 
 }  // namespace
+
+UpdateSums update_sums(const Shape& matrix) {
+  if (matrix.size() < 2) return {.first = 2, .second = 0};  // squares of weights and of directions
+  return {.first = matrix[0] + matrix[1] + 1, .second = 1};
+}
 
 std::int64_t rows_at_once(const ExpertSharing& sharing, std::int64_t rows) {
   return static_cast<std::int64_t>(std::ceil(sharing.capacity * static_cast<double>(rows)));

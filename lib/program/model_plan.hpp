@@ -46,6 +46,16 @@ struct BlockPlan {
 /// The recomputation of a block with such a keep-set.
 Recomputation recomputation_of(const BlockPlan& block, KeepSet keeps);
 
+/// What the update of a tensor needs beyond the part of it that a rank has: nothing; each matrix whole, in turn on one
+/// rank (layout/matrix_owners.hpp); or sums over all elements, and of a matrix over each row and column.
+enum class UpdateNeeds { parts, matrices, sums };
+
+/// How many sums are taken of a matrix (rows, columns) or a vector (length): first, and with what these say.
+struct UpdateSums {
+  std::int64_t first = 0, second = 0;
+};
+UpdateSums update_sums(const Shape& matrix);
+
 /// One stored parameter. A tied weight is one parameter of two blocks.
 struct ParameterPlan {
   std::string name;
@@ -58,8 +68,9 @@ struct ParameterPlan {
   std::optional<Split> cut = {};  // or how they cut it
   bool of_experts = false;        // that ranks share out: each has its own, and sees all tokens that go there
   int update = 0;                 // the way in which the optimizer updates it
-  Shape matrix = {};              // of each matrix that this needs whole; empty: it needs none
-  std::int64_t matrices = 0;      // so many, of experts that ranks share out those of one rank
+  UpdateNeeds needs = UpdateNeeds::parts;
+  Shape matrix = {};          // where it needs more: of each matrix, or of a vector
+  std::int64_t matrices = 0;  // so many, of experts that ranks share out those of one rank
 };
 
 /// How ranks share out experts (expert parallelism): tokens go to the ranks that have theirs, and back.
@@ -123,8 +134,8 @@ struct UnitPlan {
   std::int64_t reduce_bytes = 0;          // of the whole gradient in the type that is summed over ranks
   std::int64_t reduce_shard_bytes = 0;    // and of the shard
   std::int64_t optimizer_bytes = 0;       // of the shard
-  // Among ranks that have parts of matrices, where its update needs these whole: parts go to the owners of matrices
-  // (layout/matrix_owners.hpp), and come back.
+  // Among ranks that have parts of its tensors, where its update needs more: parts go to the owners of matrices and
+  // come back, or sums over parts become sums over tensors.
   std::vector<BlockExchange> update_exchanges = {};
   bool casts_gradient() const { return reduce_bytes != local_gradient_bytes; }
   bool is_cut() const { return !shard_axes.empty(); }
@@ -138,10 +149,15 @@ struct ModelPlan {
   std::int64_t shared_bytes = 0;  // for the whole run: tables and scratch memory of all blocks
 };
 
-/// What an optimizer keeps beside each weight: a tensor of the weight's shape and layout.
+/// Of what an optimizer keeps a number: of each element of a tensor, or of each row or column of its matrices.
+enum class KeptOf { elements, rows, columns };
+
+/// What an optimizer keeps beside each weight: of elements a tensor of the weight's shape and layout. Of rows or
+/// columns ranks that have parts of the weight hold all (architecture/units.hpp).
 struct StateDescription {
   std::string name;  // as checkpoints call it, "exp_avg"
   DType dtype = DType::f32;
+  KeptOf of = KeptOf::elements;
   bool operator==(const StateDescription&) const = default;
 };
 

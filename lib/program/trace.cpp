@@ -131,7 +131,7 @@ class Expectation {
                        .what = lockstep::name_of(exchange.kind),
                        .lane = Lane::block,
                        .members = group_along(program_.mesh, rank_, exchange.axes),
-                       .bytes = shape_.tokens.empty() || exchange.at_most
+                       .bytes = shape_.tokens.empty() || exchange.at_most || action.micro_batch == no_micro_batch
                                     ? exchange.bytes()
                                     : exchange.bytes_of(shape_.tokens[number], shape_.samples[number]),
                        .dtype = exchange.dtype,

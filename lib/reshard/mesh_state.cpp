@@ -45,9 +45,9 @@ class Move {
   void need_model(const std::string& lacks) const;
   void leave_cells();
   std::string what_becomes_of(const StoredComponent& component, std::vector<bool>& leaves) const;
-  const Layout* layout_of_model(const StoredTensor& tensor) const;
+  std::optional<Layout> layout_of_model(const StoredTensor& tensor) const;
   Layout moved(const StoredTensor& tensor) const;
-  Layout by_model(const Layout& old, const Layout& of_model) const;
+  Layout by_model(const Layout& old, Layout layout) const;
   Layout by_splits(const Layout& old) const;
   void share(StoredComponent& component) const;
 
@@ -148,29 +148,31 @@ std::string Move::what_becomes_of(const StoredComponent& component, std::vector<
                      to_text(old_), component.remap_policy == Remap::drop ? "drops it" : "derives it anew");
 }
 
-// Weights by their names; what an optimizer keeps of them by these behind a word of its own: exp_avg/wte.weight.
-const Layout* Move::layout_of_model(const StoredTensor& tensor) const {
+// Weights by their names; what an optimizer keeps of them by these behind a word of its own: exp_avg/wte.weight. What
+// it keeps of rows or columns has another shape.
+std::optional<Layout> Move::layout_of_model(const StoredTensor& tensor) const {
   const std::size_t slash = tensor.name.find('/');
   for (const std::string& name : {tensor.name, slash == std::string::npos ? "" : tensor.name.substr(slash + 1)}) {
     const auto found = of_model_.find(name);
-    if (found != of_model_.end() && known_shape(found->second) == known_shape(tensor.layout)) return &found->second;
+    if (found == of_model_.end()) continue;
+    if (known_shape(found->second) == known_shape(tensor.layout)) return like(found->second, tensor.layout.dtype);
+    if (tensor.component == "optimizer" && !tensor.layout.global.empty())
+      return beside_matrices(found->second, tensor.layout.global, tensor.layout.dtype);
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 Layout Move::moved(const StoredTensor& tensor) const {
   if (is_values(tensor)) return replicated(tensor.layout.global, tensor.layout.dtype, mesh_);
   const bool of_model = tensor.component == "model" || tensor.component == "optimizer";
-  const Layout* const known = of_model ? layout_of_model(tensor) : nullptr;
-  if (known != nullptr) return by_model(tensor.layout, *known);
+  if (auto known = of_model ? layout_of_model(tensor) : std::nullopt) return by_model(tensor.layout, std::move(*known));
   if (tensor.component == "model" && model_.facts)
     need_model(fmt::format("{} is no tensor of that model", full_name(tensor)));
   return by_splits(tensor.layout);
 }
 
 // Stages that stay as many stay where they were cut.
-Layout Move::by_model(const Layout& old, const Layout& of_model) const {
-  Layout layout = like(of_model, old.dtype);
+Layout Move::by_model(const Layout& old, Layout layout) const {
   const int stages = size_in(mesh_, pipeline_axis);
   if (stages == 1 || stages != size_in(old_, pipeline_axis)) return layout;
   layout.pins.clear();

@@ -17,13 +17,21 @@ namespace lockstep {
 
 class Unit;
 
+/// Where something that the optimizer keeps beside a parameter lies in the flat buffer of its unit.
+struct StatePlace {
+  Layout layout;
+  Box box;                  // what this rank holds by it
+  std::int64_t offset = 0;  // in elements
+};
+
 /// Where a parameter lies in the flat buffers of its unit, in elements.
 struct ParameterPlace {
-  Layout layout;           // of weights, reduced gradient and optimizer state; the type is that of weights
+  Layout layout;           // of weights and reduced gradient; the type is that of weights
   Box box;                 // what this rank holds by it
   Box part;                // what ranks that share blocks compute with: the whole tensor where they do not cut it
   std::int64_t whole = 0;  // offset in buffers of the whole unit
   std::int64_t shard = 0;  // and in those of this rank's shard
+  std::vector<StatePlace> states = {};  // in the order that the optimizer declares
 };
 
 class Parameter {
@@ -39,8 +47,9 @@ class Parameter {
   /// as many dimensions.
   const Shape& shape() const { return shape_; }
   const Box& part() const { return place_.part; }
-  const Layout& layout() const { return place_.layout; }  // who holds which box of weights and state
-  const Box& box() const { return place_.box; }           // of this rank
+  const Layout& layout() const { return place_.layout; }  // who holds which box of the weights
+  const std::vector<StatePlace>& state_places() const { return place_.states; }
+  const Box& box() const { return place_.box; }  // of this rank
   const LogicalTensor& description() const { return description_; }
   std::int64_t elements() const { return elements_; }
   std::int64_t offset() const { return place_.whole; }        // from the start of the unit's whole buffers
@@ -50,7 +59,7 @@ class Parameter {
   bool is_trained() const { return description_.trained; }        // if not, it has no gradient and nothing touches it
   bool decays() const { return description_.shape.size() >= 2; }  // matrices decay; biases and norms do not
 
-  // Views, valid as long as the unit. Local. Of what this rank holds for the whole run, of the shape of box():
+  // Views, valid as long as the unit. Local. Of what this rank holds for the whole run, of the shape of its box:
   const at::Tensor& master() const { return master_; }             // fp32; fp64 in fp64; or the compute type alone
   const at::Tensor& gradient() const { return gradient_; }         // reduced, in the master type
   const std::vector<at::Tensor>& state() const { return state_; }  // of the optimizer, in the order that it declares

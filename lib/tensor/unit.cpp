@@ -1,6 +1,7 @@
 #include "tensor/unit.hpp"
 
 #include "architecture/tensor_parallel.hpp"
+#include "architecture/units.hpp"
 #include "base/error.hpp"
 #include "tensor/arena.hpp"
 
@@ -124,6 +125,21 @@ at::Tensor view(const at::Tensor& flat, std::int64_t offset, const Shape& shape)
 
 }  // namespace
 
+std::int64_t Unit::place_state(const StateDescription& kept, const std::vector<LogicalTensor>& tensors, Rank rank,
+                               std::vector<ParameterPlace>& places) const {
+  std::vector<std::int64_t> lengths;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Layout layout = state_layout(kept, places[i].layout, tensors[i]);
+    const Box box = box_of(layout, rank);
+    lengths.push_back(elements(box));
+    places[i].states.push_back({layout, box, places[i].shard});
+  }
+  if (kept.of == KeptOf::elements) return length();
+  const std::vector<std::int64_t> offsets = unit_offsets(lengths, master_dtype(precision_));
+  for (std::size_t i = 0; i < tensors.size(); ++i) places[i].states.back().offset = offsets[i];
+  return offsets.back();
+}
+
 Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precision precision,
            const std::vector<StateDescription>& state, const ShardPlace& place, const UnitMemory& memory)
     : name_(std::move(name)), precision_(precision), cut_(place.sharding.shards > 1), memory_(memory) {
@@ -135,11 +151,15 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
     invariant(tensor.trained == trained_, "a unit is trained or frozen as a whole");
   const Cut own(tensors, dtype, kept_dtype, place, place.sharding.axes, place.sharding.shards);
   map_ = own.map;
+  std::vector<ParameterPlace> places;
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    parameters_.push_back(
-        std::make_unique<Parameter>(*this, tensors[i],
-                                    ParameterPlace{own.layouts[i], box_of(own.layouts[i], place.rank), own.parts[i],
-                                                   own.whole_offsets[i], own.shard_offsets[i]}));
+    places.push_back(
+        {own.layouts[i], box_of(own.layouts[i], place.rank), own.parts[i], own.whole_offsets[i], own.shard_offsets[i]});
+  if (trained_) kept_ = state;
+  std::vector<std::int64_t> state_lengths;
+  for (const StateDescription& kept : kept_) state_lengths.push_back(place_state(kept, tensors, place.rank, places));
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    parameters_.push_back(std::make_unique<Parameter>(*this, tensors[i], std::move(places[i])));
   if (place.sharding.kept_shards > 1) {
     const Cut kept(tensors, dtype, kept_dtype, place, place.sharding.kept_axes, place.sharding.kept_shards);
     kept_map_ = kept.map;
@@ -152,9 +172,8 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
   compute_ = compute_dtype(precision) != kept_dtype ? buffer(length(), compute_type(precision), name_, memory_.shards)
                                                     : master_;
   if (trained_ && memory_.gradients == GradientMemory::held) gradient_ = buffer(length(), type, name_, memory_.shards);
-  if (trained_) kept_ = state;
-  for (const StateDescription& kept : kept_)
-    state_.push_back(buffer(length(), scalar_type(kept.dtype), name_, memory_.state));
+  for (std::size_t i = 0; i < kept_.size(); ++i)
+    state_.push_back(buffer(state_lengths[i], scalar_type(kept_[i].dtype), name_, memory_.state));
   home_ = {master_, compute_, gradient_, state_};
   if (!cut_) local_gradient_ = gradient_;
   for (const auto& parameter : parameters_) {
@@ -163,7 +182,10 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
     };
     parameter->master_ = view_of(master_);
     if (gradient_.defined()) parameter->gradient_ = view_of(gradient_);
-    for (const at::Tensor& kept : state_) parameter->state_.push_back(view_of(kept));
+    for (std::size_t i = 0; i < state_.size(); ++i) {
+      const StatePlace& kept = parameter->state_places()[i];
+      parameter->state_.push_back(view(state_[i], kept.offset, kept.box.extent));
+    }
     if (cut_) continue;
     parameter->compute_ = view_of(compute_);
     parameter->local_gradient_ = parameter->gradient_;

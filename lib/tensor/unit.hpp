@@ -69,12 +69,13 @@ class Unit {
   /// How ranks share out weights that stay gathered among them; no pieces if they do not.
   const ShardMap& kept_map() const { return kept_map_; }
 
-  /// Among ranks that have parts of its matrices, where an update needs these whole; it outlives the updates. Null:
+  /// Among ranks that have parts of its tensors, where an update needs more than these; it outlives the updates. Null:
   /// none.
-  void share_matrices(const BlockLane* lane) { sharers_ = lane; }
+  void share_updates(const BlockLane* lane) { sharers_ = lane; }
   const BlockLane* sharers() const { return sharers_; }
 
-  /// This rank's flat buffers, (length()). Those in host memory are used in memory of the device that is lent.
+  /// This rank's flat buffers, (length()), but for state of rows or columns. Those in host memory are used in memory of
+  /// the device that is lent.
   const at::Tensor& master() const { return master_; }
   const at::Tensor& compute() const { return compute_; }           // the master itself unless they differ in type
   bool is_short() const { return short_; }                         // weights are of 16 bits, and of no other type
@@ -137,6 +138,9 @@ class Unit {
     bool written = true;
   };
   std::vector<HostBuffer> host_buffers();
+  /// Says in `places` where the parameters have it, and returns the length of the buffer.
+  std::int64_t place_state(const StateDescription& kept, const std::vector<LogicalTensor>& tensors, Rank rank,
+                           std::vector<ParameterPlace>& places) const;
   const Views& views_of(const at::Tensor& whole);
   void view_local_gradient(const at::Tensor& whole);
   /// What is reduced as one has padding that counts for nothing.

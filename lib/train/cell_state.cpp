@@ -14,9 +14,12 @@ namespace {
 
 constexpr const char* key = "local";
 
-/// This rank's part of a parameter in a flat buffer of its unit.
+/// This rank's part of a parameter in a flat buffer of its unit, and the same of what is kept beside it.
 at::Tensor part_of(const at::Tensor& flat, const Parameter& parameter) {
   return flat.narrow(0, parameter.shard_offset(), parameter.shard_elements());
+}
+at::Tensor part_of(const at::Tensor& flat, const StatePlace& kept) {
+  return flat.narrow(0, kept.offset, elements(kept.box));
 }
 
 at::Tensor like(const at::Tensor& buffer, const Unit& unit) {
@@ -99,7 +102,7 @@ at::Tensor CellState::saved(const Parameter& parameter) const {
 
 at::Tensor CellState::saved_state(const Parameter& parameter, std::size_t index) const {
   if (what_ != Beside::averages) return parameter.state()[index];
-  return part_of(beside_.at(&parameter.unit()).state[index], parameter);
+  return part_of(beside_.at(&parameter.unit()).state[index], parameter.state_places()[index]);
 }
 
 StateTree CellState::collect() {
@@ -117,16 +120,17 @@ StateTree CellState::collect() {
       for (const at::Tensor& buffer : unit.state()) found->second.state.push_back(like(buffer, unit));
     }
     const Buffers& loaded = beside_.at(&unit);
-    const auto add = [&](std::string_view what, const Layout& layout, const at::Tensor& own, const at::Tensor& buffer) {
+    const auto add = [&](std::string_view what, const Layout& layout, const at::Tensor& part) {
       Layout of_cell = layout;
       of_cell.pins.push_back(cell_);
       state.add(fmt::format("{}={}/{}/{}", cell_.axis, cell_.coordinates.front(), what, parameter->name()), of_cell,
-                bytes_of(saves ? own : part_of(buffer, *parameter)));
+                bytes_of(part));
     };
-    add("weight", parameter->layout(), parameter->master(), loaded.master);
-    for (std::size_t i = 0; i < unit.kept().size(); ++i)
-      add(unit.kept()[i].name, lockstep::like(parameter->layout(), unit.kept()[i].dtype), parameter->state()[i],
-          loaded.state[i]);
+    add("weight", parameter->layout(), saves ? parameter->master() : part_of(loaded.master, *parameter));
+    for (std::size_t i = 0; i < unit.kept().size(); ++i) {
+      const StatePlace& kept = parameter->state_places()[i];
+      add(unit.kept()[i].name, kept.layout, saves ? parameter->state()[i] : part_of(loaded.state[i], kept));
+    }
   }
   return state;
 }

@@ -1,5 +1,6 @@
 #include "train/component_table.hpp"
 
+#include "architecture/units.hpp"
 #include "base/checked_cast.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
@@ -22,7 +23,7 @@ namespace {
 struct PlannedTensor {
   Layout layout;
   bool trained = true;
-  std::vector<StateDescription> kept = {};  // beside it
+  std::vector<Layout> kept = {};  // beside it
 };
 
 std::vector<PlannedTensor> weights_of(const TrainPlan& plan) {
@@ -36,7 +37,9 @@ std::vector<PlannedTensor> weights_of(const TrainPlan& plan) {
   for (TensorLayout& tensor : tensor_layouts(plan.mesh, plan.model, parameters, plan.types, plan.programs.parts)) {
     const LogicalTensor& of = by_name.at(tensor.name);
     weights.push_back({std::move(tensor.layout), of.trained});
-    if (of.trained) weights.back().kept = plan.types.state(of.update);
+    if (!of.trained) continue;
+    for (const StateDescription& kept : plan.types.state(of.update))
+      weights.back().kept.push_back(state_layout(kept, weights.back().layout, of));
   }
   return weights;
 }
@@ -84,7 +87,7 @@ class PlannedState {
     for (const PlannedTensor& weight : weights_) most = std::max(most, weight.kept.size());
     for (std::size_t i = 0; i < most; ++i) {
       for (const PlannedTensor& weight : weights_)
-        if (i < weight.kept.size()) add_tensor(pinned(like(weight.layout, weight.kept[i].dtype), pins));
+        if (i < weight.kept.size()) add_tensor(pinned(weight.kept[i], pins));
     }
   }
   void add_cell(const Pin& cell) {

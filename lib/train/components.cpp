@@ -45,7 +45,7 @@ Component optimizer_component(const Model& model, const CellState& cells) {
       for (const Parameter* parameter : model.parameters()) {
         const std::vector<StateDescription>& kept = parameter->unit().kept();
         if (i >= kept.size()) continue;
-        state.add(kept[i].name + "/" + parameter->name(), like(parameter->layout(), kept[i].dtype),
+        state.add(kept[i].name + "/" + parameter->name(), parameter->state_places()[i].layout,
                   bytes_of(cells.saved_state(*parameter, i)));
       }
     }

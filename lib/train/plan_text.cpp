@@ -1,4 +1,5 @@
 // What --dry-run prints and a run says at its start, from the plan alone.
+#include "architecture/units.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "program/dry_run.hpp"
@@ -177,7 +178,7 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
   const std::int64_t trained = trained_count(plan.architecture);
   for (const LogicalTensor& tensor : stored_tensors(plan.architecture))
     for (const StateDescription& state : plan.types.state(tensor.update))
-      if (tensor.trained) state_bytes += elements(tensor.shape) * size_of(state.dtype);
+      if (tensor.trained) state_bytes += elements(state_shape(state, tensor)) * size_of(state.dtype);
   std::int64_t snapshot_bytes = 0, load_bytes = 0;
   for (const RankClass& ranks : plan.programs.train.classes) {
     snapshot_bytes = std::max(snapshot_bytes, plan.snapshot_bytes(ranks.ranks.front()));

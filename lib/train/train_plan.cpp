@@ -48,8 +48,8 @@ void mark_tensors(const TrainConfig& config, Architecture& architecture) {
     return std::ranges::any_of(frozen, [&](const NamePattern& pattern) { return pattern.matches(name); });
   };
   rules.updated_by = [&optimizer = config.optimizer](const LogicalTensor& tensor) { return way_of(optimizer, tensor); };
-  rules.updated_whole = [&optimizer = config.optimizer](const LogicalTensor& tensor) {
-    return needs_matrices(optimizer, tensor);
+  rules.update_needs = [&optimizer = config.optimizer](const LogicalTensor& tensor) {
+    return needs_of(optimizer, tensor);
   };
   const std::vector<LogicalTensor> tensors = stored_tensors(architecture);
   for (const NamePattern& pattern : config.parallel.units) {

@@ -42,10 +42,11 @@ def laid_out(checkpoint):
     return manifest["mesh"], shared, {(t["component"], t["name"]): t["layout"] for t in tensors_of(checkpoint) if t["name"] != "_values"}
 
 
-def check_is_as_a_job_writes_it(tmp, layouts):
+def check_is_as_a_job_writes_it(tmp, layouts, *more):
     """A run of one rank that is laid out on a mesh is as a run on that mesh lays its state out, and goes on there to the same end."""
     needs("h5py")
-    run("train", *options(tmp, tmp / "one", "--checkpoint.every", 2, steps=2))
+    layouts = [(ranks, target, [*layout, *more]) for ranks, target, layout in layouts]
+    run("train", *options(tmp, tmp / "one", "--checkpoint.every", 2, *more, steps=2))
     [source] = step_folders(tmp / "one")
     for number, (ranks, target, layout) in enumerate(layouts):
         run("train", *options(tmp, tmp / f"job{number}", *layout, steps=1), ranks=ranks)
@@ -71,6 +72,13 @@ def test_a_gpt2_is_laid_out_as_a_job_lays_it_out(tmp):
     check_is_as_a_job_writes_it(tmp, [
         (4, "tp=2,dp_shard=2", ["--parallel.tp", 2, "--parallel.dp_shard", 2]),
         (4, "dp_shard=2,pp=2,parts=2", ["--parallel.pp", 2, "--parallel.dp_shard", 2, "--parallel.micro_batches", 3])])
+
+
+def test_means_of_rows_and_columns_are_laid_out_as_a_job_lays_them_out(tmp):
+    prepare(tmp, n_embd=24, n_head=6, n_inner=43, n_layer=3)
+    check_is_as_a_job_writes_it(tmp, [
+        (4, "tp=2,dp_shard=2", ["--parallel.tp", 2, "--parallel.dp_shard", 2]),
+        (4, "dp_shard=2,pp=2,parts=2", ["--parallel.pp", 2, "--parallel.dp_shard", 2, "--parallel.micro_batches", 3])], "--optimizer.name", "adafactor")
 
 
 def test_a_llama_with_fewer_key_heads_than_ranks_is_laid_out_as_a_job_lays_it_out(tmp):
@@ -102,6 +110,14 @@ def test_experts_are_shared_out_as_a_job_shares_them_out(tmp):
                          ("ep=2,dp_shard=3", "cannot share out experts over ep=2: 3 ranks there are, and 3 mod 2 is 1")]:
         assert said in refusal(source, tmp / "no", "--to", target), target
     assert "how ep divides a model its config.json tells" in refusal(saved(tmp), tmp / "no", "--to", "ep=2,dp_shard=2", "--skip", "rng")
+
+
+def test_means_of_experts_are_shared_out_as_a_job_shares_them_out(tmp):
+    prepare(tmp, n_embd=None)
+    (tmp / "model/config.json").write_text(json.dumps(MIXTRAL))
+    check_is_as_a_job_writes_it(tmp, [
+        (4, "ep=2,dp_shard=2,tp=2,parts=3", ["--parallel.ep", 2, "--parallel.dp_shard", 2, "--parallel.tp", 2, "--parallel.sequence_parallel", "true"])],
+        "--optimizer.name", "adafactor")
 
 
 def parts_of(checkpoint):

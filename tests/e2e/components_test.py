@@ -42,6 +42,8 @@ COMPOSITIONS = [
     (4, ["--parallel.pp", 2, "--parallel.micro_batches", 6, "--optimizer.name", "sgd", "--optimizer.momentum", 0.9]),
     (2, ["--parallel.ulysses", 2, "--optimizer.frozen", '["embed_tokens"]']),
     (4, ["--parallel.ep", 2]),
+    (4, ["--parallel.ep", 2, "--parallel.dp_shard", 2, "--optimizer.name", "adafactor"]),
+    (4, ["--parallel.tp", 2, "--parallel.sequence_parallel", "true", "--parallel.dp_shard", 2, "--optimizer.name", "adafactor", "--optimizer.adafactor_momentum", 0.9]),
     (2, ["--post_local_sgd.start_step", 0, "--precision.dtype", "fp16", "--train.accumulation", 1]),
 ]
 

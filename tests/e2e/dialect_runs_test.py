@@ -134,6 +134,16 @@ per_device_train_batch_size: 2
 learning_rate: 1e-3
 max_steps: 5
 """, {"parallel.dp_shard": "auto", "parallel.dp_replicate": 1, "train.offload": "[optimizer, shards]", "train.micro_batch": 2, "optimizer.lr": 1e-3}),
+    ("transformers", 2, """
+output_dir: RUN
+config_name: model
+train_file: data
+block_size: 16
+per_device_train_batch_size: 2
+optim: adafactor
+learning_rate: 1e-2
+max_steps: 5
+""", {"train.micro_batch": 2, "optimizer.name": "adafactor", "optimizer.lr": 1e-2}),
     ("transformers", 1, """
 output_dir: RUN
 config_name: model

@@ -1,6 +1,7 @@
-"""Update rules beside AdamW and SGD: lion, muon and moments in bf16 against plain scripts in double on transformers' own models, on several
-layouts, resumed with the same bits, and refused where they cannot work."""
+"""Update rules beside AdamW and SGD: lion, muon, adafactor and moments in bf16 against plain scripts in double on transformers' own models, on
+several layouts, resumed with the same bits, and refused where they cannot work."""
 
+import json
 import math
 import shutil
 
@@ -9,6 +10,7 @@ from lockstep_testing import GPT2_TINY, LLAMA_TINY, needs, records, run, sample_
 from parity_test import BETAS, DECAY, EPS, LR, STEPS, lockstep_run, random_model, torch_run
 
 torch = needs("torch")
+transformers = needs("transformers")
 
 
 def prepared(tmp, config=GPT2_TINY):
@@ -77,6 +79,32 @@ MUON = ["--optimizer.name", "muon", "--optimizer.muon_lr", MUON_LR, "--optimizer
 LION = ["--optimizer.name", "lion", "--optimizer.betas", f"[{BETAS[0]}, {BETAS[1]}]"]
 
 
+ADAFACTOR = ["--optimizer.name", "adafactor"]
+
+
+def rms(tensor):
+    return tensor.pow(2).mean().sqrt()
+
+
+def adafactor_of(rate, power, eps, clip, scales, momentum):
+    """Adafactor as its paper has it; the share of the weights that decays is `decay` times lr."""
+    def rule(weight, gradient, state, lr, decay, count):
+        beta, squares = 1 - count ** power, gradient ** 2 + eps[0]
+        if weight.dim() == 2:
+            for name, dim in [("rows", 1), ("columns", 0)]:
+                mean = squares.mean(dim, keepdim=True)
+                state[name] = beta * state.get(name, 0 * mean) + (1 - beta) * mean
+            update = gradient / (state["rows"] * state["columns"] / state["rows"].mean()).sqrt()
+        else:
+            state["squares"] = beta * state.get("squares", 0 * squares) + (1 - beta) * squares
+            update = gradient / state["squares"].sqrt()
+        update = update / max(1, rms(update) / clip)
+        state["average"] = momentum * state.get("average", 0 * update) + (1 - momentum) * update
+        of_weights = max(eps[1], rms(weight)) if scales else 1
+        weight.mul_(1 - lr * decay).sub_(rate(lr, count) * of_weights * state["average"])
+    return rule
+
+
 def near(ours, losses, bound):
     return len(ours) == STEPS and all(abs(a - b) <= bound * abs(b) for a, b in zip(ours, losses))
 
@@ -142,19 +170,81 @@ def test_muon_in_bf16_stays_near_that_of_pytorch(tmp):
         assert near(ours, losses, 2e-2), (dtype, ours, losses)
 
 
-def test_experts_are_made_orthogonal_one_by_one_on_any_ranks(tmp):
+# Means of squares that are no rounding: the bias of keys has a gradient of none.
+SCALED = [*ADAFACTOR, "--optimizer.adafactor_eps", "[1e-10, 1e-3]", "--optimizer.adafactor_scale", "true"]
+
+
+def test_adafactor_is_that_of_a_plain_script_in_double_however_tensors_are_cut(tmp):
+    model = prepared(tmp)
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    same = lambda lr, count: lr   # noqa: E731
+    for rule, words, layouts in [
+            (adafactor_of(same, -0.8, (1e-10, 1e-3), 1, True, 0), SCALED,
+             [(1, []), (3, []), (2, ["--parallel.pp", 2]), (3, ["--parallel.dp_shard", 3]), (2, ["--parallel.tp", 2]), (4, ["--parallel.dp_shard", 2, "--parallel.tp", 2])]),
+            (adafactor_of(lambda lr, count: min(lr, 1 / math.sqrt(count)), -0.6, (1e-10, 1e-3), 0.8, False, 0.9),
+             [*SCALED[:-2], "--optimizer.adafactor_decay", -0.6, "--optimizer.adafactor_clip", 0.8, "--optimizer.adafactor_momentum", 0.9, "--optimizer.adafactor_relative_step", "true"],
+             [(2, ["--parallel.dp_shard", 2, "--train.offload", "[optimizer, shards]"])])]:
+        model.load_state_dict(start)
+        losses, _ = torch_run(model, token_stream(tmp / "data"), torch.float64, lambda groups, rule=rule: Rule(groups, rule))
+        for ranks, layout in layouts:
+            ours = run_anew(tmp, "fp64", ranks, [*words, *layout])
+            assert near(ours, losses, 1e-10), (ranks, words, layout, ours, losses)
+    shape = lambda name: read_tensor(tmp / f"run/checkpoints/step-{STEPS:010}", "optimizer", f"{name}/transformer.h.0.mlp.c_fc.weight").shape   # noqa: E731
+    rows, columns = start["transformer.h.0.mlp.c_fc.weight"].shape
+    assert (shape("exp_avg_sq_row"), shape("exp_avg_sq_col"), shape("exp_avg")) == ((rows,), (columns,), (rows, columns))
+
+
+def test_adafactor_is_that_of_pytorch_and_of_transformers(tmp):
+    """With what these mean by its options. A bias whose keys' part has no gradient but rounding stays as it is."""
+    from transformers.optimization import Adafactor
+    model = prepared(tmp)
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    still = {id(parameter) for name, parameter in model.named_parameters() if "c_attn.bias" in name}
+    part = lambda group, stays: [p for p in group["params"] if (id(p) in still) == stays]   # noqa: E731
+    moved = lambda groups: [{**group, "params": part(group, stays), **more} for group in groups for stays, more in [(False, {}), (True, {"lr": 0.0})] if part(group, stays)]   # noqa: E731
+    groups = lambda lr: ["--optimizer.groups", f'{{still: {{match: "c_attn.bias", lr: 0}}, others: {{match: ".", lr: {lr}}}}}']   # noqa: E731
+    absolute = {"scale_parameter": False, "relative_step": False, "lr": LR}
+    cases = [(lambda groups: Adafactor(moved(groups), **absolute), groups(LR)),
+             (lambda groups: Adafactor(moved(groups), **absolute, beta1=0.9), [*groups(LR), "--optimizer.adafactor_momentum", 0.9])]
+    if hasattr(torch.optim, "Adafactor"):   # rates of 1/sqrt(t) from step 12 on
+        cases.append((lambda groups: torch.optim.Adafactor(moved(groups), lr=0.3, d=1.5),
+                      [*groups(0.3), "--optimizer.adafactor_clip", 1.5, "--optimizer.adafactor_scale", "true", "--optimizer.adafactor_relative_step", "true"]))
+    for make, words in cases:
+        model.load_state_dict(start)
+        losses, _ = torch_run(model, token_stream(tmp / "data"), torch.float64, make)
+        for ranks, layout in [(1, []), (2, ["--parallel.tp", 2])]:
+            ours = run_anew(tmp, "fp64", ranks, [*ADAFACTOR, *words, *layout])
+            assert near(ours, losses, 1e-10), (words, layout, ours, losses)
+
+
+def test_adafactor_keeps_little_beside_weights_and_says_what_ranks_sum_up(tmp):
+    prepared(tmp)
+    common = ["--model.path", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / "run", "--train.max_steps", 2, "--data.sequence_length", 16,
+              "--train.global_batch", 4]
+    plan = json.loads(run("train", *common, *ADAFACTOR, "--dry-run", "--json").stdout)["checkpoint"]
+    kept = sum(sum(parameter.shape) if parameter.dim() == 2 else parameter.numel() for parameter in transformers.AutoModelForCausalLM.from_pretrained(tmp / "model").parameters())
+    assert plan["optimizer_state_bytes"] == 4 * kept < plan["weight_bytes"] / 3, (plan, kept)
+    cut = ["--parallel.dp_shard", 2, "--world-size", 2]
+    assert "exp_avg_sq_row fp32 of all rows, exp_avg_sq_col fp32 of all columns, or, exp_avg_sq fp32" in run("train", *common, *ADAFACTOR, *cut, "--print-layout").stdout
+    said = run("train", *common, *ADAFACTOR, *cut, "--print-program", "--rank", 0).stdout.splitlines()
+    number = next(i for i, line in enumerate(said) if "optimizer unit layer.0 " in line or line.rstrip().endswith("optimizer unit layer.0"))
+    assert all("all_reduce over dp_shard" in line for line in said[number + 1:number + 3]), said[number:number + 4]
+
+
+def test_experts_are_updated_one_by_one_on_any_ranks(tmp):
     config = {key: value for key, value in LLAMA_TINY.items() if key not in ("architectures", "attention_bias", "mlp_bias")}
     config |= {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
     (tmp / "text.txt").write_text(sample_text())
     run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
     write_config(tmp / "model", config)
-    found = {}
-    for ranks, layout in [(1, []), (2, ["--parallel.ep", 2]), (4, ["--parallel.ep", 2])]:
-        folder = tmp / f"run-{ranks}"
-        run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.global_batch", 4, "--precision.dtype", "fp64",
-            *MUON, "--optimizer.lr", LR, "--schedule.name", "constant", "--train.run_dir", folder, "--train.max_steps", 4, "--log.every", 1, *layout, ranks=ranks)
-        found[ranks] = [record["loss"] for record in records(folder, "step")]
-    assert all(abs(a - b) <= 1e-11 for ranks in found for a, b in zip(found[ranks], found[1], strict=True)), found
+    for name, words in [("muon", MUON), ("adafactor", SCALED)]:
+        found = []
+        for ranks, layout in [(1, []), (2, ["--parallel.ep", 2]), (4, ["--parallel.ep", 2]), (4, ["--parallel.ep", 2, "--parallel.dp_shard", 2])]:
+            folder = tmp / f"{name}-{len(found)}"
+            run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.global_batch", 4, "--precision.dtype", "fp64",
+                *words, "--optimizer.lr", LR, "--schedule.name", "constant", "--train.run_dir", folder, "--train.max_steps", 4, "--log.every", 1, *layout, ranks=ranks)
+            found.append([record["loss"] for record in records(folder, "step")])
+        assert all(abs(a - b) <= 1e-11 for losses in found for a, b in zip(losses, found[0], strict=True)), (name, found)
 
 
 def test_moments_in_bf16_are_rounded_at_each_step(tmp):
@@ -170,6 +260,9 @@ def test_moments_in_bf16_are_rounded_at_each_step(tmp):
 def test_runs_of_each_rule_go_on_with_the_same_bits_and_reshard(tmp):
     prepared(tmp)
     rules = {"lion": LION, "muon": MUON, "muon-shards": [*MUON, "--parallel.dp_shard", 2], "bf16": ["--optimizer.state_dtype", "bf16"], "muon-bf16": [*MUON, "--optimizer.state_dtype", "bf16"],
+             "adafactor": [*SCALED, "--optimizer.adafactor_momentum", 0.9], "adafactor-shards": [*SCALED, "--parallel.dp_shard", 2], "adafactor-tp": [*SCALED, "--parallel.tp", 2],
+             "adafactor-cells": [*SCALED, "--post_local_sgd.start_step", 2, "--post_local_sgd.period", 2],
+             "adafactor-backward": [*SCALED, "--parallel.dp_shard", 2, "--optimizer.in_backward", "true", "--optimizer.clip_norm", "null", "--train.on_nonfinite", "stop"],
              "groups": ["--optimizer.groups", '{a: {match: "mlp.*weight", optimizer: muon, muon_steps: 3}, b: {match: "wte", optimizer: sgd, lr_scale: 2}, c: {match: "ln", optimizer: lion, betas: [0.5, 0.6]},'
                        ' d: {match: "attn.*weight", state_dtype: bf16}}']}
     for name, words in rules.items():

@@ -55,6 +55,8 @@ LOWER_BEST = {**ONE_LEFT, "checkpoint.best_direction": "lower"}
 # Higher losses are better: those of the first checkpoint.
 FIRST_IS_BEST = {"eval.every": 2, "checkpoint.best_direction": "higher"}
 SHORT = {"precision.dtype": "bf16", "precision.weights": "bf16"}
+# Learning rates above 1/sqrt(t).
+LARGE_STEPS = {"optimizer.name": "adafactor", "optimizer.adafactor_scale": "true", "optimizer.lr": 0.9}
 WSD = {"schedule.name": "wsd", "schedule.cooldown_steps": 2}
 INFINITE = {"schedule.name": "infinite", "schedule.constant_lr": 1e-3, "schedule.decay_steps": 3}
 # option: the values to compare with the base run, and on how many ranks it shows.
@@ -94,6 +96,12 @@ EFFECTS = {
     "optimizer.muon_nesterov": lambda tmp: {"optimizer.name": "muon", "optimizer.muon_nesterov": "false"},
     "optimizer.muon_steps": lambda tmp: {"optimizer.name": "muon", "optimizer.muon_steps": 3},
     "optimizer.muon_adjust": lambda tmp: {"optimizer.name": "muon", "optimizer.muon_adjust": "match_rms_adamw"},
+    "optimizer.adafactor_decay": lambda tmp: {"optimizer.name": "adafactor", "optimizer.adafactor_decay": -0.5},
+    "optimizer.adafactor_eps": lambda tmp: {"optimizer.name": "adafactor", "optimizer.adafactor_eps": "[1e-3, 1e-3]"},
+    "optimizer.adafactor_clip": lambda tmp: {"optimizer.name": "adafactor", "optimizer.adafactor_clip": 0.5},
+    "optimizer.adafactor_scale": lambda tmp: {"optimizer.name": "adafactor", "optimizer.adafactor_scale": "true"},
+    "optimizer.adafactor_momentum": lambda tmp: {"optimizer.name": "adafactor", "optimizer.adafactor_momentum": 0.9},
+    "optimizer.adafactor_relative_step": lambda tmp: {**LARGE_STEPS, "optimizer.adafactor_relative_step": "true"},
     "optimizer.weight_decay": lambda tmp: {"optimizer.weight_decay": 0.5},
     "optimizer.decay": lambda tmp: {"optimizer.decay": "all"},
     "optimizer.decay_exclude": lambda tmp: {"optimizer.decay_exclude": '["wte"]'},
@@ -193,6 +201,12 @@ BASES = {   # where the effect is against another base
     "optimizer.muon_nesterov": {"optimizer.name": "muon"},
     "optimizer.muon_steps": {"optimizer.name": "muon"},
     "optimizer.muon_adjust": {"optimizer.name": "muon"},
+    "optimizer.adafactor_decay": {"optimizer.name": "adafactor"},
+    "optimizer.adafactor_eps": {"optimizer.name": "adafactor"},
+    "optimizer.adafactor_clip": {"optimizer.name": "adafactor"},
+    "optimizer.adafactor_scale": {"optimizer.name": "adafactor"},
+    "optimizer.adafactor_momentum": {"optimizer.name": "adafactor"},
+    "optimizer.adafactor_relative_step": LARGE_STEPS,
     "optimizer.nesterov": {"optimizer.name": "sgd", "optimizer.momentum": 0.9},
 }
 # Options whose effect is a test of its own, below or elsewhere.

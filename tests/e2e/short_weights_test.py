@@ -50,7 +50,8 @@ def test_what_rounding_takes_is_lost_unless_it_is_kept(tmp):
 def test_runs_go_on_bit_for_bit_on_any_layout(tmp):
     prepare(tmp, n_head=2)
     layouts = [(2, ["--optimizer.name", "lion"]), (3, ["--parallel.dp_shard", 3]), (2, ["--parallel.tp", 2]), (2, ["--parallel.pp", 2]),
-               (4, ["--parallel.dp_shard", 2, "--parallel.tp", 2, "--optimizer.name", "muon"]), (2, ["--parallel.dp_shard", 2, "--train.offload", "[optimizer, shards]"]),
+               (4, ["--parallel.dp_shard", 2, "--parallel.tp", 2, "--optimizer.name", "muon"]),
+               (4, ["--parallel.dp_shard", 2, "--parallel.tp", 2, "--optimizer.name", "adafactor", "--optimizer.adafactor_scale", "true"]), (2, ["--parallel.dp_shard", 2, "--train.offload", "[optimizer, shards]"]),
                (2, ["--optimizer.in_backward", "true", "--optimizer.clip_norm", "null", "--train.on_nonfinite", "stop", "--optimizer.frozen", "[wte]"])]
     check_goes_on_bit_for_bit(tmp, [(ranks, [*KAHAN, *layout]) for ranks, layout in layouts])
 

@@ -48,7 +48,7 @@ def options_of_help(tool):
 def test_bash_completes_option_names():
     assert completed("train", "--optimizer.l") == {"--optimizer.lr"}
     keys = ["match", "optimizer", "lr", "lr_scale", "weight_decay", "betas", "eps", "momentum", "nesterov", "state_dtype", "muon_momentum", "muon_nesterov", "muon_steps",
-            "muon_adjust"]
+            "muon_adjust", "adafactor_decay", "adafactor_eps", "adafactor_clip", "adafactor_scale", "adafactor_relative_step", "adafactor_momentum"]
     assert completed("train", "--optimizer.groups.") == {f"--optimizer.groups.NAME.{key}" for key in keys}
     assert "--data.datasets.0.path" in completed("train", "--data.datasets.")
     assert completed("checkpoint-inspect", "--ver") == {"--verify", "--version"}

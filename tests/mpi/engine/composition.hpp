@@ -76,6 +76,7 @@ struct Composition {
     if (recompute.every > 0) how += ", recompute";
     if (!recompute.keeps.empty()) how += " without " + recompute.keeps.text();
     if (optimizer == OptimizerName::muon) how += ", Muon";
+    if (optimizer == OptimizerName::adafactor) how += ", Adafactor";
     if (in_backward) how += ", optimizer in backward";
     if (!local.axes.empty())
       how += fmt::format(", local from {}, period {}, {} replicas a cell", local.start_step, local.period, node);

@@ -327,7 +327,7 @@ class Job {
     for (BlockDescription& block : architecture.blocks) {
       for (LogicalTensor& tensor : block.tensors) {
         tensor.update = way_of(options, tensor);
-        tensor.updated_whole = tensor.trained && needs_matrices(options, tensor);
+        if (tensor.trained) tensor.update_needs = needs_of(options, tensor);
       }
     }
     return architecture;
@@ -361,6 +361,8 @@ class Job {
     OptimizerOptions options;
     options.name = how.optimizer;
     options.eps = 1e-4;  // keeps Adam's first steps from turning rounding of tiny gradients into steps of full size
+    options.adafactor_eps = {1e-10, 1e-3};  // likewise
+    options.adafactor_scale = true;
     return options;
   }
   ModelPlan plan(const Composition& how, const MicroBatchShape& shape) const {

@@ -28,7 +28,9 @@ struct Updated {
   std::unique_ptr<Optimizer> optimizer;
 
   Updated(const OptimizerOptions& options, WeightMemory weights)
-      : unit("u", tensors, Precision::bf16, state_of(options, DType::f32), {}, {.weights = weights}),
+      : unit("u", tensors, Precision::bf16,
+             states_of(options, DType::f32)[static_cast<std::size_t>(way_of(options, tensors.front()))], {},
+             {.weights = weights}),
         optimizer(make_optimizer(options, {unit.parameters().front().get()})) {}
 };
 
@@ -38,6 +40,7 @@ OptimizerOptions options_of(OptimizerName name, bool kahan, StateType state = St
   options.momentum = name == OptimizerName::sgd ? 0.9 : 0;
   options.state_dtype = state;
   options.kahan = kahan;
+  options.adafactor_scale = true;  // which reads weights
   return options;
 }
 
@@ -88,11 +91,13 @@ BOOST_AUTO_TEST_CASE(what_rounding_takes_is_kept_and_comes_back) {
 }
 
 BOOST_AUTO_TEST_CASE(each_rule_updates_in_fp32_and_rounds_once_for_any_threads) {
-  for (const OptimizerName name : {OptimizerName::adamw, OptimizerName::lion, OptimizerName::sgd, OptimizerName::muon})
+  for (const OptimizerName name :
+       {OptimizerName::adamw, OptimizerName::lion, OptimizerName::sgd, OptimizerName::muon, OptimizerName::adafactor})
     for (const bool kahan : {false, true})
       for (const StateType state : {StateType::weights, StateType::bf16})
         for (const int threads : {1, 3}) {
-          if (name == OptimizerName::sgd && state == StateType::bf16) continue;
+          const bool has_one_type = name == OptimizerName::sgd || name == OptimizerName::adafactor;
+          if (has_one_type && state == StateType::bf16) continue;
           const int before = at::get_num_threads();
           at::set_num_threads(threads);
           Updated wide(options_of(name, false, state), WeightMemory::master),
@@ -123,7 +128,8 @@ BOOST_AUTO_TEST_CASE(each_rule_updates_in_fp32_and_rounds_once_for_any_threads) 
 }
 
 BOOST_AUTO_TEST_CASE(with_compensation_weights_stay_fifty_times_nearer_to_those_of_fp32) {
-  for (const OptimizerName name : {OptimizerName::adamw, OptimizerName::lion, OptimizerName::sgd}) {
+  for (const OptimizerName name :
+       {OptimizerName::adamw, OptimizerName::lion, OptimizerName::sgd, OptimizerName::adafactor}) {
     const double without = distance(options_of(name, false), 100), with = distance(options_of(name, true), 100);
     BOOST_TEST(50 * with < without, with << " with, " << without << " without");
   }

@@ -1,5 +1,6 @@
-// Muon where ranks have parts of matrices, which go to owners and come back: weights are those of one rank, and what
-// ranks said is what the program has.
+// Optimizers that need more than the parts that ranks have: Muon, whose matrices go to owners and come back, and
+// Adafactor, which sums up over parts. Weights are those of one rank, state that ranks hold alike is the same to the
+// bit, and what ranks said is what the program has.
 #include "composition_job.hpp"
 
 #include <ATen/ops/sub.h>
@@ -8,10 +9,12 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-BOOST_AUTO_TEST_SUITE(muon_shares)
+BOOST_AUTO_TEST_SUITE(update_shares)
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -41,8 +44,43 @@ std::vector<Composition> of_this_world() {
   all.push_back({.replicas = 2, .family = "four experts", .experts = 2});
   all.push_back({.replicas = 2, .family = "shared llama"});  // nothing is cut
   std::erase_if(all, [](const Composition& how) { return how.ranks() != test::world().size(); });
-  for (Composition& how : all) how.optimizer = OptimizerName::muon;
-  return all;
+  std::vector<Composition> of_each;
+  for (const OptimizerName name : {OptimizerName::muon, OptimizerName::adafactor})
+    for (Composition& how : all) {
+      how.optimizer = name;
+      of_each.push_back(how);
+    }
+  return of_each;
+}
+
+/// Every rank that has a part of a tensor has the whole means of rows and columns. Collective.
+void check_means_are_alike(Job& job, const Composition& how) {
+  std::map<std::string, std::string> mine;
+  for (const Parameter* parameter : job.model().parameters()) {
+    const std::vector<StateDescription>& kept = parameter->unit().kept();
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      if (kept[i].of == KeptOf::elements) continue;
+      const std::span<std::byte> bytes = bytes_of(parameter->state()[i]);
+      mine[fmt::format("{} of {} {}", kept[i].name, parameter->name(), to_text(parameter->state_places()[i].box))] =
+          std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+  }
+  BOOST_TEST(mine.empty() == (how.optimizer == OptimizerName::muon), how.text());
+  std::set<std::string> names;
+  std::string told;
+  for (const auto& [name, values] : mine) told += name + "\n";
+  for (const std::string& of_rank : test::world().all_gather(told))
+    for (std::size_t begin = 0, end = 0; begin < of_rank.size(); begin = end + 1) {
+      end = of_rank.find('\n', begin);
+      names.insert(of_rank.substr(begin, end - begin));
+    }
+  for (const std::string& name : names) {
+    std::set<std::string> values;
+    const auto own = mine.find(name);
+    for (std::string& value : test::world().all_gather(own == mine.end() ? std::string() : own->second))
+      if (!value.empty()) values.insert(std::move(value));
+    BOOST_TEST(values.size() == 1u, how.text() << ": " << name << " differs");
+  }
 }
 
 }  // namespace
@@ -68,6 +106,7 @@ BOOST_AUTO_TEST_CASE(weights_are_those_of_one_rank_however_matrices_are_cut) {
         const double error = norm_of(at::sub(job.whole_weight(tensor), expected));
         BOOST_TEST(error <= 1e-9 * norm_of(expected), how.text() << ": " << tensor.name << " differs by " << error);
       }
+      check_means_are_alike(job, how);
     }
     BOOST_TEST(least_routing_margin() >= least_margin, how.text());
   }
@@ -81,7 +120,12 @@ BOOST_AUTO_TEST_CASE(what_is_cut_is_updated_by_ranks_together_and_nothing_else_i
     for (const Action& action : program.of(test::world().rank()))
       if (action.op == Op::optimizer && speaks_within(action)) {
         ++together;
-        BOOST_TEST(exchanges_of(program, action).size() == 2u, how.text());
+        const std::vector<BlockExchange>& said = exchanges_of(program, action);
+        if (how.optimizer == OptimizerName::muon) BOOST_TEST(said.size() == 2u, how.text());
+        for (const BlockExchange& exchange : said)  // of vectors only few numbers are
+          BOOST_TEST((exchange.kind == (how.optimizer == OptimizerName::muon ? BlockExchange::Kind::all_to_all
+                                                                             : BlockExchange::Kind::all_reduce)),
+                     how.text());
       }
     BOOST_TEST((together > 0) == (how.shards > 1 || how.tensor > 1), how.text() << ": " << together);
   }
