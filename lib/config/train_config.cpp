@@ -736,7 +736,7 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
   visit.field("skip", checkpoint.skip, {.help = "of a checkpoint of another run do not load these, said as in only"});
   visit.field("components", checkpoint.components,
               {.help = "what checkpoints hold: model, optimizer, trainer (steps, losses, loss scale), data (where the "
-                       "run is in its data), callbacks; empty: all. A run cannot go on from one without optimizer, "
+                       "run is in its data), callbacks; empty: all; a run cannot go on from one without optimizer, "
                        "trainer and data, but another may start from it"});
   visit.field(
       "storage", checkpoint.storage,
