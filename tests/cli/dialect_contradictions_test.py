@@ -42,7 +42,7 @@ TABLE = [
     ("forgather", 1, FORGATHER + "load_best_model_at_end: true\npreserve_best_model: true\neval_strategy: epoch\nsave_strategy: steps\nsave_steps: 2\n", ["eval.on_save evaluates each"]),
     ("forgather", 1, FORGATHER + "eval_on_save: true\nsave_strategy: no\n", ["eval.on_save has no effect: no checkpoint is saved"]),
     ("forgather", 1, FORGATHER + "eval_strategy: steps\neval_steps: 2\n", ["validation"]),   # the dataset has none
-    ("forgather", 1, FORGATHER + "checkpoint_components: [model, nothing]\n", ["checkpoint_components: [model, nothing] is refused"]),
+    ("forgather", 1, FORGATHER + "checkpoint_components: [model, nothing]\n", ["checkpoint_components.1: nothing is refused: components are model"]),
     ("forgather", 1, FORGATHER + "best_model_metric: loss\nmetric_for_best_model: accuracy\n", ["metric_for_best_model", "best_model_metric"]),
     ("xorl", 1, xorl("", model=""), ["model.config"]),
     ("xorl", 3, xorl("tensor_parallel_size: 2"), ["tp=2: 2 does not divide 3"]),
