@@ -185,14 +185,14 @@ def test_saves_come_by_time_and_by_epochs_too(tmp):
     saved = {}
     for name, steps, more in [("always", 6, ["--checkpoint.interval", "0.000001s"]), ("seldom", 6, ["--checkpoint.interval", "1h"]),
                               ("learning", 6, ["--checkpoint.interval", "auto", "--checkpoint.mtbf", "10m"]),
-                              ("epochs", 60, ["--checkpoint.every", "2 epochs", "--data.train_split", "validation"])]:
+                              ("epochs", 90, ["--checkpoint.every", "2 epochs", "--data.train_split", "validation"])]:
         train(tmp, tmp / name, "--checkpoint.keep_last", 99, *more, ranks=2, steps=steps)
         saved[name] = [record["step"] for record in records(tmp / name, "checkpoint")]
     assert saved["always"] == [1, 2, 3, 4, 5, 6] and saved["seldom"] == saved["learning"] == [6], saved
     values = json.loads(run("checkpoint-inspect", newest(tmp / "epochs"), "data", "--json").stdout)["values"]["all"]
-    samples = (60 * 6 - values["sample"]) // values["epoch"]   # of an epoch
-    ends = [step for step in range(1, 61) if step * 6 // samples // 2 > (step - 1) * 6 // samples // 2]
-    assert len(ends) > 1 and saved["epochs"] == sorted({*ends, 60}), (samples, ends, saved)
+    samples = (90 * 6 - values["sample"]) // values["epoch"]   # of an epoch
+    ends = [step for step in range(1, 91) if step * 6 // samples // 2 > (step - 1) * 6 // samples // 2]
+    assert len(ends) > 1 and saved["epochs"] == sorted({*ends, 90}), (samples, ends, saved)
 
 
 def test_resume_on_other_numbers_of_ranks_continues_the_same_trajectory(tmp):
