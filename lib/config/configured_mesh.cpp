@@ -31,6 +31,8 @@ std::vector<std::string> options_of_layouts(const ParallelOptions& parallel, con
   if (stages && one_a_rank && parallel.stages_per_rank.value_or(1) > 1)
     options.emplace_back("parallel.stages_per_rank");
   if (stages && !parallel.split_points.empty()) options.emplace_back("parallel.split_points");
+  if (stages && parallel.stage_splitter.value_or(StageSplitter::balanced) != StageSplitter::balanced)
+    options.emplace_back("parallel.stage_splitter");
   if (parallel.cp_fsdp_mode.value_or(CpFsdpMode::all) != CpFsdpMode::all) options.emplace_back("parallel.cp_fsdp_mode");
   if (parallel.reshard_after_forward.value_or(AfterForward{}).ranks > 1)
     options.emplace_back("parallel.reshard_after_forward");

@@ -302,11 +302,12 @@ constexpr std::array keys{
     DialectKey{"optimizer_groups", map, "", taken, "optimizer.groups, optimizer.unmatched",
                "regex and config of each; a regex that matches nothing is a warning", "", "", optimizer_groups},
     DialectKey{"lr_scheduler_factory", text, "", taken, "schedule.name", "by name"},
-    DialectKey{"enable_activation_checkpoint_fn", text, "", refused, "", "gradient_checkpointing recomputes blocks"},
+    DialectKey{"enable_activation_checkpoint_fn", text, "", taken, "train.recompute",
+               "by name: none, block, every:K, or what a plug-in brings"},
     DialectKey{"fused_loss_factory", text, "", moot, "", "the head always computes the loss together with its product"},
     DialectKey{"accelerator", text, "", moot, "", "mpirun or srun say how many ranks there are, and where"},
-    DialectKey{"model_splitter", text, "", refused, "",
-               "stages cost alike, or parallel.split_points in the section lockstep says where they begin"},
+    DialectKey{"model_splitter", text, "", taken, "parallel.stage_splitter",
+               "by name; parallel.split_points in the section lockstep names the first blocks of stages"},
     DialectKey{"pipe_schedule_factory", text, "", taken, "parallel.schedule", "", "", "", pipe_schedule},
 };
 

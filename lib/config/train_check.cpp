@@ -335,6 +335,10 @@ void check_recompute(const TrainOptions& train, Problems& problems) {
     problems.add({"train.activation_memory_budget", "train.offload"},
                  "train.activation_memory_budget plans the activations that stay on the device, and train.offload "
                  "activations takes them from there: leave one out");
+  if (!train.recompute.plugin.empty() && !train.recompute_keeps.empty())
+    problems.add({"train.recompute_keeps", "train.recompute"},
+                 fmt::format("train.recompute {} says for each block what it keeps: leave train.recompute_keeps out",
+                             train.recompute.plugin));
   if (!recomputes && !train.recompute_keeps.empty())
     problems.add(
         {"train.recompute_keeps", "train.recompute"},
@@ -417,6 +421,10 @@ void check_run(const TrainConfig& config, Problems& problems) {
     moot("parallel.schedule", config.parallel.schedule.has_value());
     moot("parallel.stages_per_rank", config.parallel.stages_per_rank.has_value());
     moot("parallel.split_points", !config.parallel.split_points.empty());
+    moot("parallel.stage_splitter", config.parallel.stage_splitter.has_value());
+  } else if (config.parallel.stage_splitter && !config.parallel.split_points.empty()) {
+    problems.add({"parallel.stage_splitter", "parallel.split_points"},
+                 "parallel.stage_splitter and parallel.split_points both say where stages begin: leave one out");
   }
   const bool shards_rows = (ring != 1 && shards_along(config.parallel, MeshAxis::ring)) ||
                            (ulysses != 1 && shards_along(config.parallel, MeshAxis::ulysses));

@@ -83,6 +83,9 @@ ChoiceList<CpFsdpMode> choices_of(CpFsdpMode) {
           {CpFsdpMode::ring_only, "ring_only"},
           {CpFsdpMode::none, "none"}};
 }
+ChoiceList<StageSplitter> choices_of(StageSplitter) {
+  return open_choice<StageSplitter>({{StageSplitter::balanced, "balanced"}}, Plugins::opened().splitters());
+}
 ChoiceList<PipelineOrder> choices_of(PipelineOrder) {
   return {{PipelineOrder::gpipe, "gpipe"},
           {PipelineOrder::one_f_one_b, "1f1b"},

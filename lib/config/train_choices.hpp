@@ -22,6 +22,7 @@ ChoiceList<CooldownShape> choices_of(CooldownShape);
 ChoiceList<AccumulateGradients> choices_of(AccumulateGradients);
 ChoiceList<MeshAxis> choices_of(MeshAxis);
 ChoiceList<CpFsdpMode> choices_of(CpFsdpMode);
+ChoiceList<StageSplitter> choices_of(StageSplitter);
 ChoiceList<PipelineOrder> choices_of(PipelineOrder);
 ChoiceList<Device> choices_of(Device);
 ChoiceList<CallbackName> choices_of(CallbackName);

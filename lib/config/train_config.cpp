@@ -239,6 +239,9 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
               {.help = "blocks that the stages after the first begin at, in order: layer.8, head; empty: stages that "
                        "cost alike, embedding and head included",
                .value_name = "BLOCK"});
+  visit.field("stage_splitter", parallel.stage_splitter,
+              {.help = "what cuts blocks into stages where split_points does not: balanced, stages that cost alike, or "
+                       "what a plug-in brings; absent: balanced"});
   visit.field("micro_batches", parallel.micro_batches,
               {.help = "micro-batches of one pass through the schedule; absent: those of a step by train.micro_batch, "
                        "divided by train.accumulation",

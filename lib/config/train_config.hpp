@@ -107,6 +107,7 @@ enum class AccumulateGradients { whole, shards, sums };
 enum class MeshAxis { pp, dp_replicate, dp_shard, ring, ulysses, tp };
 /// Which axes of context parallelism share out the weights too where dp_shard does.
 enum class CpFsdpMode { all, ulysses_only, ring_only, none };
+enum class StageSplitter { balanced };  // and of plug-ins
 enum class PipelineOrder { gpipe, one_f_one_b, interleaved_1f1b, interleaved_zero_bubble, zbv };
 
 struct ParallelOptions {
@@ -131,7 +132,8 @@ struct ParallelOptions {
   std::optional<ByteSize> bucket_size;                // of gradients that are reduced at once; absent: those of a block
   std::optional<PipelineOrder> schedule;              // of stages; absent: 1f1b
   std::optional<std::int64_t> stages_per_rank;        // absent: 2 for zbv and the interleaved schedules, else 1
-  std::vector<std::string> split_points;              // blocks that stages after the first begin at; empty: balanced
+  std::vector<std::string> split_points;              // blocks that stages after the first begin at; empty: the next
+  std::optional<StageSplitter> stage_splitter;        // says where; absent: balanced
   std::optional<std::int64_t> micro_batches;          // of one pass through the schedule; absent: what the batch gives
 };
 

@@ -6,6 +6,7 @@
 #include "base/words.hpp"
 #include "config/interpret.hpp"
 #include "config/ranges.hpp"
+#include "plugin/plugins.hpp"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -281,11 +282,17 @@ SaveInterval SaveInterval::parse(const std::string& text) {
 
 std::string SaveInterval::text() const { return automatic ? "auto" : time.text(); }
 
-std::string Recompute::form() { return "none|block|every:K"; }
+std::string Recompute::form() {
+  std::string form = "none|block|every:K";
+  for (const auto& entry : Plugins::opened().recomputes()) form += fmt::format("|{}", entry.table->name);
+  return form;
+}
 
 Recompute Recompute::parse(const std::string& text) {
   if (text == "none") return {};
   if (text == "block") return {1};
+  for (const auto& entry : Plugins::opened().recomputes())
+    if (text == entry.table->name) return {.plugin = text};
   constexpr std::string_view prefix = "every:";
   Recompute recompute;
   if (!text.starts_with(prefix) || !whole_number(text.substr(prefix.size()), recompute.every)) refuse(text, form());
@@ -295,6 +302,7 @@ Recompute Recompute::parse(const std::string& text) {
 }
 
 std::string Recompute::text() const {
+  if (!plugin.empty()) return plugin;
   if (every == 0) return "none";
   return every == 1 ? "block" : fmt::format("every:{}", every);
 }

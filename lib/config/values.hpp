@@ -121,9 +121,10 @@ struct SaveInterval {
 };
 
 /// What backward computes again instead of keeping it from forward. "none"; "block": each decoder block; "every:K": the
-/// first and every K-th after it.
+/// first and every K-th after it; or as a plug-in says for each, by its name.
 struct Recompute {
-  std::int64_t every = 0;  // 0: none
+  std::int64_t every = 0;   // 0: none
+  std::string plugin = {};  // the name of what says it instead; empty: none
   static std::string form();
   static Recompute parse(const std::string& text);
   std::string text() const;

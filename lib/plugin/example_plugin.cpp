@@ -120,6 +120,8 @@ const lockstep_plugin table = {
     schedules,
     optimizers,
     callbacks,
+    nullptr,  // no choice of what is recomputed
+    nullptr,  // no cut into stages
 };
 
 }  // namespace

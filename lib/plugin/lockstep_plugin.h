@@ -1,7 +1,7 @@
 /* The interface of plug-ins: shared objects of users, which train opens with --plugin FILE. A plug-in is one function,
  *   extern "C" const struct lockstep_plugin* lockstep_plugin(void);
- * that returns a table of what it brings: options of its own, callbacks, schedules of the learning rate, update rules of
- * weights. All of it is plain C, so that any compiler will do, and nothing of Lockstep is linked.
+ * that returns a table of what it brings: options of its own, schedules of the learning rate, update rules of weights,
+ * choices of what is recomputed, cuts into stages, callbacks. All of it is plain C, so that any compiler will do, and nothing of Lockstep is linked.
  *
  * Functions return null, or why they failed: a text that stays as it is until the same thread calls the plug-in again.
  * None may throw. Names are words of small letters, digits and _, begin with a letter, and are no built-in ones.
@@ -74,6 +74,35 @@ struct lockstep_optimizer {
                             const float* gradient, float* weights, float* const* states);
   const char* (*update_f64)(const struct lockstep_value* options, const struct lockstep_update* facts, int64_t count,
                             const double* gradient, double* weights, double* const* states); /* null: not in fp64 */
+};
+
+/* ---- recomputation: train.recompute: NAME ---- */
+
+struct lockstep_block {
+  const char* name;         /* "layer.3" */
+  int index, blocks;        /* of how many blocks, embedding and head included */
+  int64_t stash_bytes;      /* kept from the forward of a micro-batch to its backward, where it is not recomputed */
+  double forward_flops;     /* of a micro-batch */
+};
+
+/* What a block keeps from forward though it is recomputed, as train.recompute_keeps says it. */
+enum lockstep_keep { LOCKSTEP_ATTENTION = 1, LOCKSTEP_PROJECTIONS = 2, LOCKSTEP_MLP = 4, LOCKSTEP_EXPERTS = 8 };
+
+struct lockstep_recompute {
+  const char* name;
+  /* Of a decoder block: less than 0 if it is not recomputed, else what it keeps all the same (of lockstep_keep), 0 for
+   * nothing. A pure function. */
+  int (*keeps)(const struct lockstep_value* options, const struct lockstep_block* block);
+};
+
+/* ---- stages of pipelines: parallel.stage_splitter: NAME ---- */
+
+struct lockstep_splitter {
+  const char* name;
+  /* Puts into `first` the first block of each stage, ascending, 0 for the first stage. Blocks are called `names` and
+   * cost a stage `costs`, FLOPs of a micro-batch forward and backward. A pure function. */
+  const char* (*split)(const struct lockstep_value* options, int blocks, const char* const* names, const int64_t* costs,
+                       int stages, int* first);
 };
 
 /* ---- callbacks: train.callbacks: [NAME] ---- */
@@ -153,6 +182,8 @@ struct lockstep_plugin {
   const struct lockstep_schedule* schedules;
   const struct lockstep_optimizer* optimizers;
   const struct lockstep_callback* callbacks;
+  const struct lockstep_recompute* recomputes;
+  const struct lockstep_splitter* splitters;
 };
 
 #ifdef __cplusplus

@@ -141,6 +141,14 @@ void Plugins::open(const std::string& file) {
                       each->make != nullptr && each->drop != nullptr && each->event != nullptr &&
                           (!keeps || (each->save != nullptr && each->load != nullptr)));
   }
+  const auto recomputes = entries_of(table.recomputes, file, "recomputations");
+  for (const lockstep_recompute* each : recomputes)
+    require_functions(file, "recomputation", each->name, each->keeps != nullptr);
+  const auto splitters = entries_of(table.splitters, file, "splitters");
+  for (const lockstep_splitter* each : splitters)
+    require_functions(file, "splitter", each->name, each->split != nullptr);
+  add(recomputes_, recomputes, *plugin, "recomputation");
+  add(splitters_, splitters, *plugin, "splitter");
   add(schedules_, schedules, *plugin, "schedule");
   add(optimizers_, optimizers, *plugin, "optimizer");
   add(callbacks_, callbacks, *plugin, "callback");

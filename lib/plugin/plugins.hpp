@@ -57,12 +57,16 @@ class Plugins {
   const std::vector<PluginEntry<lockstep_schedule>>& schedules() const { return schedules_; }
   const std::vector<PluginEntry<lockstep_optimizer>>& optimizers() const { return optimizers_; }
   const std::vector<PluginEntry<lockstep_callback>>& callbacks() const { return callbacks_; }
+  const std::vector<PluginEntry<lockstep_recompute>>& recomputes() const { return recomputes_; }
+  const std::vector<PluginEntry<lockstep_splitter>>& splitters() const { return splitters_; }
 
  private:
   std::vector<std::unique_ptr<Plugin>> all_;
   std::vector<PluginEntry<lockstep_schedule>> schedules_;
   std::vector<PluginEntry<lockstep_optimizer>> optimizers_;
   std::vector<PluginEntry<lockstep_callback>> callbacks_;
+  std::vector<PluginEntry<lockstep_recompute>> recomputes_;
+  std::vector<PluginEntry<lockstep_splitter>> splitters_;
 };
 
 /// Enumerators behind those that are built in stand for what plug-ins bring, in their order.

@@ -58,6 +58,7 @@ PipelinePlan pipeline_of(const Mesh& mesh, const ModelPlan& plan, const ProgramO
     made.pipeline.micro_batches = options.micro_batches / asked.passes;
     check(made.pipeline);
   }
+  if (made.stages.empty() && asked.split) made.stages = asked.split(plan, made.pipeline);
   if (made.stages.empty()) made.stages = balanced_stages(costs_of(plan), made.pipeline);
   check_units(made, plan);
   return made;

@@ -7,6 +7,7 @@
 #include "program/stages.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -43,7 +44,8 @@ struct PipelineOptions {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int chunks = 1;  // stages a rank
   int passes = 1;  // through the schedule in a step, each with as many of its micro-batches
-  Stages stages;   // empty: balanced
+  Stages stages;   // empty: as `split` says, or balanced
+  std::function<Stages(const ModelPlan&, const Pipeline&)> split = {};
 };
 
 struct UpdateOptions {

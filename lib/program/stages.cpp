@@ -3,6 +3,8 @@
 #include "base/error.hpp"
 #include "base/words.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -105,6 +107,18 @@ Stages balanced_stages(const std::vector<std::int64_t>& costs, const Pipeline& p
   invariant(std::ranges::all_of(costs, [](std::int64_t cost) { return cost >= 0; }),
             "no block costs less than nothing");
   return Cuts(costs, stage_count(pipeline)).best();
+}
+
+Stages stages_beginning_at(const std::vector<int>& first, int blocks, const std::string& who) {
+  Stages stages;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const int end = i + 1 < first.size() ? first[i + 1] : blocks;
+    if ((i == 0 && first[i] != 0) || first[i] >= end || end > blocks)
+      fail(ExitCode::usage, "{} cuts {} blocks at {}: stages begin at ascending blocks, the first one at 0", who,
+           blocks, fmt::join(first, ", "));
+    stages.push_back({first[i], end});
+  }
+  return stages;
 }
 
 Stages stages_split_at(const std::vector<std::string>& split_points, const std::vector<std::string>& blocks,

@@ -35,6 +35,10 @@ Stages balanced_stages(const std::vector<std::int64_t>& costs, const Pipeline& p
 Stages stages_split_at(const std::vector<std::string>& split_points, const std::vector<std::string>& blocks,
                        const Pipeline& pipeline);
 
+/// The cut whose stages begin at the blocks with these numbers. Throws Error(usage), which names who said so, unless
+/// they ascend from 0 and leave each stage a block.
+Stages stages_beginning_at(const std::vector<int>& first, int blocks, const std::string& who);
+
 /// A pipeline and the blocks of its stages.
 struct PipelinePlan {
   Pipeline pipeline;  // micro_batches: of one pass through the schedule

@@ -5,8 +5,10 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
+#include "plugin/plugins.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 namespace lockstep {
@@ -233,6 +235,21 @@ DataPlace data_place(const Mesh& mesh, Rank rank) {
   return {static_cast<int>(std::ranges::find(others, rank) - others.begin()), static_cast<int>(others.size())};
 }
 
+std::function<Stages(const ModelPlan&, const Pipeline&)> splitter_of(std::size_t index) {
+  const PluginEntry<lockstep_splitter> entry = Plugins::opened().splitters().at(index);
+  return [entry](const ModelPlan& plan, const Pipeline& pipeline) {
+    std::vector<const char*> names;
+    for (const BlockPlan& block : plan.blocks) names.push_back(block.name.c_str());
+    const std::vector<std::int64_t> costs = costs_of(plan);
+    std::vector<int> first(static_cast<std::size_t>(stage_count(pipeline)), -1);
+    const std::string who = fmt::format("the splitter {} of {}", entry.table->name, entry.plugin->file());
+    const char* const problem = entry.table->split(entry.plugin->values(), static_cast<int>(names.size()), names.data(),
+                                                   costs.data(), stage_count(pipeline), first.data());
+    if (problem != nullptr) fail(ExitCode::usage, "{}: {}", who, problem);
+    return stages_beginning_at(first, static_cast<int>(names.size()), who);
+  };
+}
+
 PipelineOptions pipeline_options(const ParallelOptions& parallel, const std::vector<std::string>& blocks, int ranks,
                                  std::int64_t passes) {
   PipelineOptions options;
@@ -242,6 +259,8 @@ PipelineOptions pipeline_options(const ParallelOptions& parallel, const std::vec
   options.chunks = checked_cast<int>(parallel.stages_per_rank.value_or(several ? 2 : 1), "parallel.stages_per_rank",
                                      ExitCode::usage);
   options.passes = checked_cast<int>(passes, "train.accumulation", ExitCode::usage);
+  if (parallel.stage_splitter)
+    if (const auto index = plugin_index(*parallel.stage_splitter)) options.split = splitter_of(*index);
   if (!parallel.split_points.empty())
     options.stages = stages_split_at(parallel.split_points, blocks, {options.schedule, ranks, options.chunks, 1});
   return options;

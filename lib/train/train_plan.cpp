@@ -15,6 +15,7 @@
 #include "exchange/model_folder.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
+#include "plugin/plugins.hpp"
 #include "program/activation_budget.hpp"
 #include "program/memory_estimate.hpp"
 #include "tensor/number_types.hpp"
@@ -23,6 +24,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
+#include <utility>
 
 namespace lockstep {
 
@@ -308,6 +311,40 @@ KeepSet keep_set_of(const std::vector<RecomputeKeep>& asked, const HfConfig& mod
   return keeps;
 }
 
+/// What a plug-in says of each block.
+RecomputePolicy policy_of_plugin(const std::string& name, const TrainPlan& plan) {
+  const auto& recomputes = Plugins::opened().recomputes();
+  const auto entry =
+      std::ranges::find_if(recomputes, [&](const auto& one) { return std::string_view(one.table->name) == name; });
+  const std::vector<BlockPlan>& blocks = plan.model.blocks;
+  RecomputePolicy policy;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    policy.blocks.emplace_back();
+    if (!blocks[i].recomputable) continue;
+    const lockstep_block block{.name = blocks[i].name.c_str(),
+                               .index = static_cast<int>(i),
+                               .blocks = static_cast<int>(blocks.size()),
+                               .stash_bytes = blocks[i].stash_bytes,
+                               .forward_flops = blocks[i].forward_flops};
+    const int said = entry->table->keeps(entry->plugin->values(), &block);
+    if (said < 0) continue;
+    std::vector<RecomputeKeep> keeps;
+    int known = 0;
+    for (const auto& [bit, keep] : {std::pair{LOCKSTEP_ATTENTION, RecomputeKeep::attention},
+                                    {LOCKSTEP_PROJECTIONS, RecomputeKeep::projections},
+                                    {LOCKSTEP_MLP, RecomputeKeep::mlp},
+                                    {LOCKSTEP_EXPERTS, RecomputeKeep::experts}}) {
+      known |= bit;
+      if ((said & bit) != 0) keeps.push_back(keep);
+    }
+    if ((said & ~known) != 0)
+      fail(ExitCode::usage, "the recomputation {} of {} says {} of block {}, which has no meaning", name,
+           entry->plugin->file(), said, block.name);
+    policy.blocks.back() = keep_set_of(keeps, plan.architecture.config);
+  }
+  return policy;
+}
+
 /// As the options say, or chosen for a budget; `options` are the others.
 RecomputePolicy recompute_policy(const TrainOptions& train, const TrainPlan& plan, const ProgramOptions& options) {
   if (const auto& budget = train.activation_memory_budget)
@@ -315,6 +352,7 @@ RecomputePolicy recompute_policy(const TrainOptions& train, const TrainPlan& pla
         plan.mesh, plan.model, options,
         {.bytes = checked_cast<std::int64_t>(budget->size.bytes, "train.activation_memory_budget", ExitCode::usage),
          .share = budget->share});
+  if (!train.recompute.plugin.empty()) return policy_of_plugin(train.recompute.plugin, plan);
   return {.every = checked_cast<int>(train.recompute.every, "train.recompute", ExitCode::usage),
           .keeps = keep_set_of(train.recompute_keeps, plan.architecture.config)};
 }

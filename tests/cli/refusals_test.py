@@ -4,13 +4,14 @@ The refusals in the sources are read as well, so that none is without its row.""
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-from lockstep_testing import GPT2_TINY, LLAMA_TINY, SOURCE, run, write_config
+from lockstep_testing import BUILD, GPT2_TINY, LLAMA_TINY, SOURCE, run, write_config
 
 # What is written in a configuration without a fault: 12 samples a step, six decoder layers and two more blocks, untied.
 BASE = {"data.path": "none", "data.sequence_length": 16, "train.run_dir": "run", "train.max_steps": 10, "train.global_batch": 12,
         "schedule.warmup_steps": 1, "optimizer.lr": 1e-3}
 MODEL = dict(GPT2_TINY, n_embd=12, n_layer=6, n_head=3, tie_word_embeddings=False)
 
+FAULTY = BUILD / "tests/faulty_plugin.so"
 SHARED = dict(LLAMA_TINY, hidden_size=12, num_attention_heads=6, num_key_value_heads=2, head_dim=2)
 
 # Ranks, options, what the refusal says; a model by its folder.
@@ -81,6 +82,11 @@ TABLE = [
     (2, {"parallel.accumulate": "shards"}, "parallel.accumulate shards has no effect: parallel.dp_shard is 1"),
     (2, {"parallel.schedule": "zbv"}, "parallel.schedule has no effect: parallel.pp is 1"),
     (2, {"parallel.stages_per_rank": 2}, "parallel.stages_per_rank has no effect: parallel.pp is 1"),
+    (2, {"plugin": FAULTY, "parallel.pp": 2, "parallel.stage_splitter": "wide", "faulty.width": 9}, "cuts 8 blocks at 0, -1: stages begin at ascending blocks"),
+    (1, {"plugin": FAULTY, "train.recompute": "halves", "faulty.word": "odd"}, "says 64 of block layer.0, which has no meaning"),
+    (1, {"plugin": FAULTY, "train.recompute": "halves", "train.recompute_keeps": "[attention]"}, "train.recompute halves says for each block what it keeps"),
+    (2, {"parallel.stage_splitter": "balanced"}, "parallel.stage_splitter has no effect: parallel.pp is 1"),
+    (2, {"parallel.pp": 2, "parallel.stage_splitter": "balanced", "parallel.split_points": "[layer.1]"}, "both say where stages begin"),
     (2, {"parallel.split_points": "[head]"}, "parallel.split_points has no effect: parallel.pp is 1"),
     (2, {"parallel.pp": 2, "parallel.schedule": "1f1b", "parallel.stages_per_rank": 2}, "schedule 1f1b has 1 stage a rank, not 2"),
     (2, {"parallel.pp": 2, "parallel.schedule": "zbv", "parallel.stages_per_rank": 3}, "schedule zbv has 2 stages a rank, not 3"),

@@ -118,6 +118,34 @@ def test_a_callback_hears_of_each_event_in_order_and_alters_nothing(tmp):
     assert "watch: evaluated 2 validation" in heard and "watch: saved 2" in heard, heard   # behind the step after the one in which it was asked for
 
 
+def test_a_plugin_chooses_what_is_recomputed_and_where_stages_begin(tmp):
+    prepare(tmp, n_layer=4)
+    faulty = ["--plugin", FAULTY]
+    print_program = ["--print-program", "--program", "train"]
+    text = run("train", *options(tmp, tmp / "none", *faulty, "--train.recompute", "halves", *print_program)).stdout
+    recomputed = set(re.findall(r"recompute +block (\S+)", text))
+    assert recomputed == {"layer.0", "layer.1"}, (recomputed, text[:3000])
+    run("train", *options(tmp, tmp / "plain"))
+    for ranks, layout in [(1, []), (2, ["--parallel.pp", 2])]:
+        run("train", *options(tmp, tmp / f"halves{ranks}", *faulty, "--train.recompute", "halves", *layout), ranks=ranks)
+    assert losses(tmp / "halves1") == losses(tmp / "plain")
+    words = ["--parallel.pp", 2, *print_program, "--world-size", 2]
+    split = lambda *more: run("train", *options(tmp, tmp / "none", *words, *more)).stdout   # noqa: E731
+    wide = [*faulty, "--parallel.stage_splitter", "wide"]
+    assert split(*wide, "--faulty.width", 4) == split("--parallel.split_points", "[layer.1]") != split("--parallel.stage_splitter", "balanced") == split()
+    run("train", *options(tmp, tmp / "wide", "--parallel.pp", 2, *wide, "--faulty.width", 4), ranks=2)
+    run("train", *options(tmp, tmp / "said", "--parallel.pp", 2, "--parallel.split_points", "[layer.1]"), ranks=2)
+    assert losses(tmp / "wide") == losses(tmp / "said")
+    for fault, more, says in [("split", ["--parallel.pp", 2, "--parallel.stage_splitter", "wide"], "the splitter wide of"), ("stages", ["--parallel.pp", 2, "--parallel.stage_splitter", "wide"], "stages begin at ascending blocks"),
+                              ("none", ["--train.recompute", "halves", "--faulty.word", "odd"], "says 64 of block layer.0, which has no meaning")]:
+        message = run("train", *options(tmp, tmp / "none", *faulty, *more), ranks=2, expect=2, env={"FAULT": fault}).stderr
+        assert says in message, message
+    for more, says in [(["--train.recompute", "halves", "--train.recompute_keeps", "attention"], "says for each block what it keeps"),
+                       (["--parallel.pp", 2, "--parallel.stage_splitter", "wide", "--parallel.split_points", "[layer.3]"], "both say where stages begin")]:
+        message = run("train", *options(tmp, tmp / "none", *faulty, *more), expect=2).stderr
+        assert says in message, message
+
+
 def test_what_is_wrong_with_a_plugin_is_told_at_the_start(tmp):
     prepare(tmp)
     (tmp / "text.so").write_text("no object")

@@ -77,8 +77,36 @@ lockstep_callback callbacks[] = {
      }},
     {nullptr, LOCKSTEP_NO_STATE, 0, nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-lockstep_plugin table = {
-    LOCKSTEP_PLUGIN_VERSION, "faulty", "faults for tests", options, schedules, optimizers, callbacks};
+// The first half of the blocks keeps what attention gives.
+lockstep_recompute recomputes[] = {{"halves",
+                                    [](const lockstep_value* options, const lockstep_block* block) {
+                                      if (std::strcmp(options[1].text, "odd") == 0) return 64;
+                                      return block->index < block->blocks / 2 ? int(LOCKSTEP_ATTENTION) : -1;
+                                    }},
+                                   {nullptr, nullptr}};
+
+// Stages after the first have as many blocks as `width` says.
+const char* split(const lockstep_value* options, int blocks, const char* const* names, const int64_t* costs, int stages,
+                  int* first) {
+  if (has("split")) return "there is no way";
+  if (std::strcmp(names[0], "embedding") != 0 || costs[1] <= 0) return "blocks are others";
+  first[0] = has("stages") ? 1 : 0;
+  for (int stage = 1; stage < stages; ++stage)
+    first[stage] = blocks - (stages - stage) * static_cast<int>(options[0].integer);
+  return nullptr;
+}
+
+lockstep_splitter splitters[] = {{"wide", split}, {nullptr, nullptr}};
+
+lockstep_plugin table = {LOCKSTEP_PLUGIN_VERSION,
+                         "faulty",
+                         "faults for tests",
+                         options,
+                         schedules,
+                         optimizers,
+                         callbacks,
+                         recomputes,
+                         splitters};
 
 }  // namespace
 
