@@ -95,7 +95,10 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
 LoopEnd TrainingLoop::run() {
   try {
     const LoopEnd end = run_steps();
-    tell(LOCKSTEP_RUN_END);
+    if (parts_.train_state.step > began_step_) {
+      tell(LOCKSTEP_RUN_END);
+      callbacks_.report(view());
+    }
     return end;
   } catch (const AgreedError&) {
     finish_save_of_failed_run();
@@ -158,7 +161,6 @@ LoopEnd TrainingLoop::run_steps() {
     if (logged_step_ == now.step) tell_holdings();
   }
   parts_.verifier.settle(parts_.session);  // no checkpoint, and no end, rests on data that is not verified
-  callbacks_.report(view());
   if (parts_.config.checkpoint.load_best_at_end) end_with_best();
   return LoopEnd::finished;
 }

@@ -190,12 +190,15 @@ def test_ranks_with_other_plugins_of_one_name_do_not_start(tmp):
 def test_a_plugin_that_fails_costs_neither_the_run_nor_a_checkpoint_unless_it_updates_weights(tmp):
     prepare(tmp)
     with_watch = ["--plugin", FAULTY, "--train.callbacks", "watch", "--checkpoint.every", 2]
-    for fault, says in [("event", "the callback watch of"), ("save", "it was told not to save"), ("utf8", "")]:
+    for fault, says in [("event", "the callback watch of"), ("end", "it was told to fail at the end"), ("save", "it was told not to save"), ("utf8", "")]:
         for alone in [{}, {"RANK_1_ALONE": "1"}]:
             folder = tmp / f"{fault}{len(alone)}"
             message = run("train", *options(tmp, folder, *with_watch), ranks=2, env={"FAULT": fault, **alone}).stderr
             assert says in message and "the run goes on without it" in message and len(step_folders(folder)) == 3, (fault, message)
             assert any(record["name"] == "callback_failed" for record in records(folder, "event"))
+    events = len(told(tmp / "event0"))
+    run("train", *options(tmp, tmp / "event0", *with_watch), ranks=2)   # has nothing to do: no event of it is told
+    assert len(told(tmp / "event0")) == events
     message = run("train", *options(tmp, tmp / "make", *with_watch), ranks=2, expect=3, env={"FAULT": "make", "RANK_1_ALONE": "1"}).stderr
     assert "the callback watch of" in message and "cannot be made: it was told not to" in message and "rank 1" in message, message
     message = run("train", *options(tmp, tmp / "rate", "--plugin", FAULTY, "--schedule.name", "wild"), expect=2, env={"FAULT": "rate"}).stderr

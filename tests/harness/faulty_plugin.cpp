@@ -51,6 +51,7 @@ const char* event(void* self, lockstep_event event, const lockstep_facts* facts)
       "logged",    "epoch_end",   "evaluation_batch_end", "evaluated",       "saved",         "run_end"};
   Watch& watch = *static_cast<Watch*>(self);
   if (has("event") && event == LOCKSTEP_STEP_END && facts->step == 2) return "it was told to fail";
+  if (has("end") && event == LOCKSTEP_RUN_END) return "it was told to fail at the end";
   std::string text = std::string(names[event]) + " " + std::to_string(facts->step);
   if (event == LOCKSTEP_MICRO_BATCH_END) text += " " + std::to_string(facts->micro_batch);
   if (event == LOCKSTEP_EVALUATED) text += std::string(" ") + facts->evaluated;
