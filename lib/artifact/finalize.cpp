@@ -1,5 +1,6 @@
 #include "artifact/finalize.hpp"
 
+#include "app/plugins_alike.hpp"
 #include "architecture/architecture.hpp"
 #include "artifact/compressed_tensors.hpp"
 #include "artifact/export_report.hpp"
@@ -163,8 +164,10 @@ void print_export(const FinalizeConfig& config, const ModelSource& source, doubl
 }  // namespace
 
 int finalize_quantize(const FinalizeConfig& config, Session& session, Output& output) {
+  hand_to_plugins(config.plugin_values);
   session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(config.output).parent_path()});
   session.accept_stop_signals();
+  agree_on_plugins(session.world());
   Communicator& ranks = session.world();
   const bool is_root = ranks.rank() == 0;
   const ModelSource source = agreed_source(ranks, config);

@@ -93,7 +93,7 @@ void check_shapes(const Path& folder, const std::vector<LogicalTensor>& tensors,
 /// configuration: what serves the model must stop where the documents ended.
 void take_end_of_text(ModelSource& source, const Path& tokenizer_folder) {
   if (!is_there(tokenizer_folder)) return;
-  const std::optional<std::int32_t> end = load_tokenizer(tokenizer_folder)->end_of_text();
+  const std::optional<std::int32_t> end = end_of_text_in(tokenizer_folder);
   const std::int64_t wanted = end.value_or(-1);
   const Json said = source.config.original->value("eos_token_id", Json());
   const bool is_one_of_several = said.is_array() && std::ranges::find(said, Json(wanted)) != said.end();

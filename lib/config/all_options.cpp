@@ -24,7 +24,9 @@ struct AllConfigs {
 
   AllConfigs() {
     const auto declare = [this](auto& config) {
-      describe(options, config);
+      Declaration own;
+      describe(own, config);
+      options.add_all(own);
       programs.insert(tool_of(config).name);
     };
     std::apply([&](auto&... config) { (declare(config), ...); }, configs);

@@ -1,6 +1,7 @@
 #include "config/data_check.hpp"
 
 #include "base/text.hpp"
+#include "plugin/plugins.hpp"
 
 #include <fmt/format.h>
 
@@ -97,7 +98,10 @@ void check_samples(const TrainConfig& config, Problems& problems) {
   if (config.data.isolate_documents && !either(SamplePacking::windows))
     problems.add({"data.isolate_documents", "data.packing"},
                  "data.isolate_documents has no effect: documents that are packed (data.packing) are isolated");
-  if (config.data.packing_group && !either(SamplePacking::multipack) && !either(SamplePacking::best_fit))
+  const auto looks_at_groups = [](SamplePacking packing) {
+    return packing == SamplePacking::multipack || packing == SamplePacking::best_fit || plugin_index(packing);
+  };
+  if (config.data.packing_group && !looks_at_groups(training) && !looks_at_groups(evaluation))
     problems.add({"data.packing_group", "data.packing"},
                  "data.packing_group has no effect: data.packing is neither multipack nor best_fit");
   for (const auto& [option, is_set] : {std::pair("data.long_documents", config.data.long_documents.has_value()),

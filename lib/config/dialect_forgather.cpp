@@ -294,7 +294,7 @@ constexpr std::array keys{
                "data.validation_split is evaluated, or eval.datasets in the section lockstep"},
     DialectKey{"processing_class", text, "", taken, "data.tokenizer", "of prepare-data"},
     DialectKey{"callbacks", list, "", taken, "train.callbacks", "by name, those of plug-ins too: lockstep-plugin(7)"},
-    DialectKey{"compute_loss_func", text, "", refused, "", "the loss is the cross-entropy of the next token"},
+    DialectKey{"compute_loss_func", text, "", taken, "train.loss", "by name, those of plug-ins too: lockstep-plugin(7)"},
     DialectKey{"distributed_env", text, "", moot, "", "mpirun or srun say how many ranks there are, and where"},
     DialectKey{"optimizer_factory", text, "", taken, "optimizer.name", "by name"},
     DialectKey{"optimizer_cls_and_kwargs", list, "", refused, "",

@@ -1,5 +1,7 @@
 #include "config/dialect_hf.hpp"
 
+#include "plugin/plugins.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -148,6 +150,8 @@ void pipeline_schedule(const std::string& name, const Node& value, Lowering& low
        {"ZBVZeroBubble", "zbv"}}};
   for (const auto& [theirs, ours] : names)
     if (name == theirs) return lowering.set("parallel.schedule", std::string(ours), value);
+  for (const auto& brought : Plugins::opened().pipeline_schedules())
+    if (name == brought.table->name) return lowering.set("parallel.schedule", name, value);
   lowering.refuse(value, "schedules are GPipe, 1F1B, Interleaved1F1B, InterleavedZeroBubble and ZBVZeroBubble");
 }
 

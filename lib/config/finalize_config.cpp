@@ -10,6 +10,7 @@ ChoiceList<Recipe> choices_of(Recipe) { return {{Recipe::none, "none"}, {Recipe:
 ChoiceList<ExportDtype> choices_of(ExportDtype) { return {{ExportDtype::bf16, "bf16"}, {ExportDtype::fp32, "fp32"}}; }
 
 void describe(Declaration& visit, FinalizeConfig& config) {
+  describe_plugin_files(visit, config.plugin);
   visit.field("checkpoint", config.checkpoint,
               {.help = "folder of the checkpoint to export, or of a run",
                .value_name = "CKPT",
@@ -40,6 +41,7 @@ void describe(Declaration& visit, FinalizeConfig& config) {
       "watchdog", config.watchdog,
       {.help = "longest time that a rank may go on without progress before the job ends with code 7 and a table of "
                "where every rank is; 0: no limit"});
+  describe_plugin_options(visit, config.plugin_values);
 }
 
 Tool tool_of(const FinalizeConfig&) {

@@ -1,10 +1,12 @@
 // What finalize-quantize is told. The declaration language: config/option.hpp.
 #pragma once
 
+#include "config/plugin_options.hpp"
 #include "config/values.hpp"
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -16,8 +18,10 @@ enum class Recipe { none, int8 };  // int8: compressed-tensors pack-quantized, s
 enum class ExportDtype { bf16, fp32 };
 
 struct FinalizeConfig {
-  std::string checkpoint;  // folder of the checkpoint, or of a run
-  CheckpointChoice which;  // of a run's checkpoints
+  std::vector<std::string> plugin;  // shared objects that are opened
+  PluginValues plugin_values;       // of their options
+  std::string checkpoint;           // folder of the checkpoint, or of a run
+  CheckpointChoice which;           // of a run's checkpoints
   Recipe recipe = Recipe::none;
   ExportDtype dtype = ExportDtype::bf16;  // of the weights that stay unquantised
   std::string output;                     // folder to create

@@ -91,6 +91,12 @@ class Declaration {
   /// Declares an option that is bound to nothing.
   void add(Option option) { options_.push_back(std::move(option)); }
 
+  /// Declares what another one does.
+  void add_all(const Declaration& other) {
+    options_.insert(options_.end(), other.options_.begin(), other.options_.end());
+    sections_.insert(sections_.end(), other.sections_.begin(), other.sections_.end());
+  }
+
   const std::vector<Option>& options() const { return options_; }
   const std::vector<Section>& sections() const { return sections_; }
   const Option* find(std::string_view path) const;

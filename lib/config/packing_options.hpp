@@ -3,7 +3,7 @@
 
 namespace lockstep {
 
-enum class SamplePacking { windows, none, sequential, multipack, best_fit };
+enum class SamplePacking { windows, none, sequential, multipack, best_fit };  // and of plug-ins
 
 /// LongDocuments says what becomes of documents that do not fit into a row.
 enum class LongDocuments {

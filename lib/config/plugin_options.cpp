@@ -46,6 +46,14 @@ std::string path_of(const Plugin& plugin, const lockstep_option& option) {
 
 }  // namespace
 
+void describe_plugin_files(Declaration& visit, std::vector<std::string>& files) {
+  visit.field("plugin", files,
+              {.help = "shared objects that bring readers, tokenizers, callbacks, schedules, optimizers and more, with "
+                       "options of their own: lockstep-plugin(7)",
+               .value_name = "FILE",
+               .completes = Completes::files});
+}
+
 void describe_plugin_options(Declaration& visit, PluginValues& values) {
   for (const auto& plugin : Plugins::opened().all()) {
     const std::string name = plugin->table().name;
@@ -53,7 +61,7 @@ void describe_plugin_options(Declaration& visit, PluginValues& values) {
       return option.path == name || option.path.starts_with(name + ".");
     };
     if (std::ranges::any_of(visit.options(), in_section))
-      fail(ExitCode::input, "{}: its name {} is that of options of train", plugin->file(), name);
+      fail(ExitCode::input, "{}: its name {} is that of options of this program", plugin->file(), name);
     visit.section(name, plugin->table().help, [] {});
     for (const lockstep_option& option : plugin->options()) {
       const std::string path = path_of(*plugin, option);

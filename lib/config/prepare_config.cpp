@@ -100,6 +100,7 @@ void describe(Declaration& visit, PrepareDataOptions& data) {
 }
 
 void describe(Declaration& visit, PrepareConfig& config) {
+  describe_plugin_files(visit, config.plugin);
   visit.field(
       "inputs", config.inputs,
       {.help =
@@ -180,6 +181,7 @@ void describe(Declaration& visit, PrepareConfig& config) {
     visit.field("tokens", samples.tokens,
                 {.help = "of a document, at most", .unit = "tokens", .min = 1, .max = 1 << 24});
   });
+  describe_plugin_options(visit, config.plugin_values);
 }
 
 Tool tool_of(const PrepareConfig&) {

@@ -1,6 +1,7 @@
 // What prepare-data is told. The declaration language: config/option.hpp.
 #pragma once
 
+#include "config/plugin_options.hpp"
 #include "config/record_options.hpp"
 #include "config/special_tokens.hpp"
 #include "config/values.hpp"
@@ -73,6 +74,8 @@ struct ShownSamples {
 };
 
 struct PrepareConfig {
+  std::vector<std::string> plugin;              // shared objects that are opened
+  PluginValues plugin_values;                   // of their options
   std::vector<std::string> inputs;              // files, globs, folders; datasets of the hub; "-" alone: standard input
   std::string output;                           // folder to create
   std::optional<std::string> verify;            // a dataset to check; nothing is made then

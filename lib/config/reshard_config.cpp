@@ -175,6 +175,7 @@ ChoiceList<CastDtype> choices_of(CastDtype) {
 }
 
 void describe(Declaration& visit, ReshardConfig& config) {
+  describe_plugin_files(visit, config.plugin);
   visit.field(
       "checkpoints", config.checkpoints,
       {.help =
@@ -214,6 +215,7 @@ void describe(Declaration& visit, ReshardConfig& config) {
                .letter = 'o',
                .required = true,
                .completes = Completes::folders});
+  describe_plugin_options(visit, config.plugin_values);
 }
 
 Tool tool_of(const ReshardConfig&) {

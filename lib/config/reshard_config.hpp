@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/option.hpp"
+#include "config/plugin_options.hpp"
 #include "config/values.hpp"
 
 #include <cstdint>
@@ -34,6 +35,8 @@ enum class CastDtype { bf16, fp16, fp32, fp64 };
 ChoiceList<CastDtype> choices_of(CastDtype);
 
 struct ReshardConfig {
+  std::vector<std::string> plugin;          // shared objects that are opened
+  PluginValues plugin_values;               // of their options
   std::vector<std::string> checkpoints;     // or runs, or Hugging Face folders: several for an average
   bool average = false;                     // of the weights of all checkpoints
   std::optional<ReshardTarget> to;          // absent: one part file a component

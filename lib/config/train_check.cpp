@@ -7,6 +7,7 @@
 #include "config/schedule_check.hpp"
 #include "config/train_choices.hpp"
 #include "config/train_config.hpp"
+#include "plugin/plugins.hpp"
 
 #include <fmt/format.h>
 
@@ -345,6 +346,25 @@ void check_recompute(const TrainOptions& train, Problems& problems) {
         "train.recompute_keeps has no effect: train.recompute is none, so blocks keep all that backward reads");
 }
 
+void check_loss(const TrainConfig& config, Problems& problems) {
+  const auto index = plugin_index(config.train.loss);
+  if (!index) return;
+  const PluginEntry<lockstep_loss>& loss = Plugins::opened().losses().at(*index);
+  if (config.train.label_smoothing != 0)
+    problems.add(
+        {"train.label_smoothing", "train.loss"},
+        fmt::format("train.label_smoothing has no effect: train.loss {} is not the cross entropy", loss.table->name));
+  if (config.parallel.tp.value_or(AxisSize{1}).ranks != 1)
+    problems.add({"train.loss", "parallel.tp"},
+                 fmt::format("train.loss {} is of whole rows of logits, and with parallel.tp each rank has a part of "
+                             "the vocabulary alone",
+                             loss.table->name));
+  if (config.precision.dtype == Precision::fp64 && loss.table->rows_f64 == nullptr)
+    problems.add({"train.loss", "precision.dtype"},
+                 fmt::format("train.loss {} of {} has no function for precision.dtype fp64", loss.table->name,
+                             loss.plugin->file()));
+}
+
 void check_run(const TrainConfig& config, Problems& problems) {
   const TrainOptions& train = config.train;
   if (train.device == Device::cuda)
@@ -486,6 +506,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_update_in_backward(config, problems);
   check_precision(config, problems);
   check_recompute(config.train, problems);
+  check_loss(config, problems);
   check_offload(config, problems);
   check_data(config, problems);
   check_run(config, problems);

@@ -87,11 +87,15 @@ ChoiceList<StageSplitter> choices_of(StageSplitter) {
   return open_choice<StageSplitter>({{StageSplitter::balanced, "balanced"}}, Plugins::opened().splitters());
 }
 ChoiceList<PipelineOrder> choices_of(PipelineOrder) {
-  return {{PipelineOrder::gpipe, "gpipe"},
-          {PipelineOrder::one_f_one_b, "1f1b"},
-          {PipelineOrder::interleaved_1f1b, "interleaved_1f1b"},
-          {PipelineOrder::interleaved_zero_bubble, "interleaved_zero_bubble"},
-          {PipelineOrder::zbv, "zbv"}};
+  return open_choice<PipelineOrder>({{PipelineOrder::gpipe, "gpipe"},
+                                     {PipelineOrder::one_f_one_b, "1f1b"},
+                                     {PipelineOrder::interleaved_1f1b, "interleaved_1f1b"},
+                                     {PipelineOrder::interleaved_zero_bubble, "interleaved_zero_bubble"},
+                                     {PipelineOrder::zbv, "zbv"}},
+                                    Plugins::opened().pipeline_schedules());
+}
+ChoiceList<LossName> choices_of(LossName) {
+  return open_choice<LossName>({{LossName::cross_entropy, "cross_entropy"}}, Plugins::opened().losses());
 }
 ChoiceList<Device> choices_of(Device) { return {{Device::cpu, "cpu"}, {Device::cuda, "cuda"}}; }
 ChoiceList<CallbackName> choices_of(CallbackName) {
@@ -118,11 +122,12 @@ ChoiceList<VerifyData> choices_of(VerifyData) {
   return {{VerifyData::use, "use"}, {VerifyData::start, "start"}, {VerifyData::off, "off"}};
 }
 ChoiceList<SamplePacking> choices_of(SamplePacking) {
-  return {{SamplePacking::windows, "windows"},
-          {SamplePacking::none, "none"},
-          {SamplePacking::sequential, "sequential"},
-          {SamplePacking::multipack, "multipack"},
-          {SamplePacking::best_fit, "best_fit"}};
+  return open_choice<SamplePacking>({{SamplePacking::windows, "windows"},
+                                     {SamplePacking::none, "none"},
+                                     {SamplePacking::sequential, "sequential"},
+                                     {SamplePacking::multipack, "multipack"},
+                                     {SamplePacking::best_fit, "best_fit"}},
+                                    Plugins::opened().packings());
 }
 ChoiceList<LongDocuments> choices_of(LongDocuments) {
   return {{LongDocuments::split, "split"}, {LongDocuments::truncate, "truncate"}, {LongDocuments::drop, "drop"}};

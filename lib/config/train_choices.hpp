@@ -24,6 +24,7 @@ ChoiceList<MeshAxis> choices_of(MeshAxis);
 ChoiceList<CpFsdpMode> choices_of(CpFsdpMode);
 ChoiceList<StageSplitter> choices_of(StageSplitter);
 ChoiceList<PipelineOrder> choices_of(PipelineOrder);
+ChoiceList<LossName> choices_of(LossName);
 ChoiceList<Device> choices_of(Device);
 ChoiceList<CallbackName> choices_of(CallbackName);
 ChoiceList<Offload> choices_of(Offload);

@@ -573,6 +573,11 @@ void describe(Declaration& visit, TrainOptions& train) {
                .min = -1,
                .fixed_on_resume = true});
   visit.field(
+      "loss", train.loss,
+      {.help = "what a step makes small, by rows of logits: cross_entropy, of the next token, or one of a plug-in; "
+               "evaluations measure the cross entropy",
+       .fixed_on_resume = true});
+  visit.field(
       "label_smoothing", train.label_smoothing,
       {.help = "share of the loss of a step that is the mean over the vocabulary of -log p, the rest is that of the "
                "next token; evaluations measure the next token's alone",
@@ -951,11 +956,7 @@ void describe(Declaration& visit, EvaluationDataset& dataset) {
 }
 
 void describe(Declaration& visit, TrainConfig& config) {
-  visit.field("plugin", config.plugin,
-              {.help = "shared objects that bring callbacks, schedules, optimizers and options of their own: "
-                       "lockstep-plugin(7)",
-               .value_name = "FILE",
-               .completes = Completes::files});
+  describe_plugin_files(visit, config.plugin);
   section(visit, "model", config.model, "the network");
   section(visit, "data", config.data, "what is trained on");
   section(visit, "parallel", config.parallel, "how ranks share the work");

@@ -30,6 +30,7 @@ enum class CallbackName { sample };  // and of plug-ins
 enum class Offload { optimizer, shards, activations };
 enum class RecomputeKeep { attention, projections, mlp, matmul, experts };
 enum class OnNonfinite { skip, stop };
+enum class LossName { cross_entropy };  // and of plug-ins
 enum class ShuffleWhere { mixture, datasets, both };
 enum class DummyTokens { random, constant };
 enum class PrepareData { automatic, skip };
@@ -107,8 +108,8 @@ enum class AccumulateGradients { whole, shards, sums };
 enum class MeshAxis { pp, dp_replicate, dp_shard, ring, ulysses, tp };
 /// Which axes of context parallelism share out the weights too where dp_shard does.
 enum class CpFsdpMode { all, ulysses_only, ring_only, none };
-enum class StageSplitter { balanced };  // and of plug-ins
-enum class PipelineOrder { gpipe, one_f_one_b, interleaved_1f1b, interleaved_zero_bubble, zbv };
+enum class StageSplitter { balanced };                                                            // and of plug-ins
+enum class PipelineOrder { gpipe, one_f_one_b, interleaved_1f1b, interleaved_zero_bubble, zbv };  // and of plug-ins
 
 struct ParallelOptions {
   std::optional<AxisSize> pp;                     // ranks that share out the blocks of a model, in stages; absent: 1
@@ -203,7 +204,8 @@ struct TrainOptions {
   std::vector<Offload> offload;                        // what lies in host memory while nothing uses it
   std::optional<ByteSize> host_memory;                 // a rank's, for that; absent: no limit
   std::int64_t seed = 0;                               // drawn_seed until a run resolves it
-  double label_smoothing = 0;                          // share of the loss of steps, not of evaluations
+  LossName loss = LossName::cross_entropy;             // of steps, not of evaluations
+  double label_smoothing = 0;                          // share of that loss
   Device device = Device::cpu;
   std::optional<Seconds> max_time;
   std::optional<std::int64_t> threads;  // a rank; absent: cores / local ranks

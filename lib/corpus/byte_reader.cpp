@@ -3,6 +3,7 @@
 #include "base/content_sum.hpp"
 #include "base/error.hpp"
 #include "corpus/object_store.hpp"
+#include "corpus/plugin_reader.hpp"
 #include "corpus/record_lines.hpp"
 #include "corpus/table_files.hpp"
 
@@ -288,6 +289,7 @@ std::unique_ptr<ByteReader> open_bytes(const InputFile& file, std::uint64_t offs
     case TextFormat::tsv: return csv_as_json_lines(open_decompressed(file), file.name(), '\t');
     case TextFormat::parquet:
     case TextFormat::arrow: return open_table(file);
+    case TextFormat::plugin: return open_by_plugin(file);
   }
   fail(ExitCode::bug, "unknown format of input");
 }

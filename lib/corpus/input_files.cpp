@@ -4,6 +4,8 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "corpus/object_store.hpp"
+#include "corpus/plugin_reader.hpp"
+#include "plugin/plugins.hpp"
 
 #include <glob.h>
 #include <sys/stat.h>
@@ -32,6 +34,11 @@ constexpr std::array<std::pair<const char*, TextFormat>, 7> formats{{{".txt", Te
                                                                      {".parquet", TextFormat::parquet},
                                                                      {".arrow", TextFormat::arrow}}};
 
+bool is_built_in(std::string_view suffix) {
+  const auto is_it = [suffix](const auto& known) { return known.first == suffix; };
+  return std::ranges::any_of(formats, is_it) || std::ranges::any_of(compressions, is_it);
+}
+
 // What datasets.save_to_disk and its caches write beside the data.
 constexpr const char* state_file = "state.json";
 constexpr const char* splits_file = "dataset_dict.json";
@@ -54,7 +61,11 @@ std::optional<InputFile> classified(const Path& path) {
     file.format = format;
     return file;
   }
-  return std::nullopt;
+  const auto reader = plugin_reader_of(name.extension().string());
+  if (!reader || file.compression != Compression::none) return std::nullopt;
+  file.format = TextFormat::plugin;
+  file.reader = *reader;
+  return file;
 }
 
 /// What is passed over, by reason.
@@ -270,6 +281,10 @@ std::optional<TextFormat> form_by_name(const Path& name) {
 }
 
 InputFiles find_inputs(const std::vector<std::string>& words) {
+  for (const auto& entry : Plugins::opened().readers())
+    if (is_built_in(entry.table->suffix))
+      fail(ExitCode::input, "{}: files that end in {} are read without a plug-in", entry.plugin->file(),
+           entry.table->suffix);
   Finder finder;
   for (const std::string& word : words) finder.take_word(word);
   finder.require_files();

@@ -4,6 +4,7 @@
 
 #include "base/files.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,7 +13,7 @@
 namespace lockstep {
 
 // .txt: one document a file; the others: a record a document, which all are read as JSON lines
-enum class TextFormat { text, json_lines, json, csv, tsv, parquet, arrow };
+enum class TextFormat { text, json_lines, json, csv, tsv, parquet, arrow, plugin };
 enum class Compression { none, gzip, zstd, bzip2, xz };  // .gz, .zst, .bz2, .xz behind what is not Parquet or Arrow
 
 struct InputFile {
@@ -23,6 +24,7 @@ struct InputFile {
   std::int64_t modified_ns = 0;                // of an object of a store, which its path is the URI of; else 0
   std::string called = {};                     // in messages, of a copy of the input: what was copied
   std::optional<TextFormat> copied_from = {};  // of a copy as JSON lines: the form of what it is a copy of
+  std::size_t reader = 0;                      // of format plugin: which one (corpus/plugin_reader.hpp)
 
   bool is_copy() const { return !called.empty(); }
   std::string name() const { return called.empty() ? path.string() : called; }

@@ -12,9 +12,18 @@
 namespace lockstep {
 
 /// All names under which a tokenizer's files go along with a dataset or a model.
-inline constexpr std::array<std::string_view, 9> tokenizer_file_names{
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-    "merges.txt",     "tokenizer.model",       "chat_template.jinja",     "chat_template.json"};
+inline constexpr std::array<std::string_view, 10> tokenizer_file_names{"tokenizer.json",
+                                                                       "tokenizer_config.json",
+                                                                       "special_tokens_map.json",
+                                                                       "added_tokens.json",
+                                                                       "vocab.json",
+                                                                       "merges.txt",
+                                                                       "tokenizer.model",
+                                                                       "chat_template.jinja",
+                                                                       "chat_template.json",
+                                                                       "plugin_tokenizer.json"};
+/// Says which tokenizer of which plug-in it is.
+inline constexpr const char* plugin_tokenizer_file = "plugin_tokenizer.json";
 
 /// A whole tokenizer.json without normalizer and post-processor.
 std::string hf_tokenizer_json(const Json& added_tokens, const Json& pre_tokenizer, const Json& decoder,

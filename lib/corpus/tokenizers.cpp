@@ -101,6 +101,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::st
   if (word == "chars")
     fail(ExitCode::usage,
          "the tokenizer 'chars' is made from a corpus: prepare-data does it, and the dataset carries it");
+  if (auto tokenizer = plugin_tokenizer(word, end_name, reading)) return tokenizer;
   if (!is_there(word)) {
     if (const auto folder = cached_model(word)) return file_tokenizer(*folder, end_name, reading);
     throw Error(
@@ -121,6 +122,7 @@ void save_tokenizer(const Tokenizer& tokenizer, const Path& folder) {
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& folder) {
+  if (auto tokenizer = load_plugin_tokenizer(folder)) return with_chat_template(std::move(tokenizer), folder);
   const Path json = folder / "tokenizer.json";
   if (is_there(json)) {
     const std::string text = read_file(json);

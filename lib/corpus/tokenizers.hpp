@@ -33,14 +33,25 @@ std::unique_ptr<Tokenizer> chars_tokenizer(std::vector<char32_t> characters, con
 std::unique_ptr<Tokenizer> file_tokenizer(const Path& path, const std::string& end_name = {},
                                           std::optional<SpecialTokens> reading = {});
 
-/// "bytes", or a path as file_tokenizer takes it. "chars" depends on the corpus and is refused here: see
-/// chars_tokenizer.
+/// That of a plug-in with this name; null if there is none. Throws Error(usage) for an end name, and for special tokens
+/// read as text: it decides both. Throws Error(input) where the plug-in fails.
+std::unique_ptr<Tokenizer> plugin_tokenizer(const std::string& word, const std::string& end_name,
+                                            SpecialTokens reading);
+
+/// "bytes", one of a plug-in, or a path as file_tokenizer takes it. "chars" depends on the corpus and is refused here:
+/// see chars_tokenizer.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::string& end_name = {},
                                           SpecialTokens reading = SpecialTokens::special);
 
 /// Writes the tokenizer's files into the folder, which is made. Throws Error(storage).
 void save_tokenizer(const Tokenizer& tokenizer, const Path& folder);
-/// The tokenizer that save_tokenizer, or Hugging Face, left in the folder. Throws as file_tokenizer does.
+/// The tokenizer of a plug-in that save_tokenizer left in the folder; null if none did. Throws Error(input) if the
+/// plug-in is not open, or gives other ids now.
+std::unique_ptr<Tokenizer> load_plugin_tokenizer(const Path& folder);
+/// The tokenizer that save_tokenizer, or Hugging Face, left in the folder. Throws as file_tokenizer does, and as
+/// load_plugin_tokenizer.
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& folder);
+/// Its end-of-text, for which no plug-in has to be open. Throws otherwise as load_tokenizer does.
+std::optional<std::int32_t> end_of_text_in(const Path& folder);
 
 }  // namespace lockstep

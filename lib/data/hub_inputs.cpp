@@ -55,6 +55,7 @@ std::string form_of(std::string_view name) {
     case TextFormat::tsv: return "a table of text";
     case TextFormat::parquet: return "Parquet";
     case TextFormat::arrow: return "Arrow";
+    case TextFormat::plugin: return Path(name).extension().string();
   }
   return "";
 }

@@ -257,6 +257,29 @@ struct PackingGroup {
   std::vector<std::uint64_t> sizes;  // by row: documents in it
 };
 
+/// What a user says the rows of documents are, if they are rows.
+std::vector<std::uint64_t> placed_by_user(const CustomPacking& packing, std::span<const std::int64_t> costs,
+                                          std::int64_t length) {
+  const std::vector<std::int64_t> said = packing.place(costs, length);
+  std::vector<std::uint64_t> rows;
+  std::vector<std::int64_t> filled(costs.size());
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    const std::int64_t row = said[i];
+    if (row < 0 || row >= std::ssize(filled))
+      fail(ExitCode::usage, "{} puts document {} of {} into row {}, which is none", packing.who, i, costs.size(), row);
+    std::int64_t& tokens = filled[static_cast<std::size_t>(row)];
+    tokens += costs[i];
+    if (tokens > length)
+      fail(ExitCode::usage, "{} puts documents of {} tokens into row {}, which has room for {}", packing.who, tokens,
+           row, length);
+    rows.push_back(static_cast<std::uint64_t>(row));
+  }
+  const std::uint64_t count = rows.empty() ? 0 : std::ranges::max(rows) + 1;
+  for (std::uint64_t row = 0; row < count; ++row)
+    if (filled[row] == 0) fail(ExitCode::usage, "{} puts no document into row {} of {}", packing.who, row, count);
+  return rows;
+}
+
 /// Puts the documents of a group into its part of the arrays, sorted by row, and counts them.
 void pack_group(const PackingSettings& settings, std::span<const PackedDocument> all, PackingGroup& group,
                 PackedArrays& arrays) {
@@ -264,7 +287,9 @@ void pack_group(const PackingSettings& settings, std::span<const PackedDocument>
   std::vector<std::int64_t> costs;
   costs.reserve(documents.size());
   for (const PackedDocument& document : documents) costs.push_back(rounded_up(document.labels, settings.multiple));
-  const std::vector<std::uint64_t> rows = place_documents(settings.method, costs, settings.length);
+  const std::vector<std::uint64_t> rows = settings.method == PackingMethod::custom
+                                              ? placed_by_user(*settings.by_user, costs, settings.length)
+                                              : place_documents(settings.method, costs, settings.length);
   group.sizes.resize(rows.empty() ? 0 : std::ranges::max(rows) + 1);
   for (const std::uint64_t row : rows) ++group.sizes[row];
   std::vector<std::uint64_t> next(group.sizes.size());  // where the next document of a row goes
@@ -295,7 +320,8 @@ std::size_t group_size(const PackingSettings& settings, std::size_t documents) {
     case PackingMethod::none:
     case PackingMethod::sequential: return documents;
     case PackingMethod::multipack:
-    case PackingMethod::best_fit: return static_cast<std::size_t>(settings.group);
+    case PackingMethod::best_fit:
+    case PackingMethod::custom: return static_cast<std::size_t>(settings.group);
   }
   return documents;
 }
@@ -334,8 +360,9 @@ std::vector<std::uint64_t> place_documents(PackingMethod method, std::span<const
     case PackingMethod::sequential: return place_next_fit(costs, length);
     case PackingMethod::multipack: return place_longest_first<FirstFit>(costs, length);
     case PackingMethod::best_fit: return place_longest_first<BestFit>(costs, length);
+    case PackingMethod::custom: break;
   }
-  return {};
+  throw Error(ExitCode::bug, "a packing that is not built in");
 }
 
 Hash128 hash_of_documents(const TokenStream& stream) {
@@ -389,6 +416,9 @@ std::string to_text(const PackingSettings& settings) {
     case PackingMethod::sequential: add("sequential"); break;
     case PackingMethod::multipack: add(fmt::format("multipack of groups of {}", settings.group)); break;
     case PackingMethod::best_fit: add(fmt::format("best_fit of groups of {}", settings.group)); break;
+    case PackingMethod::custom:
+      add(fmt::format("{} of groups of {}", settings.by_user->identity, settings.group));
+      break;
   }
   add(fmt::format("rows of {} tokens", settings.length));
   if (settings.multiple > 1) add(fmt::format("documents padded to multiples of {}", settings.multiple));

@@ -10,6 +10,7 @@
 #include "store/token_shards.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,14 +23,25 @@ enum class PackingMethod {
   sequential,  // next fit: documents in order, a new row once one does not fit
   multipack,   // first fit, the longest first
   best_fit,    // best fit, the longest first
+  custom,      // as PackingSettings::by_user says
+};
+
+/// A way to pack that is no built-in one.
+struct CustomPacking {
+  std::string who;         // in messages: "the packing pairs of ./pairs.so"
+  std::string identity;    // all that decides what it gives
+  std::int64_t group = 0;  // as PackingSettings::group, where nobody says it
+  /// The row of each document of such costs, numbered from 0 without a gap. Pure; several threads call it.
+  std::function<std::vector<std::int64_t>(std::span<const std::int64_t> costs, std::int64_t length)> place;
 };
 
 struct PackingSettings {
   PackingMethod method = PackingMethod::none;
   std::int64_t length = 0;    // of a row, tokens
   std::int64_t multiple = 1;  // tokens that a document takes in a row are a multiple of it, as length is
-  std::int64_t group = 0;     // documents of multipack and best_fit that are sorted, and share rows, at once
+  std::int64_t group = 0;     // documents that are looked at, and share rows, at once; of none and sequential: all
   LongDocuments long_documents = LongDocuments::split;
+  std::shared_ptr<const CustomPacking> by_user = {};
 };
 
 /// A document, or a part of one, as it lies in a row: tokens [begin, begin + labels) of the stream, and as labels the
@@ -87,14 +99,15 @@ class Packing {
 /// the shards, does not tell what was read. Local; reads all document starts.
 Hash128 hash_of_documents(const TokenStream& stream);
 
-/// The row of each document of such costs, rows numbered as they are opened; of rows of `length` at least the largest
-/// cost. Of equal costs the first comes first; of rows that fit equally well, the one that was filled last. Pure.
+/// The row of each document of such costs, by a built-in method, rows numbered as they are opened; of rows of `length`
+/// at least the largest cost. Of equal costs the first comes first; of rows that fit equally well, the one that was
+/// filled last. Pure.
 std::vector<std::uint64_t> place_documents(PackingMethod method, std::span<const std::int64_t> costs,
                                            std::int64_t length);
 
 /// Packs the documents of a split, groups of them on so many threads. Local. Throws Error(usage) unless multiple
-/// divides length and both lie between 1 and 2^31 − 1, Error(input) if no document has a label that counts and is left,
-/// or the split does not begin with a document.
+/// divides length and both lie between 1 and 2^31 − 1, and for rows of a custom packing that are none, Error(input) if
+/// no document has a label that counts and is left, or the split does not begin with a document.
 Packing make_packing(const TokenStream& stream, const PackingSettings& settings, int threads);
 
 /// All that says which packing of which documents it is, but for those of a stream that is not known: "best_fit into

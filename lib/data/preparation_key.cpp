@@ -4,6 +4,7 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "config/option.hpp"
+#include "corpus/plugin_reader.hpp"
 
 #include <utility>
 
@@ -14,8 +15,8 @@ namespace {
 // Raised when the same input, tokenizer and options give other bytes than before.
 constexpr int preparation_version = 3;
 
-std::string_view name_of(TextFormat format) {
-  switch (format) {
+std::string form_of(const InputFile& file) {
+  switch (file.format) {
     case TextFormat::text: return "text";
     case TextFormat::json_lines: return "json lines";
     case TextFormat::json: return "json";
@@ -23,6 +24,7 @@ std::string_view name_of(TextFormat format) {
     case TextFormat::tsv: return "tsv";
     case TextFormat::parquet: return "parquet";
     case TextFormat::arrow: return "arrow";
+    case TextFormat::plugin: return identity_of_reader(file.reader);
   }
   fail(ExitCode::bug, "unknown format of input");
 }
@@ -62,7 +64,7 @@ Hash128 preparation_key(const PrepareDataOptions& options, const Tokenizer* toke
     if (name != "tokenizer") document["options"][name] = value;  // it is known by its hash, wherever it lies
   if (!messages.empty()) document["messages"] = messages;
   for (std::size_t i = 0; i < files.size(); ++i)
-    document["files"].push_back({name_of(files[i].format), name_of(files[i].compression), files[i].bytes, sums[i]});
+    document["files"].push_back({form_of(files[i]), name_of(files[i].compression), files[i].bytes, sums[i]});
   return hash128(to_text(document));
 }
 

@@ -1,5 +1,6 @@
 #include "data/prepare.hpp"
 
+#include "app/plugins_alike.hpp"
 #include "base/checked_cast.hpp"
 #include "base/clock.hpp"
 #include "base/json.hpp"
@@ -62,7 +63,7 @@ InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& wo
     Json files = Json::array();
     for (const InputFile& file : inputs.files) {
       files.push_back({file.path.string(), static_cast<int>(file.format), static_cast<int>(file.compression),
-                       file.bytes, file.modified_ns});
+                       file.bytes, file.modified_ns, file.reader});
     }
     return to_text({{"files", files}, {"notes", inputs.notes}});
   });
@@ -71,6 +72,7 @@ InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& wo
   for (const Json& file : json["files"]) {
     inputs.files.push_back({file[0].get<std::string>(), static_cast<TextFormat>(integer_from<int>(file[1])),
                             static_cast<Compression>(integer_from<int>(file[2])), file[3], file[4]});
+    inputs.files.back().reader = file[5];
   }
   inputs.notes = json["notes"].get<std::vector<std::string>>();
   return inputs;
@@ -542,9 +544,11 @@ void refuse_options_of_token_files(const PrepareConfig& config) {
 }  // namespace
 
 int prepare_data(const PrepareConfig& named, Session& session, Output& output) {
+  hand_to_plugins(named.plugin_values);
   const Path folder = named.verify ? *named.verify : named.inspect.value_or(named.output);
   session.configure({.watchdog_s = named.watchdog.value, .folder = absolute_path(folder).parent_path()});
   session.accept_stop_signals();
+  agree_on_plugins(session.world());
   if (named.verify) return verify_dataset(*named.verify, session, output);
   if (named.inspect) return inspect_dataset(named, session, output);
   const LocalInputs local = bring_hub_inputs(named, session, output);

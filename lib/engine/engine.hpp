@@ -39,7 +39,7 @@ struct StepOrder {
   std::int64_t samples = 0;       // without padding, over all ranks: normalises the auxiliary loss of experts
   double lr = 0;
   std::uint64_t seed = 0;      // of what is drawn: dropout
-  double label_smoothing = 0;  // of the loss: the share of it that is a mean over the vocabulary, in [0, 1)
+  StepLoss loss = {};
   double loss_scale = 1;  // the loss's gradient is multiplied with it; gradients are divided by it where they are used
   std::int64_t skipped = 0;  // earlier steps without an update: the optimizer's bias corrections do not count them
   std::int64_t next_valid_tokens = 0;      // of this rank in the following step: the heartbeat adds them up

@@ -123,7 +123,7 @@ struct Engine::Run {
       for (const Batch& batch : micro_batches) {
         batches.push_back(to_tensors(batch, model.config(), place, dropout));
         batches.back().aux_scale = aux_scale(model.config());
-        if (order != nullptr) batches.back().label_smoothing = order->label_smoothing;
+        if (order != nullptr) batches.back().loss = order->loss;
         if (counts_loss) tokens += batches.back().valid_tokens;
       }
     });

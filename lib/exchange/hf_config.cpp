@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "exchange/hf_keys.hpp"
+#include "exchange/plugin_family.hpp"
 
 #include <algorithm>
 #include <array>
@@ -355,6 +356,8 @@ HfConfig parse_hf_config(const std::string& text, const std::string& origin) {
     fail(ExitCode::input, "{}: {} bytes are too many for a model's configuration (at most {})", origin, text.size(),
          longest);
   auto document = std::make_shared<const Json>(parse_json(text, origin));
+  if (const auto family = plugin_family_of(*document))
+    document = std::make_shared<const Json>(as_built_in(*family, text, origin));
   if (!document->is_object())
     fail(ExitCode::input, "{}: cannot use it as a model's configuration: it is not a JSON object", origin);
   HfKeys keys(*document, origin);

@@ -76,7 +76,8 @@ struct HfConfig {
   std::int64_t expert_layers(std::int64_t first) const;
 };
 
-/// Throws Error(input) for a malformed document, Error(usage) for a family, activation, RoPE variant or other
+/// Of a family that a plug-in brings it is what that says in the words of a built-in one. Throws Error(input) for a
+/// malformed document, or where the plug-in fails, Error(usage) for a family, activation, RoPE variant or other
 /// mathematics that is not supported; one error with all problems, each naming key and value; `origin` is the file's
 /// name.
 HfConfig parse_hf_config(const std::string& text, const std::string& origin);

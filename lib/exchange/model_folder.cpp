@@ -1,12 +1,15 @@
 #include "exchange/model_folder.hpp"
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/text.hpp"
+#include "exchange/plugin_family.hpp"
 #include "exchange/safetensors.hpp"
 #include "quant/bfloat16.hpp"
 #include "quant/float16.hpp"
 
 #include <array>
+#include <functional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -71,6 +74,17 @@ bool is_weight_type(DType dtype) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f64;
 }
 
+/// What tensors of the files are called in the words of a built-in family.
+std::function<std::string(const std::string&)> names_in(const Path& folder) {
+  const Path config = folder / "config.json";
+  const Json document = is_there(config) ? parse_json(read_file(config), config.string()) : Json();
+  const auto family = plugin_family_of(document);
+  if (!family) return [](const std::string& name) { return name; };
+  return [family = *family, origin = folder.string()](const std::string& name) {
+    return built_in_tensor(family, name, origin);
+  };
+}
+
 }  // namespace
 
 HfConfig read_hf_config(const Path& path) {
@@ -81,7 +95,8 @@ HfConfig read_hf_config(const Path& path) {
 std::unique_ptr<TensorSource> open_model_weights(const Path& folder, std::span<const TensorDescription> expected) {
   auto source = std::make_unique<RenamedSource>(open_safetensors(folder));
   std::unordered_map<std::string, const TensorDescription*> files;
-  for (const TensorDescription& tensor : source->files().list()) files.emplace(tensor.name, &tensor);
+  const auto name_of_file = names_in(folder);
+  for (const TensorDescription& tensor : source->files().list()) files.emplace(name_of_file(tensor.name), &tensor);
   std::vector<std::string> missing;
   std::vector<std::string> wrong;
   std::unordered_set<std::string> used;
@@ -100,8 +115,9 @@ std::unique_ptr<TensorSource> open_model_weights(const Path& folder, std::span<c
   }
   std::vector<std::string> unexpected;
   for (const TensorDescription& tensor : source->files().list()) {
-    const bool tied_copy = tensor.name == "lm_head.weight";  // of a tied model, or it would have been used
-    if (used.count(tensor.name) == 0 && !tied_copy && !is_buffer(tensor.name)) unexpected.push_back(tensor.name);
+    const std::string name = name_of_file(tensor.name);
+    const bool tied_copy = name == "lm_head.weight";  // of a tied model, or it would have been used
+    if (used.count(tensor.name) == 0 && !tied_copy && !is_buffer(name)) unexpected.push_back(tensor.name);
   }
   std::string problems;
   const auto report = [&](const char* what, const std::vector<std::string>& names) {

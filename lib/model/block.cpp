@@ -457,8 +457,8 @@ class Head : public HeadBlock {
   void share(const BlockLanes& lanes) override { lane_ = lanes.tensor; }
 
   at::Tensor compute(const at::Tensor& x, const BatchTensors& batch, Replay& replay) override {
-    return cross_entropy_sum(norm_(x).normalised, *weight_, batch.labels, batch.label_smoothing, most_kept_logits_bytes,
-                             lane_, &replay.hits);
+    return loss_sum(norm_(x).normalised, *weight_, batch.labels, batch.loss, most_kept_logits_bytes, lane_,
+                    &replay.hits);
   }
 
   at::Tensor logits(const at::Tensor& x) override {

@@ -8,6 +8,7 @@
 #include "layout/sequence.hpp"
 #include "program/keep_set.hpp"
 #include "tensor/block_lane.hpp"
+#include "tensor/functions/loss.hpp"
 #include "tensor/functions/ring_attention.hpp"
 #include "tensor/functions/rotary_table.hpp"
 #include "tensor/number_types.hpp"
@@ -43,7 +44,7 @@ struct BatchTensors {
   RingSegments ring;                      // instead of both, where there is a ring
   std::int64_t largest_position_end = 0;  // largest position + 1
   std::int64_t valid_tokens = 0;          // labels that count
-  double label_smoothing = 0;             // ε in [0, 1), of the head's loss
+  StepLoss loss = {};                     // of the head
   at::Tensor places;                      // (N) int64: a Place (tensor/kernels/dropout_kernel.hpp) for each token;
                                           // undefined: nothing is dropped
   at::Tensor attended_places;             // (A) int64
@@ -90,7 +91,7 @@ class Block {
   ///   embedding: x is ignored, may be undefined     → (N, C) output type
   ///   decoder:   x (N, C) output type               → (N, C) output type
   ///   head:      x (N, C) output type               → () fp64: Σ of −log p(label) over the labels that count, or,
-  ///                                                   where labels are smoothed, as cross_entropy_sum says
+  ///                                                   where the batch says so, another loss
   /// Inside the block x has the stream type: it is cast first, and the output last. Their gradients have the output
   /// type too.
   /// A first pass leaves in `replay` what a repeated one takes from there. What backward does not read a repeated pass

@@ -112,17 +112,20 @@ const lockstep_callback callbacks[] = {
     {nullptr, LOCKSTEP_NO_STATE, 0, nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-const lockstep_plugin table = {
-    LOCKSTEP_PLUGIN_VERSION,
-    "example",
-    "an example of a plug-in: halving, signum and tally",
-    options,
-    schedules,
-    optimizers,
-    callbacks,
-    nullptr,  // no choice of what is recomputed
-    nullptr,  // no cut into stages
-};
+/// What is not named here it does not bring.
+lockstep_plugin make_table() {
+  lockstep_plugin made = {};
+  made.version = LOCKSTEP_PLUGIN_VERSION;
+  made.name = "example";
+  made.help = "an example of a plug-in: halving, signum and tally";
+  made.options = options;
+  made.schedules = schedules;
+  made.optimizers = optimizers;
+  made.callbacks = callbacks;
+  return made;
+}
+
+const lockstep_plugin table = make_table();
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include "base/files.hpp"
 #include "base/hash.hpp"
 #include "base/json.hpp"
+#include "base/text.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -23,14 +24,18 @@ bool is_word(const char* name) {
                              [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
 }
 
+bool is_text(const char* text) { return text != nullptr && !first_invalid_utf8(text); }
+
+bool is_suffix(const char* suffix) { return suffix != nullptr && *suffix == '.' && is_word(suffix + 1); }
+
 /// The entries of a list that ends with one without a name.
 template <class Entry>
 std::vector<const Entry*> entries_of(const Entry* list, const std::string& file, std::string_view what) {
   std::vector<const Entry*> entries;
   for (const Entry* entry = list; entry != nullptr && entry->name != nullptr; ++entry) {
     if (!is_word(entry->name))
-      fail(ExitCode::input, "{}: the name \"{}\" among its {} is no word of small letters, digits and _", file,
-           entry->name, what);
+      fail(ExitCode::input, "{}: the name {} among its {} is no word of small letters, digits and _", file,
+           to_text(Json(entry->name)), what);
     if (entries.size() == most_entries) fail(ExitCode::input, "{}: the end of its {} is missing", file, what);
     for (const Entry* other : entries)
       if (std::string_view(other->name) == entry->name)
@@ -40,8 +45,8 @@ std::vector<const Entry*> entries_of(const Entry* list, const std::string& file,
   return entries;
 }
 
-void require_functions(const std::string& file, std::string_view what, const char* name, bool complete) {
-  if (!complete) fail(ExitCode::input, "{}: the {} {} lacks a function", file, what, name);
+void require_whole(const std::string& file, std::string_view what, const char* name, bool complete) {
+  if (!complete) fail(ExitCode::input, "{}: the {} {} lacks a function or its version", file, what, name);
 }
 
 const lockstep_plugin* load(const std::string& file) {
@@ -63,7 +68,7 @@ const lockstep_plugin* load(const std::string& file) {
                             file, table->version, LOCKSTEP_PLUGIN_VERSION),
                 "compile it anew with the header lockstep_plugin.h of this program");
   if (!is_word(table->name)) fail(ExitCode::input, "{}: its name is no word of small letters, digits and _", file);
-  if (table->help == nullptr) fail(ExitCode::input, "{}: its table says nothing of what it brings", file);
+  if (!is_text(table->help)) fail(ExitCode::input, "{}: its table says nothing of what it brings", file);
   return table;
 }
 
@@ -89,7 +94,7 @@ Plugin::Plugin(const std::string& file) : file_(file) {
   hash_ = to_hex(hash128(read_file(Path(file))));
   table_ = load(file);
   for (const lockstep_option* option : entries_of(table_->options, file, "options")) {
-    if (option->help == nullptr || option->built_in == nullptr || option->type < LOCKSTEP_INTEGER ||
+    if (!is_text(option->help) || !is_text(option->built_in) || option->type < LOCKSTEP_INTEGER ||
         option->type > LOCKSTEP_BOOLEAN)
       fail(ExitCode::input, "{}: the option {} lacks a type, a help text or a value", file, option->name);
     options_.push_back(*option);
@@ -110,6 +115,13 @@ void Plugin::set(std::size_t option, const Json& value) {
   }
 }
 
+std::string Plugin::identity_of(const char* name, const char* version) const {
+  Json deciding = Json::object();
+  for (std::size_t i = 0; i < options_.size(); ++i)
+    if (options_[i].fixed_on_resume != 0) deciding[options_[i].name] = *values_[i];
+  return fmt::format("{} of {}, version {}, {}", name, table_->name, version, to_text(deciding));
+}
+
 Plugins& Plugins::opened() {
   static Plugins plugins;
   return plugins;
@@ -124,11 +136,10 @@ void Plugins::open(const std::string& file) {
     if (std::string_view(other->table().name) == table.name)
       fail(ExitCode::input, "{} and {} are both called {}", other->file(), file, table.name);
   const auto schedules = entries_of(table.schedules, file, "schedules");
-  for (const lockstep_schedule* each : schedules)
-    require_functions(file, "schedule", each->name, each->rate != nullptr);
+  for (const lockstep_schedule* each : schedules) require_whole(file, "schedule", each->name, each->rate != nullptr);
   const auto optimizers = entries_of(table.optimizers, file, "optimizers");
   for (const lockstep_optimizer* each : optimizers) {
-    require_functions(file, "optimizer", each->name, each->update_f32 != nullptr);
+    require_whole(file, "optimizer", each->name, each->update_f32 != nullptr);
     const auto end = std::ranges::find(each->states, static_cast<const char*>(nullptr));
     if (end == std::end(each->states) || !std::all_of(each->states, end, is_word))
       fail(ExitCode::input, "{}: the states of the optimizer {} are at most {} words, then null", file, each->name,
@@ -137,18 +148,60 @@ void Plugins::open(const std::string& file) {
   const auto callbacks = entries_of(table.callbacks, file, "callbacks");
   for (const lockstep_callback* each : callbacks) {
     const bool keeps = each->state != LOCKSTEP_NO_STATE;
-    require_functions(file, "callback", each->name,
-                      each->make != nullptr && each->drop != nullptr && each->event != nullptr &&
-                          (!keeps || (each->save != nullptr && each->load != nullptr)));
+    require_whole(file, "callback", each->name,
+                  each->make != nullptr && each->drop != nullptr && each->event != nullptr &&
+                      (!keeps || (each->save != nullptr && each->load != nullptr)));
   }
   const auto recomputes = entries_of(table.recomputes, file, "recomputations");
   for (const lockstep_recompute* each : recomputes)
-    require_functions(file, "recomputation", each->name, each->keeps != nullptr);
+    require_whole(file, "recomputation", each->name, each->keeps != nullptr);
   const auto splitters = entries_of(table.splitters, file, "splitters");
-  for (const lockstep_splitter* each : splitters)
-    require_functions(file, "splitter", each->name, each->split != nullptr);
+  for (const lockstep_splitter* each : splitters) require_whole(file, "splitter", each->name, each->split != nullptr);
+  const auto pipeline_schedules = entries_of(table.pipeline_schedules, file, "schedules of pipelines");
+  for (const lockstep_pipeline_schedule* each : pipeline_schedules) {
+    require_whole(file, "schedule of pipelines", each->name, each->order != nullptr);
+    if (each->stages_per_rank < 1 || each->placement < LOCKSTEP_LOOPED || each->placement > LOCKSTEP_V)
+      fail(ExitCode::input, "{}: the schedule of pipelines {} has no stages, or a placement that is none", file,
+           each->name);
+  }
+  const auto losses = entries_of(table.losses, file, "losses");
+  for (const lockstep_loss* each : losses) require_whole(file, "loss", each->name, each->rows_f32 != nullptr);
+  const auto families = entries_of(table.families, file, "families");
+  for (const lockstep_family* each : families) require_whole(file, "family", each->name, each->config != nullptr);
+  const auto packings = entries_of(table.packings, file, "packings");
+  for (const lockstep_packing* each : packings) {
+    require_whole(file, "packing", each->name, each->place != nullptr && is_text(each->version));
+    if (each->group < 1) fail(ExitCode::input, "{}: the packing {} has no documents in a group", file, each->name);
+  }
+  const auto readers = entries_of(table.readers, file, "document readers");
+  for (const lockstep_reader* each : readers) {
+    require_whole(file, "document reader", each->name,
+                  is_text(each->version) && each->open != nullptr && each->next != nullptr && each->close != nullptr);
+    if (!is_suffix(each->suffix) || each->records < LOCKSTEP_TEXTS || each->records > LOCKSTEP_JSON_OBJECTS)
+      fail(ExitCode::input, "{}: the document reader {} has no suffix like \".warc\", or no kind of records", file,
+           each->name);
+  }
+  const auto tokenizers = entries_of(table.tokenizers, file, "tokenizers");
+  for (const lockstep_tokenizer* each : tokenizers)
+    require_whole(file, "tokenizer", each->name,
+                  is_text(each->version) && each->make != nullptr && each->drop != nullptr &&
+                      each->vocabulary != nullptr && each->end_of_text != nullptr && each->encode != nullptr &&
+                      each->decode != nullptr);
+  for (const lockstep_tokenizer* each : tokenizers)
+    if (std::string_view(each->name) == "bytes" || std::string_view(each->name) == "chars")
+      fail(ExitCode::input, "{}: {} is a name that is built in", file, each->name);
+  for (const lockstep_reader* each : readers)
+    for (const auto& other : readers_)
+      if (std::string_view(other.table->suffix) == each->suffix)
+        fail(ExitCode::input, "{} and {} both read {}", other.plugin->file(), file, each->suffix);
   add(recomputes_, recomputes, *plugin, "recomputation");
   add(splitters_, splitters, *plugin, "splitter");
+  add(pipeline_schedules_, pipeline_schedules, *plugin, "schedule of pipelines");
+  add(losses_, losses, *plugin, "loss");
+  add(families_, families, *plugin, "family");
+  add(packings_, packings, *plugin, "packing");
+  add(readers_, readers, *plugin, "document reader");
+  add(tokenizers_, tokenizers, *plugin, "tokenizer");
   add(schedules_, schedules, *plugin, "schedule");
   add(optimizers_, optimizers, *plugin, "optimizer");
   add(callbacks_, callbacks, *plugin, "callback");

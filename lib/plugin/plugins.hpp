@@ -28,6 +28,8 @@ class Plugin {
   void set(std::size_t option, const Json& value);
   /// All of them, as the plug-in reads them; they stay there.
   const lockstep_value* values() const { return plain_.data(); }
+  /// All that decides what a packing, reader or tokenizer of it gives: "letters of example, version 1, {"shift":3}".
+  std::string identity_of(const char* name, const char* version) const;
 
  private:
   std::string file_, hash_;
@@ -59,6 +61,12 @@ class Plugins {
   const std::vector<PluginEntry<lockstep_callback>>& callbacks() const { return callbacks_; }
   const std::vector<PluginEntry<lockstep_recompute>>& recomputes() const { return recomputes_; }
   const std::vector<PluginEntry<lockstep_splitter>>& splitters() const { return splitters_; }
+  const std::vector<PluginEntry<lockstep_pipeline_schedule>>& pipeline_schedules() const { return pipeline_schedules_; }
+  const std::vector<PluginEntry<lockstep_loss>>& losses() const { return losses_; }
+  const std::vector<PluginEntry<lockstep_family>>& families() const { return families_; }
+  const std::vector<PluginEntry<lockstep_packing>>& packings() const { return packings_; }
+  const std::vector<PluginEntry<lockstep_reader>>& readers() const { return readers_; }
+  const std::vector<PluginEntry<lockstep_tokenizer>>& tokenizers() const { return tokenizers_; }
 
  private:
   std::vector<std::unique_ptr<Plugin>> all_;
@@ -67,6 +75,12 @@ class Plugins {
   std::vector<PluginEntry<lockstep_callback>> callbacks_;
   std::vector<PluginEntry<lockstep_recompute>> recomputes_;
   std::vector<PluginEntry<lockstep_splitter>> splitters_;
+  std::vector<PluginEntry<lockstep_pipeline_schedule>> pipeline_schedules_;
+  std::vector<PluginEntry<lockstep_loss>> losses_;
+  std::vector<PluginEntry<lockstep_family>> families_;
+  std::vector<PluginEntry<lockstep_packing>> packings_;
+  std::vector<PluginEntry<lockstep_reader>> readers_;
+  std::vector<PluginEntry<lockstep_tokenizer>> tokenizers_;
 };
 
 /// Enumerators behind those that are built in stand for what plug-ins bring, in their order.

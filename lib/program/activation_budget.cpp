@@ -14,6 +14,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -146,7 +147,8 @@ bool is_as_good(const Partial& a, const Partial& b) {
   return a.work <= b.work && std::ranges::equal(a.loads, b.loads, std::less_equal{});
 }
 
-/// Without those that another one is as good as; of very many so many, from the least work to the least memory.
+/// Without those that another one is as good as; of very many so many, from the least work to the least memory, and as
+/// many whose largest load is least, which later blocks leave room for longest.
 std::vector<Partial> best_of(std::vector<Partial> all) {
   constexpr std::size_t most = 1024;
   std::ranges::stable_sort(
@@ -159,8 +161,17 @@ std::vector<Partial> best_of(std::vector<Partial> all) {
       best.push_back(std::move(one));
   }
   if (best.size() <= most) return best;
+  std::vector<bool> taken(best.size());
+  for (std::size_t i = 0; i < most / 2; ++i) taken[i * (best.size() - 1) / (most / 2 - 1)] = true;
+  std::vector<std::size_t> by_load(best.size());
+  std::iota(by_load.begin(), by_load.end(), std::size_t{0});
+  std::ranges::stable_sort(by_load, {}, [&](std::size_t i) {
+    return best[i].loads.empty() ? std::int64_t{0} : std::ranges::max(best[i].loads);
+  });
+  for (std::size_t i = 0; i < most / 2; ++i) taken[by_load[i]] = true;
   std::vector<Partial> spread;
-  for (std::size_t i = 0; i < most; ++i) spread.push_back(std::move(best[i * (best.size() - 1) / (most - 1)]));
+  for (std::size_t i = 0; i < best.size(); ++i)
+    if (taken[i]) spread.push_back(std::move(best[i]));
   return spread;
 }
 

@@ -68,9 +68,7 @@ class Expansion {
   BlockRange blocks_of(int stage) const { return lockstep::blocks_of(pipeline_, stage, plan_); }
 
   Lane sending_lane(Op op, int stage) const {
-    const Pipeline& pipeline = pipeline_.pipeline;
-    const bool up = pipeline.schedule == PipelineSchedule::zbv && stage >= pipeline.ranks;
-    if (!up) return facts_of(op).lane;
+    if (!climbs(pipeline_.pipeline, stage)) return facts_of(op).lane;
     return op == Op::send_forward ? Lane::send_forward_up : Lane::send_backward_up;
   }
 

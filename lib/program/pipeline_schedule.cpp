@@ -4,6 +4,8 @@
 #include "base/words.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace lockstep {
 
@@ -105,6 +107,43 @@ std::vector<StagePass> zbv_passes(const Pipeline& pipeline, int rank) {
   return passes;
 }
 
+/// What a custom schedule says, if it is a list of passes.
+std::vector<StagePass> custom_passes(const Pipeline& pipeline, int rank) {
+  const CustomSchedule& custom = pipeline.schedule.of_user();
+  std::vector<StagePass> passes = custom.passes(pipeline, rank);
+  const auto refuse = [&](std::size_t at, const std::string& why) {
+    fail(ExitCode::usage, "{}: pass {} of rank {}, with {} and {}, is {} of micro-batch {} in stage {}: {}", custom.who,
+         at, rank, counted(pipeline.chunks, "stage"), counted(pipeline.micro_batches, "micro-batch"),
+         name_of(passes[at].kind), passes[at].micro_batch, passes[at].stage, why);
+  };
+  std::map<std::pair<Kind, int>, MicroBatch> next;  // by kind and stage
+  for (std::size_t at = 0; at < passes.size(); ++at) {
+    const auto& [kind, stage, micro_batch] = passes[at];
+    if (stage < 0 || stage >= stage_count(pipeline) || rank_of(pipeline, stage) != rank)
+      refuse(at, "the stage is not of this rank");
+    const bool half = kind == Kind::backward_input || kind == Kind::backward_weight;
+    if (kind != Kind::forward && half != custom.splits_backward)
+      refuse(at, half ? "it says that it does not split backward" : "it says that it splits backward");
+    MicroBatch& due = next[{kind, stage}];
+    if (micro_batch != due || due == pipeline.micro_batches)
+      refuse(at,
+             due == pipeline.micro_batches ? "it has had all of them" : fmt::format("the next is micro-batch {}", due));
+    const Kind before = kind == Kind::backward_weight ? Kind::backward_input : Kind::forward;
+    if (kind != Kind::forward && next[{before, stage}] <= micro_batch)
+      refuse(at, fmt::format("its {} has not been", name_of(before)));
+    if (const int source = kind == Kind::forward ? stage - 1 : stage + 1;
+        kind != Kind::backward_weight && source >= 0 && source < stage_count(pipeline) &&
+        rank_of(pipeline, source) == rank && next[{kind, source}] <= micro_batch)
+      refuse(at, fmt::format("that in stage {}, from which it goes on, has not been", source));
+    ++due;
+  }
+  const std::size_t wanted = static_cast<std::size_t>(pipeline.chunks) *
+                             static_cast<std::size_t>(pipeline.micro_batches) * (custom.splits_backward ? 3 : 2);
+  if (passes.size() != wanted)
+    fail(ExitCode::usage, "{}: rank {} has {} passes, not {}", custom.who, rank, passes.size(), wanted);
+  return passes;
+}
+
 void check_chunks(const Pipeline& pipeline, int chunks) {
   if (pipeline.chunks != chunks)
     throw Error(ExitCode::usage,
@@ -128,12 +167,13 @@ void check_rounds(const Pipeline& pipeline) {
 }  // namespace
 
 std::string_view name_of(PipelineSchedule schedule) {
-  switch (schedule) {
+  switch (schedule.name()) {
     case PipelineSchedule::gpipe: return "gpipe";
     case PipelineSchedule::one_f_one_b: return "1f1b";
     case PipelineSchedule::interleaved_1f1b: return "interleaved_1f1b";
     case PipelineSchedule::interleaved_zero_bubble: return "interleaved_zero_bubble";
     case PipelineSchedule::zbv: return "zbv";
+    case PipelineSchedule::custom: return schedule.of_user().name;
   }
   throw Error(ExitCode::bug, "a pipeline schedule without a name");
 }
@@ -149,55 +189,86 @@ std::string_view name_of(StagePass::Kind kind) {
 }
 
 bool splits_backward(PipelineSchedule schedule) {
-  switch (schedule) {
+  switch (schedule.name()) {
     case PipelineSchedule::gpipe:
     case PipelineSchedule::one_f_one_b:
     case PipelineSchedule::interleaved_1f1b: return false;
     case PipelineSchedule::interleaved_zero_bubble:
     case PipelineSchedule::zbv: return true;
+    case PipelineSchedule::custom: return schedule.of_user().splits_backward;
   }
   throw Error(ExitCode::bug, "a pipeline schedule of unknown backward");
+}
+
+bool placed_as_v(PipelineSchedule schedule) {
+  return schedule.name() == PipelineSchedule::custom ? schedule.of_user().placed_as_v
+                                                     : schedule == PipelineSchedule::zbv;
+}
+
+int usual_chunks(PipelineSchedule schedule) {
+  switch (schedule.name()) {
+    case PipelineSchedule::gpipe:
+    case PipelineSchedule::one_f_one_b: return 1;
+    case PipelineSchedule::interleaved_1f1b:
+    case PipelineSchedule::interleaved_zero_bubble:
+    case PipelineSchedule::zbv: return 2;
+    case PipelineSchedule::custom: return schedule.of_user().chunks;
+  }
+  throw Error(ExitCode::bug, "a pipeline schedule of unknown stages");
 }
 
 void check(const Pipeline& pipeline) {
   if (pipeline.ranks < 1 || pipeline.chunks < 1 || pipeline.micro_batches < 1)
     fail(ExitCode::usage, "a pipeline needs at least one rank, one stage a rank and one micro-batch, not {}, {} and {}",
          pipeline.ranks, pipeline.chunks, pipeline.micro_batches);
-  switch (pipeline.schedule) {
+  switch (pipeline.schedule.name()) {
     case PipelineSchedule::gpipe:
     case PipelineSchedule::one_f_one_b: return check_chunks(pipeline, 1);
     case PipelineSchedule::interleaved_1f1b:
     case PipelineSchedule::interleaved_zero_bubble: return check_rounds(pipeline);
     case PipelineSchedule::zbv: return check_chunks(pipeline, 2);
+    case PipelineSchedule::custom: return;  // its passes are looked at
   }
 }
 
 int stage_of(const Pipeline& pipeline, int rank, int chunk) {
   invariant(rank >= 0 && rank < pipeline.ranks && chunk >= 0 && chunk < pipeline.chunks, "a chunk of the pipeline");
-  if (pipeline.schedule == PipelineSchedule::zbv) return chunk == 0 ? rank : 2 * pipeline.ranks - 1 - rank;
-  return chunk * pipeline.ranks + rank;
+  const bool back = placed_as_v(pipeline.schedule) && chunk % 2 == 1;
+  return chunk * pipeline.ranks + (back ? pipeline.ranks - 1 - rank : rank);
 }
 
 int rank_of(const Pipeline& pipeline, int stage) {
   invariant(stage >= 0 && stage < stage_count(pipeline), "a stage of the pipeline");
-  if (pipeline.schedule == PipelineSchedule::zbv) return std::min(stage, 2 * pipeline.ranks - 1 - stage);
-  return stage % pipeline.ranks;
+  const int place = stage % pipeline.ranks;
+  return climbs(pipeline, stage) ? pipeline.ranks - 1 - place : place;
+}
+
+bool climbs(const Pipeline& pipeline, int stage) {
+  return placed_as_v(pipeline.schedule) && stage / pipeline.ranks % 2 == 1;
 }
 
 std::vector<StagePass> passes_of(const Pipeline& pipeline, int rank) {
   check(pipeline);
   invariant(rank >= 0 && rank < pipeline.ranks, "a rank of the pipeline");
-  switch (pipeline.schedule) {
+  switch (pipeline.schedule.name()) {
     case PipelineSchedule::gpipe: return gpipe_passes(pipeline, rank);
     case PipelineSchedule::one_f_one_b: return one_f_one_b_passes(pipeline, rank);
     case PipelineSchedule::interleaved_1f1b:
     case PipelineSchedule::interleaved_zero_bubble: return interleaved_passes(pipeline, rank);
     case PipelineSchedule::zbv: return zbv_passes(pipeline, rank);
+    case PipelineSchedule::custom: return custom_passes(pipeline, rank);
   }
   throw Error(ExitCode::bug, "a pipeline schedule without an order");
 }
 
 std::vector<StagePass> forward_passes_of(Pipeline pipeline, int rank) {
+  if (pipeline.schedule.name() == PipelineSchedule::custom) {  // it may not have an order for so many
+    std::vector<StagePass> passes;
+    for (int chunk = 0; chunk < pipeline.chunks; ++chunk)
+      for (MicroBatch mb = 0; mb < pipeline.micro_batches; ++mb)
+        passes.push_back({Kind::forward, stage_of(pipeline, rank, chunk), mb});
+    return passes;
+  }
   const int micro_batches = pipeline.micro_batches;
   pipeline.micro_batches = whole_rounds(pipeline.ranks, micro_batches);
   std::vector<StagePass> passes = passes_of(pipeline, rank);

@@ -24,12 +24,40 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace lockstep {
 
-enum class PipelineSchedule : std::uint8_t { gpipe, one_f_one_b, interleaved_1f1b, interleaved_zero_bubble, zbv };
+struct Pipeline;
+struct StagePass;
+
+/// An order of passes that is no built-in one.
+struct CustomSchedule {
+  std::string name;
+  std::string who;               // in messages: "the schedule waves of ./waves.so"
+  bool placed_as_v = false;      // every other p stages lie on the ranks in descending order
+  bool splits_backward = false;  // see below
+  int chunks = 1;                // stages a rank, where nobody says so
+  std::function<std::vector<StagePass>(const Pipeline&, int rank)> passes;
+};
+
+class PipelineSchedule {
+ public:
+  enum Name : std::uint8_t { gpipe, one_f_one_b, interleaved_1f1b, interleaved_zero_bubble, zbv, custom };
+  constexpr PipelineSchedule(Name built_in) : name_(built_in) {}
+  /// It stays for the life of the schedule.
+  constexpr explicit PipelineSchedule(const CustomSchedule& schedule) : name_(custom), custom_(&schedule) {}
+  constexpr Name name() const { return name_; }
+  const CustomSchedule& of_user() const { return *custom_; }
+  constexpr bool operator==(const PipelineSchedule&) const = default;
+
+ private:
+  Name name_;
+  const CustomSchedule* custom_ = nullptr;
+};
 constexpr std::array<PipelineSchedule, 5> pipeline_schedules{
     PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved_1f1b,
     PipelineSchedule::interleaved_zero_bubble, PipelineSchedule::zbv};
@@ -37,8 +65,11 @@ constexpr std::array<PipelineSchedule, 5> pipeline_schedules{
 std::string_view name_of(PipelineSchedule schedule);
 /// Whether backward runs as two passes, backward_input and later backward_weight.
 bool splits_backward(PipelineSchedule schedule);
-
-/// The axis of a mesh along which stages lie.
+/// Whether every other p stages lie on the ranks from the last to the first, so that the last and the first of two lots
+/// of stages lie on one rank.
+bool placed_as_v(PipelineSchedule schedule);
+/// Stages a rank has where nobody says how many.
+int usual_chunks(PipelineSchedule schedule);
 
 /// A schedule with its numbers.
 struct Pipeline {
@@ -54,11 +85,12 @@ struct Pipeline {
 void check(const Pipeline& pipeline);
 
 constexpr int stage_count(const Pipeline& pipeline) { return pipeline.ranks * pipeline.chunks; }
-/// The stage that is the rank's chunk: looped (chunk · p + rank), for zbv in the shape of a V (rank, 2p − 1 − rank), so
-/// that the first and the last stage lie on rank 0.
+/// The stage that is the rank's chunk: looped (chunk · p + rank), or as a V, W, … (rank, 2p − 1 − rank, 2p + rank, …).
 int stage_of(const Pipeline& pipeline, int rank, int chunk);
 /// The rank that holds a stage.
 int rank_of(const Pipeline& pipeline, int stage);
+/// Whether a stage hands over to the rank before, not to the one behind.
+bool climbs(const Pipeline& pipeline, int stage);
 
 /// One visit of a stage by a micro-batch.
 struct StagePass {
@@ -70,7 +102,8 @@ struct StagePass {
 std::string_view name_of(StagePass::Kind kind);
 
 /// The passes of a rank in order: of each of its stages, each micro-batch once forward and once backward (or once by
-/// each half, the input first), micro-batches ascending. Throws as `check` does.
+/// each half, the input first), micro-batches ascending. Throws as `check` does, and Error(usage) for a custom schedule
+/// that gives another list.
 std::vector<StagePass> passes_of(const Pipeline& pipeline, int rank);
 /// The forward passes alone, as an evaluation runs them, of any number of micro-batches.
 std::vector<StagePass> forward_passes_of(Pipeline pipeline, int rank);

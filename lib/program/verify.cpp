@@ -43,6 +43,11 @@ void verify(const StepProgram& program, const ModelPlan& plan, ProgramPhase phas
   const std::optional<Fault> fault = find_fault(program, plan, phase, options);
   if (!fault) return;
   if (!fault->hint.empty()) throw Error(ExitCode::resources, to_text(program, *fault), fault->hint);
+  if (options.pipeline.schedule.name() == PipelineSchedule::custom)
+    throw Error(ExitCode::usage,
+                fmt::format("{} makes no step that can run: {}", options.pipeline.schedule.of_user().who,
+                            to_text(program, *fault)),
+                "ranks that wait for each other in a circle never go on: see lockstep-plugin(7)");
   throw Error(ExitCode::bug, to_text(program, *fault));
 }
 

@@ -38,7 +38,8 @@ std::optional<Fault> find_fault(const StepProgram& program, const ModelPlan& pla
 /// This is a property, not a mistake: some order that is acyclic always exists, that of a run on lanes.
 std::optional<Fault> find_serial_stall(const StepProgram& program);
 
-/// Throws Error(resources) if only the memory limit is exceeded, Error(bug) for any other fault.
+/// Throws Error(resources) if only the memory limit is exceeded, Error(usage) for any other fault of a custom schedule,
+/// Error(bug) of another one.
 void verify(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase, const ProgramOptions& options);
 
 }  // namespace lockstep

@@ -33,8 +33,8 @@ void describe(RecordFields& visit, const RunRecord& record) {
 void describe(RecordFields& visit, const StepRecord& record) {
   visit.field("step", record.step, "steps done, this one included");
   visit.field("loss", record.loss,
-              "mean over the valid tokens of the global batch, in nats; cross entropy alone, of labels as smooth as "
-              "train.label_smoothing says");
+              "mean over the valid tokens of the global batch, in nats; that of train.loss alone, of labels as smooth "
+              "as train.label_smoothing says");
   visit.field("aux_loss", record.aux_loss,
               "auxiliary loss of experts, mean over samples and layers, without its coefficient; null: there is none");
   visit.field("lr", record.lr, "learning rate of the step");

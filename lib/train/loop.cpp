@@ -14,6 +14,7 @@
 #include "train/divergence.hpp"
 #include "train/evaluated_metrics.hpp"
 #include "train/nonfinite.hpp"
+#include "train/plugin_parts.hpp"
 
 #include <algorithm>
 #include <array>
@@ -71,6 +72,7 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
       log_clock_(parts.config.log.every, monotonic_seconds()),
       eval_clock_(parts.config.eval.every, monotonic_seconds()),
       schedule_(schedule_of(parts.config, parts.plan.length)),
+      loss_of_user_(loss_of_user(parts.config.train.loss)),
       journal_(parts.config, parts.plan, parts.output, parts.files, parts.session.world().rank()),
       callbacks_(parts.callbacks, parts.session, journal_),
       statistics_({parts.config, parts.plan, parts.session, parts.engine, parts.cells, parts.model, journal_},
@@ -231,7 +233,7 @@ StepOutcome TrainingLoop::step() {
                   .samples = samples_,
                   .lr = learning_rate(schedule_, now.step - now.loss_scale.overflows),
                   .seed = static_cast<std::uint64_t>(parts_.config.train.seed),
-                  .label_smoothing = parts_.config.train.label_smoothing,
+                  .loss = {parts_.config.train.label_smoothing, loss_of_user_ ? &*loss_of_user_ : nullptr},
                   .loss_scale = now.loss_scale.scale,
                   .skipped = now.skipped,
                   .next_valid_tokens = next.valid_tokens,

@@ -171,6 +171,7 @@ class TrainingLoop {
   SaveClock save_clock_;
   CadenceClock log_clock_, eval_clock_;
   Schedule schedule_;
+  std::optional<RowLoss> loss_of_user_;  // of steps
   RunJournal journal_;
   Callbacks callbacks_;
   lockstep_facts facts_{};        // that callbacks are told

@@ -6,6 +6,7 @@
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "plugin/plugins.hpp"
+#include "train/plugin_parts.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -81,6 +82,7 @@ void put_in_order(std::vector<AskedAxis>& axes, const std::vector<MeshAxis>& ord
 }
 
 PipelineSchedule schedule_of(PipelineOrder order) {
+  if (const auto index = plugin_index(order)) return PipelineSchedule(pipeline_schedule_of_plugin(*index));
   switch (order) {
     case PipelineOrder::gpipe: return PipelineSchedule::gpipe;
     case PipelineOrder::one_f_one_b: return PipelineSchedule::one_f_one_b;
@@ -235,32 +237,16 @@ DataPlace data_place(const Mesh& mesh, Rank rank) {
   return {static_cast<int>(std::ranges::find(others, rank) - others.begin()), static_cast<int>(others.size())};
 }
 
-std::function<Stages(const ModelPlan&, const Pipeline&)> splitter_of(std::size_t index) {
-  const PluginEntry<lockstep_splitter> entry = Plugins::opened().splitters().at(index);
-  return [entry](const ModelPlan& plan, const Pipeline& pipeline) {
-    std::vector<const char*> names;
-    for (const BlockPlan& block : plan.blocks) names.push_back(block.name.c_str());
-    const std::vector<std::int64_t> costs = costs_of(plan);
-    std::vector<int> first(static_cast<std::size_t>(stage_count(pipeline)), -1);
-    const std::string who = fmt::format("the splitter {} of {}", entry.table->name, entry.plugin->file());
-    const char* const problem = entry.table->split(entry.plugin->values(), static_cast<int>(names.size()), names.data(),
-                                                   costs.data(), stage_count(pipeline), first.data());
-    if (problem != nullptr) fail(ExitCode::usage, "{}: {}", who, problem);
-    return stages_beginning_at(first, static_cast<int>(names.size()), who);
-  };
-}
-
 PipelineOptions pipeline_options(const ParallelOptions& parallel, const std::vector<std::string>& blocks, int ranks,
                                  std::int64_t passes) {
   PipelineOptions options;
   if (ranks == 1) return options;
   options.schedule = schedule_of(parallel.schedule.value_or(PipelineOrder::one_f_one_b));
-  const bool several = options.schedule != PipelineSchedule::gpipe && options.schedule != PipelineSchedule::one_f_one_b;
-  options.chunks = checked_cast<int>(parallel.stages_per_rank.value_or(several ? 2 : 1), "parallel.stages_per_rank",
-                                     ExitCode::usage);
+  options.chunks = checked_cast<int>(parallel.stages_per_rank.value_or(usual_chunks(options.schedule)),
+                                     "parallel.stages_per_rank", ExitCode::usage);
   options.passes = checked_cast<int>(passes, "train.accumulation", ExitCode::usage);
   if (parallel.stage_splitter)
-    if (const auto index = plugin_index(*parallel.stage_splitter)) options.split = splitter_of(*index);
+    if (const auto index = plugin_index(*parallel.stage_splitter)) options.split = splitter_of_plugin(*index);
   if (!parallel.split_points.empty())
     options.stages = stages_split_at(parallel.split_points, blocks, {options.schedule, ranks, options.chunks, 1});
   return options;

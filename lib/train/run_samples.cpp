@@ -10,8 +10,10 @@
 #include "data/packing_index.hpp"
 #include "exchange/model_folder.hpp"
 #include "layout/sequence.hpp"
+#include "plugin/plugins.hpp"
 #include "program/batch_plan.hpp"
 #include "tensor/runtime.hpp"
+#include "train/plugin_parts.hpp"
 #include "train/run_mesh.hpp"
 
 #include <algorithm>
@@ -27,6 +29,7 @@ SamplePacking packing_named(const TrainConfig& config, SampleUse use) {
 }
 
 std::optional<PackingMethod> method_of(SamplePacking packing) {
+  if (plugin_index(packing)) return PackingMethod::custom;
   switch (packing) {
     case SamplePacking::windows: return {};
     case SamplePacking::none: return PackingMethod::none;
@@ -85,6 +88,10 @@ std::optional<PackingSettings> packing_of(const TrainConfig& config, SampleUse u
                            .group = config.data.packing_group.value_or(usual_group),
                            .long_documents = config.data.long_documents.value_or(LongDocuments::split)};
   if (*method == PackingMethod::none) settings.multiple = 1;  // the row is padded
+  if (const auto index = plugin_index(packing_named(config, use))) {
+    settings.by_user = packing_of_plugin(*index);
+    settings.group = config.data.packing_group.value_or(settings.by_user->group);
+  }
   return settings;
 }
 

@@ -6,7 +6,6 @@
 #include "base/words.hpp"
 #include "comm/together.hpp"
 #include "optim/groups.hpp"
-#include "plugin/plugins.hpp"
 #include "store/best_evaluations.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/gemm.hpp"
@@ -134,13 +133,6 @@ std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan&
     warnings.emplace_back(
         "checkpoint.components leaves out what a run goes on from: if this one is stopped, it has to start anew");
   return warnings;
-}
-
-void agree_on_plugins(Communicator& world) {
-  std::string contents;
-  for (const auto& plugin : Plugins::opened().all())
-    contents += fmt::format("{} of content {} ", plugin->table().name, plugin->content_hash());
-  agree_equal(world, "the plug-ins", contents);
 }
 
 World world_of(const TrainPlan& plan, const Machines& machines) {

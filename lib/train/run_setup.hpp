@@ -34,9 +34,6 @@ struct Machines {
 /// Sets the threads and kernels of this rank up. Collective over `world`.
 Machines set_up_machines(const TrainConfig& config, Communicator& world);
 
-/// Throws AgreedError(usage) unless all ranks have opened plug-ins of the same content. Collective over `world`.
-void agree_on_plugins(Communicator& world);
-
 /// The ranks of a plan on their machines, as checkpoints see them. Local.
 World world_of(const TrainPlan& plan, const Machines& machines);
 

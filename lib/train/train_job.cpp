@@ -1,5 +1,6 @@
 #include "train/train_job.hpp"
 
+#include "app/plugins_alike.hpp"
 #include "app/status_file.hpp"
 #include "base/clock.hpp"
 #include "base/json.hpp"

@@ -11,7 +11,7 @@ BASE = {"data.path": "none", "data.sequence_length": 16, "train.run_dir": "run",
         "schedule.warmup_steps": 1, "optimizer.lr": 1e-3}
 MODEL = dict(GPT2_TINY, n_embd=12, n_layer=6, n_head=3, tie_word_embeddings=False)
 
-FAULTY = BUILD / "tests/faulty_plugin.so"
+FAULTY, PARTS = BUILD / "tests/faulty_plugin.so", BUILD / "tests/parts_plugin.so"
 SHARED = dict(LLAMA_TINY, hidden_size=12, num_attention_heads=6, num_key_value_heads=2, head_dim=2)
 
 # Ranks, options, what the refusal says; a model by its folder.
@@ -84,6 +84,13 @@ TABLE = [
     (2, {"parallel.stages_per_rank": 2}, "parallel.stages_per_rank has no effect: parallel.pp is 1"),
     (2, {"plugin": FAULTY, "parallel.pp": 2, "parallel.stage_splitter": "wide", "faulty.width": 9}, "cuts 8 blocks at 0, -1: stages begin at ascending blocks"),
     (1, {"plugin": FAULTY, "train.recompute": "halves", "faulty.word": "odd"}, "says 64 of block layer.0, which has no meaning"),
+    (1, {"plugin": PARTS, "train.loss": "plain", "train.label_smoothing": 0.1}, "train.label_smoothing has no effect: train.loss plain is not the cross entropy"),
+    (2, {"plugin": PARTS, "train.loss": "plain", "parallel.tp": 2}, "train.loss plain is of whole rows of logits, and with parallel.tp"),
+    (1, {"plugin": PARTS, "train.loss": "of_floats", "precision.dtype": "fp64"}, "has no function for precision.dtype fp64"),
+    (2, {"plugin": PARTS, "parallel.pp": 2, "parallel.schedule": "waves", "parts.fault": "refuse"}, "has no order for 2 ranks, 3 stages a rank"),
+    (2, {"plugin": PARTS, "parallel.pp": 2, "parallel.schedule": "waves", "parts.fault": "kind"}, "is of kind 7, which is none"),
+    (2, {"plugin": PARTS, "parallel.pp": 2, "parallel.schedule": "waves", "parts.fault": "stage"}, "the stage is not of this rank"),
+    (2, {"plugin": PARTS, "parallel.pp": 2, "parallel.schedule": "halves", "parallel.stages_per_rank": 3, "parts.fault": "circle"}, "from which it goes on, has not been"),
     (1, {"plugin": FAULTY, "train.recompute": "halves", "train.recompute_keeps": "[attention]"}, "train.recompute halves says for each block what it keeps"),
     (2, {"parallel.stage_splitter": "balanced"}, "parallel.stage_splitter has no effect: parallel.pp is 1"),
     (2, {"parallel.pp": 2, "parallel.stage_splitter": "balanced", "parallel.split_points": "[layer.1]"}, "both say where stages begin"),

@@ -126,6 +126,7 @@ EFFECTS = {
     "train.epochs": lambda tmp: {"train.max_steps": None, "train.epochs": 0.03},
     "train.global_batch": lambda tmp: {"train.global_batch": 5},
     "train.micro_batch": lambda tmp: {"train.micro_batch": 1},
+    "train.loss": lambda tmp: {"plugin": BUILD / "tests/parts_plugin.so", "train.loss": "z_loss"},
     "train.recompute": lambda tmp: {"train.recompute": "every:2"},
     "train.recompute_keeps": lambda tmp: {"train.recompute": "block", "train.recompute_keeps": "[attention]"},
     "train.activation_memory_budget": lambda tmp: {"train.activation_memory_budget": "160KiB"},

@@ -153,8 +153,8 @@ def test_what_is_wrong_with_a_plugin_is_told_at_the_start(tmp):
                        (BUILD / "tests/libhost_names.so", "has no function lockstep_plugin")]:
         message = run("train", *options(tmp, tmp / "run", "--plugin", file), expect=3).stderr
         assert says in message and str(file) in message, message
-    for fault, says in [("version", "is written to version 77 of the interface of plug-ins, and this program has version 1"), ("nothing", "returns nothing"),
-                        ("name", "its name is no word"), ("section", "its name optimizer is that of options of train"), ("twice", "two of its options are called width"),
+    for fault, says in [("version", "is written to version 77 of the interface of plug-ins, and this program has version 2"), ("nothing", "returns nothing"),
+                        ("name", "its name is no word"), ("section", "its name optimizer is that of options of this program"), ("twice", "two of its options are called width"),
                         ("built_in", "the built-in value of faulty.width is none: 12 is out of range: it must be from 1 to 9"), ("lacks", "the schedule wild lacks a function"),
                         ("taken", "cosine is a name that is built in"), ("states", "the states of the optimizer still are at most 4 words")]:
         message = run("train", *options(tmp, tmp / "run", "--plugin", FAULTY), expect=3, env={"FAULT": fault}).stderr

@@ -99,15 +99,22 @@ const char* split(const lockstep_value* options, int blocks, const char* const* 
 
 lockstep_splitter splitters[] = {{"wide", split}, {nullptr, nullptr}};
 
-lockstep_plugin table = {LOCKSTEP_PLUGIN_VERSION,
-                         "faulty",
-                         "faults for tests",
-                         options,
-                         schedules,
-                         optimizers,
-                         callbacks,
-                         recomputes,
-                         splitters};
+/// What is not named here it does not bring.
+lockstep_plugin make_table() {
+  lockstep_plugin made = {};
+  made.version = LOCKSTEP_PLUGIN_VERSION;
+  made.name = "faulty";
+  made.help = "faults for tests";
+  made.options = options;
+  made.schedules = schedules;
+  made.optimizers = optimizers;
+  made.callbacks = callbacks;
+  made.recomputes = recomputes;
+  made.splitters = splitters;
+  return made;
+}
+
+lockstep_plugin table = make_table();
 
 }  // namespace
 

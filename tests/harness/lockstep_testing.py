@@ -122,5 +122,5 @@ def write_config(folder, config):
 
 
 def sample_text():
-    """Real text that every checkout has: the project's own pages."""
-    return "\n\n".join(path.read_text() for path in [SOURCE / "README.md", SOURCE / "lib/README.md"])
+    """Real text that every checkout has: pages of the project as they were once, so that what tests measure on it stays."""
+    return (SOURCE / "tests/data/text.txt").read_text()

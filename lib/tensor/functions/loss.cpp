@@ -1,5 +1,6 @@
 #include "tensor/functions/loss.hpp"
 
+#include "base/error.hpp"
 #include "base/rounding.hpp"
 #include "tensor/functions/dispatch.hpp"
 #include "tensor/saved_memory.hpp"
@@ -23,6 +24,14 @@ using torch::autograd::variable_list;
 
 namespace {
 
+template <class M>
+const RowLoss::Rows<M>& rows_of(const RowLoss& loss) {
+  if constexpr (std::is_same_v<M, float>)
+    return loss.f32;
+  else
+    return loss.f64;
+}
+
 /// A head that ranks share, on one of them.
 struct SharedHead {
   const BlockLane* lane = nullptr;  // null: this rank has all of it
@@ -31,15 +40,22 @@ struct SharedHead {
   RowStatistics* whole = nullptr;   // by row, of all ranks together; what is known of it stays
 };
 
-TargetDistribution smoothed(double smoothing, const Parameter& head) {
-  return {smoothing / static_cast<double>(head.description().shape[0]), 1 - smoothing};
-}
-
 struct Shape3 {
   std::int64_t rows, channels, vocabulary;
   std::int64_t widest;  // part of the vocabulary on any rank
   std::int64_t slice() const { return loss_slice_rows(rows, widest); }
 };
+
+/// What the loss of a row is.
+struct Target {
+  TargetDistribution distribution;
+  const RowLoss* of_user = nullptr;  // then instead
+};
+
+Target target_of(const StepLoss& loss, const Parameter& head, const BlockLane* lane) {
+  invariant(loss.of_user == nullptr || lane == nullptr, "a loss of users sees whole rows of logits");
+  return {{loss.smoothing / static_cast<double>(head.description().shape[0]), 1 - loss.smoothing}, loss.of_user};
+}
 
 Shape3 shape_of(const at::Tensor& x, const Parameter& head, const BlockLane* lane) {
   const std::int64_t ranks = lane ? lane->ranks() : 1;
@@ -96,12 +112,33 @@ void agree_on_rows(const Kernels<T>& on, const Shape3& shape, const SharedHead& 
            hits == nullptr ? nullptr : hits + first);
 }
 
+/// The same by a loss of users.
+template <class T>
+void differentiate_by_user(const Kernels<T>& on, const Shape3& shape, const at::Tensor& x, const at::Tensor& weight,
+                           const at::Tensor& labels, const RowLoss& loss, std::int64_t first, std::int64_t rows,
+                           double* losses, T* derivative) {
+  using M = Math<T>;
+  const at::Tensor logits = fresh({rows, shape.vocabulary}, math_type(x.scalar_type()), x);
+  slice_logits(on, shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, pointer<M>(logits));
+  const auto& by_rows = rows_of<M>(loss);
+  const std::int32_t* const own_labels = pointer<std::int32_t>(labels) + first;
+  if constexpr (std::is_same_v<T, M>) {
+    by_rows(rows, shape.vocabulary, pointer<M>(logits), own_labels, losses + first, derivative);
+  } else {
+    const at::Tensor wide = at::empty_like(logits);
+    by_rows(rows, shape.vocabulary, pointer<M>(logits), own_labels, losses + first, pointer<M>(wide));
+    on.round_to(pointer<M>(wide), wide.numel(), derivative);
+  }
+}
+
 /// The losses of rows [first, first + rows), unless null, and the derivative of their logits, unscaled. With ranks that
 /// share the head losses are what makes these agree; without them they have agreed before.
 template <class T>
 void differentiate_logits(const Kernels<T>& on, const Shape3& shape, const at::Tensor& x, const at::Tensor& weight,
-                          const at::Tensor& labels, TargetDistribution target, std::int64_t first, std::int64_t rows,
+                          const at::Tensor& labels, const Target& target, std::int64_t first, std::int64_t rows,
                           const at::Tensor& wide, const SharedHead& shared, double* losses, T* derivative) {
+  if (target.of_user != nullptr)
+    return differentiate_by_user(on, shape, x, weight, labels, *target.of_user, first, rows, losses, derivative);
   Math<T>* logits = nullptr;
   if constexpr (std::is_same_v<T, Math<T>>)
     logits = derivative;
@@ -110,26 +147,34 @@ void differentiate_logits(const Kernels<T>& on, const Shape3& shape, const at::T
   slice_logits(on, shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, logits);
   const std::int32_t* const own_labels = pointer<std::int32_t>(labels) + first;
   if (shared.lane == nullptr)
-    return on.cross_entropy(logits, own_labels, rows, shape.vocabulary, target, losses + first, derivative);
-  if (losses != nullptr) agree_on_rows(on, shape, shared, labels, target, first, rows, logits, losses);
-  on.cross_entropy_derivative(logits, own_labels, rows, shared.first, shape.vocabulary, target, shared.whole + first,
-                              derivative);
+    return on.cross_entropy(logits, own_labels, rows, shape.vocabulary, target.distribution, losses + first,
+                            derivative);
+  if (losses != nullptr) agree_on_rows(on, shape, shared, labels, target.distribution, first, rows, logits, losses);
+  on.cross_entropy_derivative(logits, own_labels, rows, shared.first, shape.vocabulary, target.distribution,
+                              shared.whole + first, derivative);
 }
 
 template <class T>
 void loss_slices(const Kernels<T>& on, const Shape3& shape, const at::Tensor& x, const at::Tensor& weight,
-                 const at::Tensor& labels, TargetDistribution target, const SharedHead& shared, double* losses,
+                 const at::Tensor& labels, const Target& target, const SharedHead& shared, double* losses,
                  double* hits) {
   const std::int64_t slice = shape.slice();
   const at::Tensor logits = fresh({slice, shape.vocabulary}, math_type(x.scalar_type()), x);
   for (std::int64_t first = 0; first < shape.rows; first += slice) {
     const std::int64_t rows = std::min(slice, shape.rows - first);
     slice_logits(on, shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, pointer<Math<T>>(logits));
-    if (shared.lane != nullptr)
-      agree_on_rows(on, shape, shared, labels, target, first, rows, pointer<Math<T>>(logits), losses, hits);
-    else
-      on.cross_entropy_loss(pointer<Math<T>>(logits), pointer<std::int32_t>(labels) + first, rows, shape.vocabulary,
-                            target, losses + first, hits + first);
+    const std::int32_t* const own_labels = pointer<std::int32_t>(labels) + first;
+    if (target.of_user != nullptr) {
+      const auto& by_rows = rows_of<Math<T>>(*target.of_user);
+      by_rows(rows, shape.vocabulary, pointer<Math<T>>(logits), own_labels, losses + first, nullptr);
+      std::fill_n(hits + first, rows, 0.0);
+    } else if (shared.lane != nullptr) {
+      agree_on_rows(on, shape, shared, labels, target.distribution, first, rows, pointer<Math<T>>(logits), losses,
+                    hits);
+    } else {
+      on.cross_entropy_loss(pointer<Math<T>>(logits), own_labels, rows, shape.vocabulary, target.distribution,
+                            losses + first, hits + first);
+    }
   }
 }
 
@@ -165,14 +210,14 @@ at::Tensor whole_rows(const at::Tensor& x, const at::Tensor& labels, const Block
 
 struct LossFunction : torch::autograd::Function<LossFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& own, Parameter* head, const at::Tensor& labels,
-                            double smoothing, bool differentiable, std::int64_t most_kept_bytes, const BlockLane* lane,
-                            double* hits) {
+                            const StepLoss& loss, bool differentiable, std::int64_t most_kept_bytes,
+                            const BlockLane* lane, double* hits) {
     const at::Tensor x = whole_rows(own, labels, lane);
     const at::Tensor weight = head->compute();
     const Shape3 shape = shape_of(x, *head, lane);
     const at::Tensor known = lane ? at::empty({shape.rows, 3}, at::kDouble) : at::Tensor();
     const SharedHead shared = shared_head(*head, lane, known);
-    const TargetDistribution target = smoothed(smoothing, *head);
+    const Target target = target_of(loss, *head, lane);
     const at::Tensor losses = fresh({shape.rows}, at::kDouble, x);
     const at::Tensor hit = fresh({shape.rows}, at::kDouble, x);
     double* const loss_of_row = pointer<double>(losses);
@@ -187,7 +232,7 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
     });
     double sum = 0;
     const at::Tensor on_host = losses.cpu();
-    for (const double loss : values_of<double>(on_host)) sum += loss;
+    for (const double of_row : values_of<double>(on_host)) sum += of_row;
     if (hits != nullptr && !differentiable) {
       const at::Tensor hit_on_host = hit.cpu();
       for (const double one : values_of<double>(hit_on_host)) *hits += one;
@@ -195,7 +240,8 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
     if (differentiable) {
       context->saved_data["head"] = reinterpret_cast<std::int64_t>(head);
       context->saved_data["lane"] = reinterpret_cast<std::int64_t>(lane);
-      context->saved_data["smoothing"] = smoothing;
+      context->saved_data["smoothing"] = loss.smoothing;
+      context->saved_data["loss"] = reinterpret_cast<std::int64_t>(loss.of_user);
       context->save_for_backward({own, labels, kept, known});
       note_saved({own, kept});
     }
@@ -211,7 +257,9 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
     const at::Tensor weight = head.compute();
     const Shape3 shape = shape_of(x, head, lane);
     const SharedHead shared = shared_head(head, lane, saved[3]);
-    const TargetDistribution target = smoothed(context->saved_data["smoothing"].toDouble(), head);
+    const StepLoss loss{context->saved_data["smoothing"].toDouble(),
+                        reinterpret_cast<const RowLoss*>(context->saved_data["loss"].toInt())};
+    const Target target = target_of(loss, head, lane);
     const double seed = gradients[0].to(at::kDouble).item<double>();
     at::Tensor wide = fresh({shape.rows, shape.channels}, math_type(x.scalar_type()), x);
     const at::Tensor dx = with_kernels(x, [&]<class T>(const Kernels<T>& on) {
@@ -252,10 +300,10 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
 
 }  // namespace
 
-at::Tensor cross_entropy_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels, double smoothing,
-                             std::int64_t most_kept_bytes, const BlockLane* lane, double* hits) {
-  return LossFunction::apply(x, &head, labels, smoothing, at::GradMode::is_enabled() && x.requires_grad(),
-                             most_kept_bytes, lane, hits);
+at::Tensor loss_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels, const StepLoss& loss,
+                    std::int64_t most_kept_bytes, const BlockLane* lane, double* hits) {
+  return LossFunction::apply(x, &head, labels, loss, at::GradMode::is_enabled() && x.requires_grad(), most_kept_bytes,
+                             lane, hits);
 }
 
 at::Tensor head_logits(const at::Tensor& x, const Parameter& head, const BlockLane* lane) {

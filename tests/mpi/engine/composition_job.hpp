@@ -223,7 +223,7 @@ class Job {
                              .samples = global_batch,
                              .lr = 1e-3,
                              .seed = 3,
-                             .label_smoothing = smoothing_,
+                             .loss = {.smoothing = smoothing_},
                              .failure = nullptr,
                              .gradients = gradients_});
   }

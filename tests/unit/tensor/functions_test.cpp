@@ -325,7 +325,7 @@ BOOST_AUTO_TEST_CASE(the_loss_is_the_sum_over_labels_that_count) {
     return at::cross_entropy_loss(at::matmul(x, head.leaves[0].t()), labels.to(at::kLong), {}, at::Reduction::Sum);
   };
   BOOST_TEST(compare(
-                 random_tensor({5, 4}, "x"), [&](const at::Tensor& x) { return cross_entropy_sum(x, head[0], labels); },
+                 random_tensor({5, 4}, "x"), [&](const at::Tensor& x) { return loss_sum(x, head[0], labels); },
                  oracle) < 1e-13);
   BOOST_TEST(head.worst_gradient() < 1e-13);
 }
@@ -338,7 +338,7 @@ BOOST_AUTO_TEST_CASE(the_loss_of_smoothed_labels_is_that_of_pytorch_in_each_type
       for (const std::int64_t most_kept_bytes : {std::int64_t{0}, std::int64_t{1} << 20}) {
         Weights head({{13, 4}}, precision);
         const auto ours = [&](const at::Tensor& x) {
-          return cross_entropy_sum(x, head[0], labels, smoothing, most_kept_bytes);
+          return loss_sum(x, head[0], labels, {.smoothing = smoothing}, most_kept_bytes);
         };
         const auto oracle = [&](const at::Tensor& x) {
           return at::cross_entropy_loss(at::matmul(x.to(at::kDouble), head.leaves[0].t()), labels.to(at::kLong), {},
@@ -350,6 +350,46 @@ BOOST_AUTO_TEST_CASE(the_loss_of_smoothed_labels_is_that_of_pytorch_in_each_type
       }
 }
 
+template <class M>
+RowLoss::Rows<M> half_squares() {
+  return [](std::int64_t rows, std::int64_t vocabulary, const M* logits, const std::int32_t* labels, double* losses,
+            M* derivative) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const bool counts = labels[r] >= 0;
+      losses[r] = 0;
+      for (std::int64_t i = r * vocabulary; i < (r + 1) * vocabulary; ++i) {
+        losses[r] += counts ? 0.5 * logits[i] * logits[i] : 0;
+        if (derivative != nullptr) derivative[i] = counts ? logits[i] : 0;
+      }
+    }
+  };
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_of_users_is_differentiated_in_each_type_whether_its_derivative_is_kept_or_not) {
+  const RowLoss half{half_squares<float>(), half_squares<double>()};
+  const at::Tensor labels = at::tensor({3, -100, 12, 0, -100}, at::kInt);
+  for (const auto& [precision, bound] :
+       {std::pair{Precision::fp64, 1e-13}, {Precision::fp32, 3e-6}, {Precision::fp16, 2e-3}, {Precision::bf16, 2e-2}})
+    for (const std::int64_t most_kept_bytes : {std::int64_t{0}, std::int64_t{1} << 20}) {
+      Weights head({{13, 4}}, precision);
+      const auto ours = [&](const at::Tensor& x) {
+        return loss_sum(x, head[0], labels, {.of_user = &half}, most_kept_bytes);
+      };
+      const auto oracle = [&](const at::Tensor& x) {
+        const at::Tensor logits = at::matmul(x.to(at::kDouble), head.leaves[0].t());
+        return (logits * logits * labels.ge(0).unsqueeze(1)).sum() / 2;
+      };
+      const at::Tensor x = random_tensor({5, 4}, "x").to(compute_type(precision));
+      BOOST_TEST(compare(x, ours, oracle) < bound);
+      BOOST_TEST(head.worst_gradient() < bound);
+      const at::NoGradGuard no_grad;
+      double hits = 0;
+      const double alone = loss_sum(x, head[0], labels, {.of_user = &half}, 0, nullptr, &hits).item<double>();
+      BOOST_TEST(alone == ours(x).item<double>());
+      BOOST_TEST(hits == 0);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(labels_that_are_most_probable_are_counted_where_nothing_is_differentiated) {
   Weights head({{13, 4}});
   const at::Tensor x = random_tensor({40, 4}, "x");
@@ -359,7 +399,7 @@ BOOST_AUTO_TEST_CASE(labels_that_are_most_probable_are_counted_where_nothing_is_
   labels[20] = -100;
   const at::NoGradGuard no_grad;
   double hits = 0;
-  cross_entropy_sum(x, head[0], labels, 0, 0, nullptr, &hits);
+  loss_sum(x, head[0], labels, {}, 0, nullptr, &hits);
   BOOST_TEST(hits == 37);
 }
 
@@ -371,7 +411,7 @@ BOOST_AUTO_TEST_CASE(logits_that_are_not_kept_are_computed_again_slice_by_slice)
     const auto gradients = [&](std::int64_t most_kept_bytes, bool parts) {
       const at::Tensor x = leaf(random_tensor({6, 2}, "x").to(compute_type(precision)));
       head.unit.zero_grad();
-      const at::Tensor loss = cross_entropy_sum(x, head[0], labels, 0.2, most_kept_bytes);
+      const at::Tensor loss = loss_sum(x, head[0], labels, {.smoothing = 0.2}, most_kept_bytes);
       if (parts) {
         DeferredWeightGradients left = backward_input(loss, at::full({}, 0.3, at::kDouble));
         BOOST_TEST(head[0].touches() == 0);
@@ -398,16 +438,16 @@ BOOST_AUTO_TEST_CASE(logits_that_are_not_kept_are_computed_again_slice_by_slice)
 BOOST_AUTO_TEST_CASE(without_autograd_the_loss_is_the_same) {
   Weights head({{13, 4}}, Precision::fp32);
   const at::Tensor x = random_tensor({5, 4}, "x").to(at::kFloat), labels = at::tensor({3, -100, 12, 0, 7}, at::kInt);
-  const double recorded = cross_entropy_sum(leaf(x), head[0], labels).item<double>();
+  const double recorded = loss_sum(leaf(x), head[0], labels).item<double>();
   const at::NoGradGuard no_grad;
-  BOOST_TEST(cross_entropy_sum(x, head[0], labels).item<double>() == recorded);
+  BOOST_TEST(loss_sum(x, head[0], labels).item<double>() == recorded);
 }
 
 BOOST_AUTO_TEST_CASE(a_batch_without_a_counting_label_has_loss_0_and_gradients_0) {
   for (const std::int64_t rows : {0, 3}) {
     Weights head({{7, 4}}, Precision::fp32);
     const at::Tensor x = leaf(random_tensor({rows, 4}, "x").to(at::kFloat));
-    const at::Tensor loss = cross_entropy_sum(x, head[0], at::full({rows}, -100, at::kInt));
+    const at::Tensor loss = loss_sum(x, head[0], at::full({rows}, -100, at::kInt));
     torch::autograd::backward({loss}, {at::ones({}, at::kDouble)});
     BOOST_TEST(loss.item<double>() == 0);
     BOOST_TEST(head[0].gradient().eq(0).all().item<bool>());
