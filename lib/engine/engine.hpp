@@ -38,7 +38,7 @@ struct StepOrder {
   std::int64_t valid_tokens = 0;  // labels that count, over all ranks: normalises loss and gradient
   std::int64_t samples = 0;       // without padding, over all ranks: normalises the auxiliary loss of experts
   double lr = 0;
-  std::uint64_t seed = 0;      // of what is drawn: dropout
+  std::uint64_t seed = 0;  // of what is drawn: dropout
   StepLoss loss = {};
   double loss_scale = 1;  // the loss's gradient is multiplied with it; gradients are divided by it where they are used
   std::int64_t skipped = 0;  // earlier steps without an update: the optimizer's bias corrections do not count them

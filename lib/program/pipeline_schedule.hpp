@@ -41,6 +41,7 @@ struct CustomSchedule {
   bool placed_as_v = false;      // every other p stages lie on the ranks in descending order
   bool splits_backward = false;  // see below
   int chunks = 1;                // stages a rank, where nobody says so
+  /// As many as there are, each of which is looked at.
   std::function<std::vector<StagePass>(const Pipeline&, int rank)> passes;
 };
 

@@ -161,6 +161,7 @@ def exported(tmp, number, words):
 # Options whose effect is a test of its own: file and function.
 OWN_TESTS = {
     "prepare-data": {
+        "plugin": "e2e/plugin_parts_test.py test_a_reader_gives_the_shards_of_the_same_documents_as_json_lines_on_any_ranks",
         "output": "cli/prepare_data_test.py test_what_is_there_is_replaced_only_if_it_is_a_dataset_and_asked_for",
         "overwrite": "cli/prepare_data_test.py test_what_is_there_is_replaced_only_if_it_is_a_dataset_and_asked_for",
         "format": "cli/tool_options_test.py test_each_format_of_standard_input_is_read_in_its_way",
@@ -180,12 +181,14 @@ OWN_TESTS = {
         "verify": "cli/checkpoint_tools_test.py test_verification_names_what_is_damaged_at_the_level_that_finds_it",
     },
     "checkpoint-reshard": {
+        "plugin": "e2e/plugin_parts_test.py test_a_family_starts_from_its_own_files_and_is_then_the_built_in_one",
         "average": "cli/reshard_test.py test_weights_of_several_checkpoints_are_averaged_in_double_and_rounded_once",
         "memory": "cli/reshard_test.py test_ranks_that_share_the_work_are_planned_with_bytes_and_memory_of_each",
         "watchdog": "cli/reshard_test.py test_a_rank_that_hangs_is_named_at_the_deadline",
         "output": "cli/checkpoint_tools_test.py test_resharding_refuses_to_overwrite_and_never_publishes_damage",
     },
     "finalize-quantize": {
+        "plugin": "e2e/plugin_parts_test.py test_a_family_starts_from_its_own_files_and_is_then_the_built_in_one",
         "output": "cli/finalize_test.py test_an_earlier_export_is_replaced_when_asked_and_a_dry_run_writes_nothing",
         "overwrite": "cli/finalize_test.py test_an_earlier_export_is_replaced_when_asked_and_a_dry_run_writes_nothing",
         "watchdog": "cli/finalize_test.py test_a_rank_that_stops_working_is_named_by_the_watchdog",

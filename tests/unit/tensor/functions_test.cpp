@@ -369,7 +369,7 @@ BOOST_AUTO_TEST_CASE(a_loss_of_users_is_differentiated_in_each_type_whether_its_
   const RowLoss half{half_squares<float>(), half_squares<double>()};
   const at::Tensor labels = at::tensor({3, -100, 12, 0, -100}, at::kInt);
   for (const auto& [precision, bound] :
-       {std::pair{Precision::fp64, 1e-13}, {Precision::fp32, 3e-6}, {Precision::fp16, 2e-3}, {Precision::bf16, 2e-2}})
+       {std::pair{Precision::fp64, 1e-13}, {Precision::fp32, 3e-6}, {Precision::fp16, 1e-2}, {Precision::bf16, 1e-1}})
     for (const std::int64_t most_kept_bytes : {std::int64_t{0}, std::int64_t{1} << 20}) {
       Weights head({{13, 4}}, precision);
       const auto ours = [&](const at::Tensor& x) {
