@@ -146,7 +146,7 @@ struct lockstep_pipeline_schedule {
 
 /* Of each of `rows` rows of logits (rows, vocabulary) the loss, and, unless derivative is null, what its derivative by
  * each logit is, (rows, vocabulary). A label that is not in [0, vocabulary) does not count: its loss and derivatives
- * are 0. What is not equal at equal rows makes a run that cannot be resumed. */
+ * are 0. Equal rows must give equal losses, or a run that goes on differs from one that was not stopped. */
 struct lockstep_loss {
   const char* name;
   const char* (*rows_f32)(const struct lockstep_value* options, int64_t rows, int64_t vocabulary, const float* logits,
@@ -191,8 +191,7 @@ struct lockstep_reader {
   const char* name;
   const char* version;
   const char* suffix; /* ".warc": of the names of files, in small letters */
-  enum lockstep_records
-      records; /* what `next` gives: texts of documents, or records as a line of a .jsonl file has them */
+  enum lockstep_records records; /* that `next` gives: texts, or what a line of a .jsonl file has */
   /* Several are open at once, each for one thread. */
   const char* (*open)(const struct lockstep_value* options, const char* path, void** self);
   /* The next one, in UTF-8, which stays until the next call; null at the end. */

@@ -18,7 +18,7 @@ LAYOUTS = [*RANKS, STAGES_OF_SHARDS, SHARED_BLOCKS, SHARED_EXPERTS]
 STEP = ["data", "gather", "forward", "backward", "reduction", "lane", "norm", "heartbeat", "optimizer"]
 SAVE = ["save.plan", "save.stage", "save.write", "save.seal", "save.commit"]
 CALLBACKS = ["callback", "sample"]
-PHASES = ["start-up", "load", *STEP, "evaluation", *CALLBACKS, *SAVE, "shutdown"]
+PHASES = ["start-up", "load", *STEP, "evaluation", *CALLBACKS, *SAVE, "shutdown", "statistics"]
 KINDS = ["throw", "exit", "stall", "nan", "kill", "stop"]
 
 
@@ -70,7 +70,7 @@ def step_of(phase, kind):
         return "step=2,"
     if phase in SAVE:
         return "step=2," if kind in ("nan", "stop") else "step=4,"
-    return "step=3," if phase in ("evaluation", *CALLBACKS) else ""
+    return "step=3," if phase in ("evaluation", "statistics", *CALLBACKS) else ""
 
 
 def run_cell(tmp, layout, phase, kind, patience=1):
@@ -91,9 +91,11 @@ def run_cell(tmp, layout, phase, kind, patience=1):
     folder = tmp / f"{phase}-{kind}-{LAYOUTS.index(layout)}-{patience}"
     code = {"throw": "code=5,", "exit": "code=9,"}.get(kind, "")
     if kind == "stall":
-        group = "step" if phase in (*STEP, "callback") else phase.partition(".")[0]
+        group = "step" if phase in (*STEP, "callback", "statistics") else phase.partition(".")[0]
         limit = (15 if phase == "start-up" else 4) * patience   # the start of the other ranks takes its time
         more += ["--train.watchdog_phases", f'[{{"phase": "{group}", "limit": "{limit}s"}}]']
+    if phase == "statistics":
+        more += ["--log.statistics", "[weights, gradients]"]
     if kind == "nan":
         more += ["--train.on_nonfinite", "stop" if ranks % 2 else "skip"]
     outcome = train(tmp, folder, *more, ranks=ranks, injection=f"rank={rank},phase={phase},{step_of(phase, kind)}{code}kind={kind}",

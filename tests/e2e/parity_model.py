@@ -4,17 +4,11 @@ import contextlib
 import os
 import pathlib
 import subprocess
-import unittest
 from unittest import mock
 
-try:
-    import numpy as np
-    import torch
-    import transformers
-except ImportError as missing:
-    raise unittest.SkipTest(f"needs {missing.name} (scripts/setup --test)")
+from lockstep_testing import PATIENCE_S, needs
 
-from lockstep_testing import PATIENCE_S  # noqa: E402
+np, torch, transformers = map(needs, ["numpy", "torch", "transformers"])
 
 transformers.utils.logging.disable_progress_bar()
 

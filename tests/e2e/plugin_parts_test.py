@@ -306,5 +306,5 @@ def test_no_table_of_a_plugin_ends_a_program_by_anything_but_a_message(tmp):
         assert done.returncode in (0, 2, 3), (seed, done)
         codes[done.returncode] = codes.get(done.returncode, 0) + 1
         assert done.returncode == 0 or plugin in done.stderr, (seed, done.stderr)
-    print("tables by exit code:", codes)
+    print("# tables by exit code:", codes)
     assert codes[0] > 5 and codes[3] > 50, codes

@@ -30,27 +30,30 @@ def tensors_of(checkpoint):
     with h5py.File(pathlib.Path(checkpoint) / "INDEX.h5") as index:
         components, cells, layouts = (text_in(index, name) for name in ["components", "cells", "layouts"])
         paths, first, runs = text_in(index, "files/paths"), index["tensors/first_files"][()], index["tensor_files"][()]
+        component, cell, layout, fingerprint = (index[f"tensors/{column}"][()] for column in ["component", "cell", "layout", "fingerprint"])
         tensors = []
         for i, name in enumerate(text_in(index, "tensors/names")):
             files = [paths[file] for begin, count in runs[first[i]:first[i + 1]] for file in range(begin, begin + count)]
-            tensors.append({"component": components[index["tensors/component"][i]], "cell": cells[index["tensors/cell"][i]], "name": name,
-                            "layout": layouts[index["tensors/layout"][i]], "aliases": [], "files": files,
-                            "fingerprint": tuple(map(int, index["tensors/fingerprint"][i]))})
+            tensors.append({"component": components[component[i]], "cell": cells[cell[i]], "name": name, "layout": layouts[layout[i]],
+                            "aliases": [], "files": files, "fingerprint": tuple(map(int, fingerprint[i]))})
         for tensor, alias in text_in(index, "aliases"):
             tensors[tensor]["aliases"].append(alias)
     return tensors
 
 
-def pieces_in(part):
-    """The pieces that an open part file holds: (full name, box as slices, values)."""
+def pieces_in(part, wanted=None):
+    """The pieces that an open part file holds, or those of one tensor: (full name, box as slices, values)."""
     table = part["_index"]
     names = text_in(table, "tensors")
+    boxes, first_box, packed_at = (table[column][()] for column in ["boxes", "first_box", "packed_at"])
     for i, number in enumerate(table["tensor"][()]):
         name, _, dtype = names[number]
-        box = table["boxes"][table["first_box"][i]:table["first_box"][i + 1]]
+        if wanted not in (None, name):
+            continue
+        box = boxes[first_box[i]:first_box[i + 1]]
         begin, extent = box[:len(box) // 2], box[len(box) // 2:]
         end = [first + count for first, count in zip(begin, extent)]
-        at = table["packed_at"][i]
+        at = packed_at[i]
         if at >= 0:
             count = 1
             for side in extent:
@@ -68,10 +71,9 @@ def read_tensor(checkpoint, component, name):
     whole, filled = None, 0
     for path in described["files"]:
         with h5py.File(pathlib.Path(checkpoint) / path) as part:
-            for piece, box, values in pieces_in(part):
-                if piece == f"{component}/{name}":
-                    whole = numpy.empty(described["layout"]["global"], values.dtype) if whole is None else whole
-                    whole[box] = values
-                    filled += values.size
+            for _, box, values in pieces_in(part, f"{component}/{name}"):
+                whole = numpy.empty(described["layout"]["global"], values.dtype) if whole is None else whole
+                whole[box] = values
+                filled += values.size
     assert whole is not None and filled == whole.size, f"{name}: {filled} elements found of shape {described['layout']['global']}"
     return whole

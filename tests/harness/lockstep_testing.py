@@ -21,9 +21,12 @@ def program(name):
 def needs(module):
     """The module, or a skip that says what is missing."""
     try:
-        return __import__(module)
+        found = __import__(module)
     except ImportError as error:
         raise unittest.SkipTest(f"{module} is not installed (make setup-test): {error}")
+    if module == "torch":   # beside other tests, threads that wait for each other awake take many times as long
+        found.set_num_threads(1)
+    return found
 
 
 def shared_data(name):
