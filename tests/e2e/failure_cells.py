@@ -169,7 +169,7 @@ def check_nan(outcome, ranks, rank, phase, where):
     skipped, validation = outcome.events("nonfinite_step"), outcome.events("nonfinite_validation")
     if phase == "sample":   # poisons the logits of one text, which only rank 0 draws from
         assert outcome.code == 0 and len(outcome.events("callback_failed")) == (1 if rank == 0 else 0) and not skipped and not validation, where
-    elif phase in ("evaluation", "callback"):   # an evaluation follows what callbacks do after that step
+    elif phase in ("evaluation", "callback", "statistics"):   # an evaluation follows what is done after that step
         assert outcome.code == 0 and len(validation) == 1 and not skipped, where
     elif phase == "shutdown":
         assert outcome.code == 0 and not skipped and not validation, where
