@@ -7,9 +7,9 @@
 #include "data/long_work.hpp"
 #include "exchange/model_folder.hpp"
 #include "exchange/safetensors.hpp"
+#include "layout/box_runs.hpp"
 #include "quant/bfloat16.hpp"
 #include "quant/int8.hpp"
-#include "store/box_runs.hpp"
 
 #include <algorithm>
 #include <cmath>

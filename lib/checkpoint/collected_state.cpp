@@ -4,8 +4,8 @@
 #include "base/json.hpp"
 #include "checkpoint/compare_values.hpp"
 #include "comm/together.hpp"
+#include "layout/box_runs.hpp"
 #include "layout/layout_json.hpp"
-#include "store/box_runs.hpp"
 #include "store/checkpoint_plan.hpp"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 #include "comm/operation.hpp"
 #include "comm/together.hpp"
 #include "comm/waiting.hpp"
-#include "store/box_runs.hpp"
+#include "layout/box_runs.hpp"
 #include "store/read_ahead.hpp"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "exchange/safetensors.hpp"
-#include "store/box_runs.hpp"
+#include "layout/box_runs.hpp"
 
 #include <simdjson.h>
 

@@ -1,7 +1,7 @@
 #include "model/model.hpp"
 
 #include "base/error.hpp"
-#include "store/box_runs.hpp"
+#include "layout/box_runs.hpp"
 
 #include <ATen/ops/from_blob.h>
 

@@ -1,10 +1,10 @@
 #include "optim/adafactor.hpp"
 
 #include "base/error.hpp"
+#include "layout/box_runs.hpp"
 #include "optim/adafactor_kernel.hpp"
 #include "optim/muon.hpp"
 #include "optim/unit_stretches.hpp"
-#include "store/box_runs.hpp"
 #include "tensor/block_lane.hpp"
 
 #include <ATen/ops/empty.h>

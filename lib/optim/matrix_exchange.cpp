@@ -1,8 +1,8 @@
 #include "optim/matrix_exchange.hpp"
 
 #include "architecture/architecture.hpp"
+#include "layout/box_runs.hpp"
 #include "layout/matrix_owners.hpp"
-#include "store/box_runs.hpp"
 
 #include <ATen/ops/empty.h>
 

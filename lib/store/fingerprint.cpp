@@ -3,7 +3,7 @@
 #include "base/hash.hpp"
 #include "base/vector_clones.hpp"
 #include "base/vector_intrinsics.hpp"
-#include "store/box_runs.hpp"
+#include "layout/box_runs.hpp"
 
 #include <algorithm>
 #include <array>

@@ -3,8 +3,8 @@
 #include "base/error.hpp"
 #include "base/json_form.hpp"
 #include "base/json_integer.hpp"
+#include "layout/box_runs.hpp"
 #include "layout/layout_json.hpp"
-#include "store/box_runs.hpp"
 #include "store/hdf5_columns.hpp"
 #include "store/stored_file.hpp"
 

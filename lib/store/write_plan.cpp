@@ -1,7 +1,7 @@
 #include "store/write_plan.hpp"
 
 #include "base/error.hpp"
-#include "store/box_runs.hpp"
+#include "layout/box_runs.hpp"
 
 #include <algorithm>
 #include <map>

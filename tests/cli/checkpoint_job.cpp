@@ -16,8 +16,8 @@
 #include "exchange/hf_config.hpp"
 #include "harness/sharded_model.hpp"
 #include "harness/thread_ranks.hpp"
+#include "layout/box_runs.hpp"
 #include "quant/bfloat16.hpp"
-#include "store/box_runs.hpp"
 
 #include <cstdio>
 #include <cstring>

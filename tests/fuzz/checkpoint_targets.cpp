@@ -6,7 +6,7 @@
 #include "fuzz/targets.hpp"
 #include "harness/test_job.hpp"
 #include "harness/thread_ranks.hpp"
-#include "store/box_runs.hpp"
+#include "layout/box_runs.hpp"
 #include "store/checkpoint_index.hpp"
 #include "store/checkpoint_reader.hpp"
 #include "store/checkpoint_verify.hpp"

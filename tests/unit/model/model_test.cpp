@@ -3,8 +3,8 @@
 #include "architecture/tensor_parallel.hpp"
 #include "architecture/units.hpp"
 #include "base/error.hpp"
+#include "layout/box_runs.hpp"
 #include "small_models.hpp"
-#include "store/box_runs.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>

@@ -1,6 +1,6 @@
 #include "store/fingerprint.hpp"
 #include "base/random.hpp"
-#include "store/box_runs.hpp"
+#include "layout/box_runs.hpp"
 
 #include <boost/test/unit_test.hpp>
 

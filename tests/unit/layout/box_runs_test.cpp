@@ -1,4 +1,4 @@
-#include "store/box_runs.hpp"
+#include "layout/box_runs.hpp"
 
 #include <boost/test/unit_test.hpp>
 
