@@ -82,11 +82,13 @@ void describe(Declaration& visit, DataOptions& data) {
                .fixed_on_resume = true});
   visit.field("isolate_documents", data.isolate_documents,
               {.help = "attention does not cross document boundaries", .fixed_on_resume = true});
-  visit.field("packing", data.packing,
-              {.help = "what a sample is: windows, of the stream of all documents; none, a document, padded to the "
-                       "longest of the step; or documents that fill a row, each by itself to attention: sequential, in "
-                       "their order; multipack, first fit of the longest first; best_fit of the longest first",
-               .fixed_on_resume = true});
+  visit.field(
+      "packing", data.packing,
+      {.help =
+           "what a sample is: windows, of the stream of all documents; none, a document, padded to the "
+           "longest of the step; or documents that fill a row, each by itself to attention: sequential, in "
+           "their order; multipack, first fit of the longest first; best_fit of the longest first; or one of a plug-in",
+       .fixed_on_resume = true});
   visit.field("packing_group", data.packing_group,
               {.help = "documents that multipack and best_fit sort, and let share rows, at once; absent: 100000",
                .unit = "documents",
@@ -228,7 +230,7 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
       {.help = "order in which a rank runs its stages: gpipe, all forwards first; 1f1b, forward and backward in "
                "turn; interleaved_1f1b, so with several stages a rank; interleaved_zero_bubble, with gradients "
                "of weights put off to where a rank would wait; zbv, so with two stages a rank in the shape of "
-               "a V; absent: 1f1b"});
+               "a V; or one of a plug-in; absent: 1f1b"});
   visit.field("stages_per_rank", parallel.stages_per_rank,
               {.help = "stages that each rank of the pipeline has; absent: 2 for zbv and the interleaved schedules, "
                        "1 for the others",
@@ -399,7 +401,7 @@ void describe(Declaration& visit, OptimizerOptions& optimizer) {
   visit.field(
       "name", optimizer.name,
       {.help = "update rule; muon makes the momentum of hidden matrices orthogonal, and leaves other tensors to "
-               "adamw; adafactor keeps of a matrix the second moments of rows and columns alone",
+               "adamw; adafactor keeps of a matrix the second moments of rows and columns alone; or one of a plug-in",
        .fixed_on_resume = true});
   visit.field("lr", optimizer.lr,
               {.help = "peak learning rate, reached at the end of warm-up",
@@ -470,11 +472,12 @@ void describe(Declaration& visit, ScheduleOptions& schedule) {
   const auto rate = [&](const std::string& name, auto& value, const std::string& help) {
     visit.field(name, value, {.help = help, .unit = "1/step", .min = 0, .max = 1, .fixed_on_resume = true});
   };
-  visit.field("name", schedule.name,
-              {.help = "how the learning rate falls after warm-up: as a line, a half cosine or a power of what is left "
-                       "of the decay; not at all; as the inverse root of the step; wsd: not before its cooldown; "
-                       "infinite: as a half cosine to schedule.constant_lr, and again in its cooldown",
-               .fixed_on_resume = true});
+  visit.field(
+      "name", schedule.name,
+      {.help = "how the learning rate falls after warm-up: as a line, a half cosine or a power of what is left "
+               "of the decay; not at all; as the inverse root of the step; wsd: not before its cooldown; "
+               "infinite: as a half cosine to schedule.constant_lr, and again in its cooldown; or one of a plug-in",
+       .fixed_on_resume = true});
   rate("start_lr", schedule.start_lr, "learning rate that warm-up begins from");
   steps("warmup_steps", schedule.warmup_steps,
         "steps over which the learning rate rises linearly, the last of them with optimizer.lr", 0);
