@@ -5,14 +5,12 @@
 // of a chunk; the bubble is makespan − busy time with free transfers; the memory counts micro-batches of a chunk that
 // wait for their last backward pass:
 //
-//                             bubble                                memory of rank r
-//   gpipe                     (p − 1)(F + B)                        m                        arXiv 1811.06965
-//   1f1b                      (p − 1)(F + B)                        min(m, p − r)            arXiv 2006.09503,
-//   2104.04473 interleaved_1f1b          (p − 1)(F + B), m ≥ p                 (v − 1)g + 2(p − r) − 1  arXiv
-//   2104.04473 interleaved_zero_bubble   p − 1 at F = B = W, m ≥ p             (v − 1)g + p             arXiv
-//   2401.10241 zbv                       p − 1 at F = B = W, m ≥ 2p − 1;       2p                       arXiv
-//   2401.10241
-//                             none between a rank's first and last pass
+// gpipe, arXiv 1811.06965: bubble (p − 1)(F + B); memory m
+// 1f1b, arXiv 2006.09503, 2104.04473: bubble (p − 1)(F + B); memory min(m, p − r) of rank r
+// interleaved_1f1b, arXiv 2104.04473: bubble (p − 1)(F + B) where m ≥ p; memory (v − 1)g + 2(p − r) − 1 of rank r
+// interleaved_zero_bubble, arXiv 2401.10241: bubble p − 1 where F = B = W and m ≥ p; memory (v − 1)g + p
+// zbv, arXiv 2401.10241: bubble p − 1 where F = B = W and m ≥ 2p − 1, none between a rank's first and last pass;
+// memory 2p
 //
 // The interleaved ones go through the micro-batches in max(1, m div p) rounds of g, one chunk after the other, so that
 // m is a multiple of the rounds; their memory is at most m·v. No schedule deadlocks if sends do not wait in front of

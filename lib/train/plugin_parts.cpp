@@ -61,14 +61,14 @@ const CustomSchedule& pipeline_schedule_of_plugin(std::size_t index) {
       if (const char* const problem = entry.table->order(entry.plugin->values(), &said, rank, given.data()))
         fail(ExitCode::usage, "{} has no order for {} ranks, {} stages a rank and {} micro-batches: {}", who,
              said.ranks, said.stages_per_rank, said.micro_batches, problem);
-      std::vector<StagePass> passes;
+      std::vector<StagePass> order;
       for (const lockstep_pass& pass : given) {
         if (pass.kind < LOCKSTEP_FORWARD || pass.kind > LOCKSTEP_BACKWARD_WEIGHT)
-          fail(ExitCode::usage, "{}: pass {} of rank {} is of kind {}, which is none", who, passes.size(), rank,
+          fail(ExitCode::usage, "{}: pass {} of rank {} is of kind {}, which is none", who, order.size(), rank,
                static_cast<int>(pass.kind));
-        passes.push_back({static_cast<StagePass::Kind>(pass.kind), pass.stage, pass.micro_batch});
+        order.push_back({static_cast<StagePass::Kind>(pass.kind), pass.stage, pass.micro_batch});
       }
-      return passes;
+      return order;
     };
     made.push_back({.name = table.name,
                     .who = who,
