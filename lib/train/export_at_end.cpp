@@ -23,10 +23,11 @@ bool is_exported(const Path& folder, const ModelSource& source) {
 
 }  // namespace
 
-void export_at_end(const TrainConfig& config, RunFiles& files, Session& session, Log& log) {
+bool export_at_end(const TrainConfig& config, RunFiles& files, Session& session, Log& log) {
   Communicator& world = session.world();
   const Path run = files.folder();
-  FinalizeConfig request{.checkpoint = run.string()};
+  FinalizeConfig request;
+  request.checkpoint = run.string();
   if (config.checkpoint.load_best_at_end) request.which.by = CheckpointChoice::By::best;
   try {
     const double start_s = monotonic_seconds();
@@ -35,7 +36,7 @@ void export_at_end(const TrainConfig& config, RunFiles& files, Session& session,
     const std::string known = rank0_tells(world, "look at the export", [&] {
       return is_exported(folder, source) ? std::string("known") : std::string();
     });
-    if (!known.empty()) return;
+    if (!known.empty()) return true;
     request.output = folder.string();
     request.overwrite = true;  // that of another state of this step, and nothing but an export
     together(world, "make the folder of exports", [&] {
@@ -45,7 +46,12 @@ void export_at_end(const TrainConfig& config, RunFiles& files, Session& session,
     if (world.rank() == 0)
       log.info("exported step {} to {} ({} in {})", *source.step, folder.string(), human_bytes(exported.weights.bytes),
                human_seconds(monotonic_seconds() - start_s));
+    return true;
   } catch (const AgreedError& error) {
+    if (error.code() == ExitCode::verdict) {
+      if (world.rank() == 0) log.info("asked to stop while the model is exported: the same command exports it");
+      return false;
+    }
     throw AgreedError(
         Error(error.code(), fmt::format("the export at the end of the run: {}", error.what()),
               fmt::format("the checkpoints are whole: the same command exports anew, or finalize-quantize "

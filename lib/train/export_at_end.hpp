@@ -9,8 +9,9 @@
 namespace lockstep {
 
 /// Exports the newest checkpoint of the run, with checkpoint.load_best_at_end the best one, to RUN/export/step-N,
-/// unless that very state is there already. The checkpoint stays whatever becomes of the export. Collective over the
-/// session's world; failures are those of finalize (artifact/finalize.hpp), with what to do then.
-void export_at_end(const TrainConfig& config, RunFiles& files, Session& session, Log& log);
+/// unless that very state is there already; false where the job was asked to stop meanwhile. The checkpoint stays
+/// whatever becomes of the export. Collective over the session's world; failures are those of finalize
+/// (artifact/finalize.hpp), with what to do then.
+bool export_at_end(const TrainConfig& config, RunFiles& files, Session& session, Log& log);
 
 }  // namespace lockstep

@@ -275,10 +275,12 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   if (config.train.detect_anomaly) engine.search_anomalies();
   TrainingLoop loop({config, plan, ranks, session, output, files, engine, state->model, tokenizer.get(),
                      state->components, state->cells, documents, train_state, *verifier, state->callbacks});
-  const LoopEnd end = run_loop(loop, session);
+  LoopEnd end = run_loop(loop, session);
 
   session.enter(Phase::shutdown, train_state.step);
-  if (end == LoopEnd::finished && config.checkpoint.export_at_end) export_at_end(config, files, session, output.log());
+  if (end == LoopEnd::finished && config.checkpoint.export_at_end &&
+      !export_at_end(config, files, session, output.log()))
+    end = LoopEnd::stopped_saved;
   output.log().debug("left the loop after step {}", train_state.step);
   const std::vector<std::int64_t> peak_memory = peak_memory_of_ranks(world);
   SummaryRecord record = summary(end, loop, plan, train_state, plan.uses_by_name(config, train_state),

@@ -189,6 +189,17 @@ def test_an_export_that_fails_leaves_the_checkpoint_and_the_same_command_exports
     assert "checkpoint.export_at_end exports the last checkpoint" in refused, refused
 
 
+def test_a_stop_while_the_model_is_exported_asks_to_be_started_again(tmp):
+    prepare(tmp)
+    changes = {"train.max_steps": 4, "checkpoint.export_at_end": "true", "eval.at_end": "false"}
+    for ranks, when in [(1, "forward,step=3"), (1, "shutdown"), (2, "shutdown")]:
+        folder = f"run-{ranks}-{when[:7]}"
+        told = train(tmp, folder, changes, "--train.inject", f"rank={ranks - 1},phase={when},kind=stop", ranks=ranks, expect=75).stderr
+        assert "asked to stop while the model is exported: the same command exports it" in told, told
+        assert saved(tmp / folder) == [4] and not (tmp / folder / "export/step-4").exists()
+        assert "exported step 4 to" in train(tmp, folder, changes, ranks=ranks).stderr
+
+
 def test_options_that_are_fixed_may_change_where_it_is_allowed_and_it_is_recorded(tmp):
     prepare(tmp)
     train(tmp, "run", {"schedule.name": "constant"}, *stopped_at(4), expect=75)
