@@ -1,7 +1,7 @@
 // The weights that a run shows at its end: those of its best checkpoint, by what checkpoint.best_metric says.
 #pragma once
 
-#include "train/loop.hpp"
+#include "train/loop_parts.hpp"
 
 #include <cstdint>
 

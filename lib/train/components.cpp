@@ -92,6 +92,7 @@ Component trainer_component(TrainState& train_state, const Json& hf_config) {
     if (const LossHistory& losses = train_state.losses; losses != LossHistory()) {
       state.set("loss_averages", Json::array({or_null(losses.few), or_null(losses.many)}));
       state.set("last_losses", losses.last);
+      state.set("losses_of", losses.of);
     }
     state.set("hf_config", *config);
     return state;
@@ -112,7 +113,10 @@ Component trainer_component(TrainState& train_state, const Json& hf_config) {
       const auto average = [&](std::size_t i) {
         return averages.at(i).is_number() ? std::optional(averages.at(i).get<double>()) : std::nullopt;
       };
-      train_state.losses = {average(0), average(1), state.value("last_losses").get<std::vector<double>>()};
+      train_state.losses = {.few = average(0),
+                            .many = average(1),
+                            .last = state.value("last_losses").get<std::vector<double>>(),
+                            .of = state.has_value("losses_of") ? state.value("losses_of").get<std::string>() : ""};
     }
     if (state.has_value("evaluation")) train_state.evaluation = state.value("evaluation").get<std::string>();
   };

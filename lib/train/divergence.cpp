@@ -25,9 +25,13 @@ std::optional<std::pair<double, double>> means_of(const DivergenceOptions& optio
 
 }  // namespace
 
-void count_loss(const DivergenceOptions& options, double loss, LossHistory& history) {
+void count_loss(const DivergenceOptions& options, const std::string& of, double loss, LossHistory& history) {
   if (!options.detector || !std::isfinite(loss)) return;
-  if (options.detector == DivergenceDetector::windows) {
+  const bool averages = options.detector == DivergenceDetector::averages;
+  const std::string counted = fmt::format("{} of {}", averages ? "averages" : "windows", of);
+  if (!history.of.empty() && history.of != counted) history = {};
+  history.of = counted;
+  if (!averages) {
     history.last.push_back(loss);
     if (std::ssize(history.last) > options.many)
       history.last.erase(history.last.begin(), history.last.end() - options.many);

@@ -11,8 +11,9 @@
 
 namespace lockstep {
 
-/// Counts a finite loss where a detector is asked for. Pure.
-void count_loss(const DivergenceOptions& options, double loss, LossHistory& history);
+/// Counts a finite loss where a detector is asked for; `of` is a text that is equal where losses may be compared. What
+/// was counted of others, or by another detector, counts no more. Pure.
+void count_loss(const DivergenceOptions& options, const std::string& of, double loss, LossHistory& history);
 
 /// How far the mean of few losses lies above that of many; nothing before so many have been counted. Pure.
 std::optional<double> rise_of(const DivergenceOptions& options, const LossHistory& history);

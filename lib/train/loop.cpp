@@ -3,23 +3,16 @@
 #include "base/clock.hpp"
 #include "base/process.hpp"
 #include "base/text.hpp"
-#include "base/words.hpp"
-#include "checkpoint/replicas.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
-#include "tensor/unit.hpp"
 #include "train/best_weights.hpp"
 #include "train/cadence_change.hpp"
-#include "train/components.hpp"
 #include "train/divergence.hpp"
-#include "train/evaluated_metrics.hpp"
 #include "train/nonfinite.hpp"
 #include "train/plugin_parts.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -27,25 +20,6 @@
 namespace lockstep {
 
 namespace {
-
-/// Of an injection: the lowest bit of a weight that this rank holds.
-void flip_bit(const Model& model) {
-  for (const Parameter* parameter : model.parameters()) {
-    const std::span<std::byte> bytes = bytes_of(parameter->master());
-    if (bytes.empty()) continue;
-    bytes[bytes.size() / 2 / sizeof(double) * sizeof(double)] ^= std::byte{1};
-    return;
-  }
-}
-
-Retention retention_of(const TrainConfig& config, const TrainPlan& plan) {
-  const CheckpointOptions& options = config.checkpoint;
-  return {.keep_last = options.keep_last,
-          .keep_best = options.keep_best,
-          .best_by = best_by(options, plan.deciding_metrics(config)),
-          .keep_every = options.keep_every,
-          .pinned = options.pinned};
-}
 
 Profile::Settings profile_settings(const TrainConfig& config, const ProfiledSteps& steps, const Path& run) {
   return {.first = steps.first,
@@ -67,31 +41,31 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
           {.control_file = parts.session.world().rank() == 0 ? parts.files.folder() / "control" : Path(),
            .max_time_s = parts.config.train.max_time ? std::optional(parts.config.train.max_time->value) : std::nullopt,
            .options = cadence_options()}),
-      saver_(parts.session.world()),
-      save_clock_(parts.config.checkpoint, monotonic_seconds()),
       log_clock_(parts.config.log.every, monotonic_seconds()),
       eval_clock_(parts.config.eval.every, monotonic_seconds()),
       schedule_(schedule_of(parts.config, parts.plan.length)),
       loss_of_user_(loss_of_user(parts.config.train.loss)),
       journal_(parts.config, parts.plan, parts.output, parts.files, parts.session.world().rank()),
       callbacks_(parts.callbacks, parts.session, journal_),
+      evaluations_(parts, journal_,
+                   [this](lockstep_event event, const char* evaluated) {
+                     facts_.evaluated = evaluated;
+                     tell(event);
+                     facts_.evaluated = nullptr;
+                   }),
+      saves_(parts, journal_, stop_, evaluations_,
+             [this](const std::string& checkpoint) {
+               facts_.checkpoint = checkpoint.c_str();
+               tell(LOCKSTEP_SAVED);
+               facts_.checkpoint = nullptr;
+             }),
       statistics_({parts.config, parts.plan, parts.session, parts.engine, parts.cells, parts.model, journal_},
                   monotonic_seconds()),
       began_step_(parts.train_state.step),
-      began_s_(monotonic_seconds()),
-      saved_step_(parts.train_state.step),
-      failed_saves_(parts.config, parts.plan.length) {
+      began_s_(monotonic_seconds()) {
   if (const auto steps = profiled_steps(parts.config, parts.train_state.step))
     profile_.emplace(parts.plan.programs, parts.model, parts.session.world().rank(),
                      profile_settings(parts.config, *steps, parts.files.folder()));
-  if (parts.files.local() == nullptr) return;
-  promotions_.emplace(Promotions::Parts{parts_.config, parts_.session, parts_.files, journal_,
-                                        retention_of(parts_.config, parts_.plan),
-                                        [this](const PromotionReport& report) {
-                                          stop_.save_took(last_save_s_ + report.seconds);  // which an end waits for
-                                          if (report.step == saved_step_) last_checkpoint_ = report.path.string();
-                                          journal_.promoted(report);
-                                        }});
 }
 
 LoopEnd TrainingLoop::run() {
@@ -103,7 +77,7 @@ LoopEnd TrainingLoop::run() {
     }
     return end;
   } catch (const AgreedError&) {
-    finish_save_of_failed_run();
+    saves_.finish_of_failed_run();
     throw;
   }
 }
@@ -111,11 +85,10 @@ LoopEnd TrainingLoop::run() {
 LoopEnd TrainingLoop::run_steps() {
   TrainState& now = parts_.train_state;
   if (finished()) {
-    if (promotions_) promotions_->finish(now.step);
+    saves_.end();
     return LoopEnd::finished;
   }
-  // Memory that is lacking is missed now, not when the first save is due.
-  if (saves_in_background()) saver_.make_ready(saved_components(), save_request(), snapshot_memory());
+  saves_.make_ready();
   parts_.session.enter(Phase::data, now.step);
   together(parts_.session.world(), "read the samples of the first step", [&] {
     prefetcher_.emplace(loader_,
@@ -143,9 +116,8 @@ LoopEnd TrainingLoop::run_steps() {
     const bool stopping = outcome.stop == StopLevel::after_step && !last;
     bool saves = stopping || due(parts_.config.checkpoint.every) || (last && parts_.config.checkpoint.at_end) ||
                  asks(outcome.requests, Request::save);
-    const bool ends = !saves && !promotions_ && (last || outcome.stop == StopLevel::now);
-    carry_on_save(ends ? AfterSave::end_of_run : AfterSave::more_steps);
-    if (promotions_) promotions_->carry_on(now.step);
+    const bool ends = !saves && (last || outcome.stop == StopLevel::now);
+    saves_.carry_on(ends ? AfterSave::end_of_run : AfterSave::more_steps);
     if (evaluation_due(outcome.requests) || (saves && !stopping && parts_.config.eval.on_save)) evaluate();
     if (diverged_) end_diverged();
     if (!last && !stopping && finished()) {  // by that evaluation
@@ -153,11 +125,11 @@ LoopEnd TrainingLoop::run_steps() {
       saves = saves || parts_.config.checkpoint.at_end;
     }
     if (outcome.stop == StopLevel::now || (outcome.stop != StopLevel::none && asked_again())) {
-      finish_save(AfterSave::end_of_run);
+      saves_.finish(AfterSave::end_of_run);
       return LoopEnd::stopped_now;
     }
-    if (saves || save_is_lost_) save(stopping || last ? AfterSave::nothing : AfterSave::more_steps);
-    if (last || stopping) end_saves();
+    if (saves || saves_.is_lost()) save(stopping || last ? AfterSave::nothing : AfterSave::more_steps);
+    if (last || stopping) saves_.end();
     if (profile_ && (profile_->ends_with(now.step) || last || stopping)) end_profile();
     if (stopping) return LoopEnd::stopped_saved;
     if (logged_step_ == now.step) tell_holdings();
@@ -345,7 +317,7 @@ void TrainingLoop::make_change() {
       change_cadence(parts_.config, parts_.plan, {.option = told.substr(0, space), .value = told.substr(space + 1)});
   log_clock_.follow(parts_.config.log.every);
   eval_clock_.follow(parts_.config.eval.every);
-  save_clock_.follow(parts_.config.checkpoint);
+  saves_.follow_cadence();
   statistics_.follow_cadence();
   journal_.tell({.step = parts_.train_state.step, .name = "option_changed", .message = said});
 }
@@ -354,15 +326,15 @@ void TrainingLoop::tell_status() {
   const TrainState& now = parts_.train_state;
   const double step_s = (monotonic_seconds() - began_s_) / static_cast<double>(now.step - began_step_);
   const auto left = static_cast<double>(parts_.plan.length.steps - now.step);
-  journal_.tell(
-      {.step = now.step,
-       .name = "status",
-       .message = fmt::format(
-           "step {} of {}, loss {}, {} tokens; {} a step, about {} to the end; {}", now.step, parts_.plan.length.steps,
-           now.loss ? fmt::format("{:.4f}", *now.loss) : "unknown", human_count(static_cast<double>(now.tokens)),
-           human_seconds(step_s), human_seconds(step_s * left),
-           last_checkpoint_ ? "last checkpoint " + *last_checkpoint_ : std::string("no checkpoint of this start yet")),
-       .loss = now.loss});
+  journal_.tell({.step = now.step,
+                 .name = "status",
+                 .message = fmt::format(
+                     "step {} of {}, loss {}, {} tokens; {} a step, about {} to the end; {}", now.step,
+                     parts_.plan.length.steps, now.loss ? fmt::format("{:.4f}", *now.loss) : "unknown",
+                     human_count(static_cast<double>(now.tokens)), human_seconds(step_s), human_seconds(step_s * left),
+                     last_checkpoint() ? "last checkpoint " + *last_checkpoint()
+                                       : std::string("no checkpoint of this start yet")),
+                 .loss = now.loss});
 }
 
 void TrainingLoop::tell_holdings() {
@@ -392,27 +364,8 @@ void TrainingLoop::evaluate() {
   const ProfiledScope scope(profile_of(now.step), "evaluation");
   const double start_s = monotonic_seconds();
   const AveragedWeights average(parts_.cells, parts_.engine, parts_.session, now.step);
-  const std::vector<EvaluationPlan>& sets = parts_.plan.evaluations;
-  if (!sets.empty()) {
-    parts_.session.enter(Phase::evaluation, now.step);
-    for (const EvaluationPlan& evaluation : sets)
-      if (const auto& stream = evaluation.set.stream) parts_.verifier.use(*stream, 0, stream->tokens());
-    forget_incomparable_best();
-    std::vector<EvalRecord> measured;
-    measured_.clear();
-    for (const EvaluationPlan& evaluation : sets) {
-      parts_.session.enter(Phase::evaluation, now.step);
-      measured.push_back(lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, evaluation, parts_.session,
-                                            now.step, [this] { tell(LOCKSTEP_EVALUATION_BATCH_END); }));
-      std::ranges::copy(metrics_of(measured.back(), parts_.config.checkpoint, evaluation.metrics),
-                        std::back_inserter(measured_));
-    }
-    EvalRecord& deciding = measured[parts_.plan.deciding];
-    now.eval_loss = std::isfinite(deciding.loss) ? std::optional(deciding.loss) : std::nullopt;
-    if (now.eval_loss) evaluated_step_ = now.step;
-    deciding.best = take_evaluation();
-    for (const EvalRecord& record : measured) tell_evaluation(record);
-    count_for_patience();
+  if (!parts_.plan.evaluations.empty()) {
+    evaluations_.measure();
     if (now.eval_loss) watch(DivergenceLoss::eval_loss, *now.eval_loss);
   }
   const bool best_follows = finished() && parts_.config.checkpoint.load_best_at_end;
@@ -424,7 +377,7 @@ void TrainingLoop::evaluate() {
 void TrainingLoop::watch(DivergenceLoss of, double loss) {
   const DivergenceOptions& options = parts_.config.divergence;
   if (of != options.of) return;
-  count_loss(options, loss, parts_.train_state.losses);
+  count_loss(options, of == DivergenceLoss::loss ? "steps" : parts_.plan.evaluation(), loss, parts_.train_state.losses);
   diverged_ = has_diverged(options, parts_.train_state.losses);
 }
 
@@ -435,7 +388,7 @@ void TrainingLoop::end_diverged() {
   journal_.event({.step = now.step, .name = "diverged", .message = text});
   if (options.action == DivergenceAction::stop) {
     save(AfterSave::nothing);
-    end_saves();
+    saves_.end();
   }
   throw AgreedError(
       Error(ExitCode::numerics, fmt::format("step {}: {}", now.step, text),
@@ -444,338 +397,25 @@ void TrainingLoop::end_diverged() {
       0);
 }
 
-void TrainingLoop::count_for_patience() {
-  TrainState& now = parts_.train_state;
-  const BestBy& by = now.best_evaluations.by;
-  const auto value = std::ranges::find(measured_, by.metric, &Metric::name);
-  count_evaluation(parts_.config.eval, by,
-                   value == measured_.end() ? std::nullopt : std::optional<double>(value->value), now);
-  if (!has_lost_patience(parts_.config.eval, now)) return;
-  journal_.tell({.step = now.step,
-                 .name = "patience_lost",
-                 .message = fmt::format("{} was no better than {} in {}: the run is finished", by.metric,
-                                        now.best_counted ? fmt::format("{:.4g}", *now.best_counted) : "before",
-                                        counted(now.without_gain, "evaluation"))});
-}
-
 void TrainingLoop::end_with_best() {
   TrainState& now = parts_.train_state;
   const auto& ranked = now.best_evaluations.ranked;
-  const bool is_last = saved_step_ == now.step && !ranked.empty() && ranked.front().step == now.step;
+  const bool is_last = saves_.saved_step() == now.step && !ranked.empty() && ranked.front().step == now.step;
   const std::int64_t step = is_last ? now.step : load_best_weights(parts_);
   if (step != now.step) {
     journal_.tell({.step = now.step,
                    .name = "best_loaded",
                    .message = fmt::format("what follows is of the weights of step {}, which are the best", step)});
-    for (std::size_t i = 0; i < parts_.plan.evaluations.size(); ++i) {
-      const EvaluationPlan& evaluation = parts_.plan.evaluations[i];
-      parts_.session.enter(Phase::evaluation, step);
-      EvalRecord record = lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, evaluation, parts_.session,
-                                             step, [this] { tell(LOCKSTEP_EVALUATION_BATCH_END); });
-      if (i == parts_.plan.deciding) {
-        record.best = true;
-        now.eval_loss = record.loss;
-      }
-      tell_evaluation(record);
-    }
+    evaluations_.measure_best(step);
   }
   TrainState shown = now;
   shown.step = step;  // records of texts name the step of the weights
   callbacks_.after_evaluation(view_of(shown));
 }
 
-void TrainingLoop::tell_evaluation(const EvalRecord& record) {
-  journal_.evaluation(record);
-  const std::string name = record.name.value_or(record.split);
-  facts_.evaluated = name.c_str();
-  tell(LOCKSTEP_EVALUATED);
-  facts_.evaluated = nullptr;
-  if (std::isfinite(record.loss)) return;
-  journal_.warn({.step = record.step,
-                 .name = "nonfinite_validation",
-                 .message = fmt::format("{} loss {} is not finite", record.name.value_or("validation"), record.loss)});
-}
-
-bool TrainingLoop::take_evaluation() {
-  TrainState& now = parts_.train_state;
-  if (!now.eval_loss) return false;
-  BestEvaluations& best = now.best_evaluations;
-  const bool least_loss = !now.best_eval_loss || *now.eval_loss < *now.best_eval_loss;
-  if (least_loss) now.best_eval_loss = now.eval_loss;
-  const auto value = std::ranges::find(measured_, best.by.metric, &Metric::name);
-  if (value == measured_.end()) return false;
-  const bool is_best = best.by == BestEvaluations().by ? least_loss : is_better(best, value->value);
-  rank_evaluation(best, {now.step, *now.eval_loss, value->value});
-  return is_best;
-}
-
-void TrainingLoop::forget_incomparable_best() {
-  TrainState& now = parts_.train_state;
-  if (now.best_eval_loss && now.evaluation != parts_.plan.evaluation()) {
-    journal_.warn({.step = now.step,
-                   .name = "evaluation_changed",
-                   .message = fmt::format(
-                       "the best validation loss so far, {:.4f}, was measured on {}, from here on it "
-                       "is {}: what is the best counts anew",
-                       *now.best_eval_loss, now.evaluation.empty() ? "samples of an earlier version" : now.evaluation,
-                       parts_.plan.evaluation()),
-                   .loss = now.best_eval_loss});
-    now.best_eval_loss.reset();
-    now.best_evaluations.ranked.clear();
-    now.best_counted.reset();
-    now.without_gain = 0;
-  }
-  BestEvaluations& best = now.best_evaluations;
-  if (const BestBy by = best_by(parts_.config.checkpoint, parts_.plan.deciding_metrics(parts_.config)); best.by != by) {
-    if (!best.ranked.empty())
-      journal_.warn({.step = now.step,
-                     .name = "best_metric_changed",
-                     .message = fmt::format("the best evaluations so far were those with the {}, from here on they are "
-                                            "those with the {}: what is the best counts anew; checkpoints that are "
-                                            "there are compared by what they were measured to have",
-                                            to_text(best.by), to_text(by))},
-                    0);
-    best = {by, {}};
-    now.best_counted.reset();
-    now.without_gain = 0;
-  }
-  now.evaluation = parts_.plan.evaluation();
-}
-
 void TrainingLoop::save(AfterSave after) {
-  const TrainState& now = parts_.train_state;
-  const CheckpointOptions& options = parts_.config.checkpoint;
-  const bool may_go_on = saves_in_background() && after == AfterSave::more_steps;
-  if (saver_.under_way()) {
-    if (may_go_on && begun_step_ == now.step) return;
-    if (may_go_on && options.on_busy.value_or(OnBusy::wait) == OnBusy::skip) {
-      journal_.warn({.step = now.step,
-                     .name = "save_skipped",
-                     .message = fmt::format("no save of step {}: that of step {} is under way", now.step, begun_step_)},
-                    0);
-      return;
-    }
-    finish_save(AfterSave::more_steps);
-  }
-  bool around_local = std::exchange(save_is_lost_, false);
-  if (saved_step_ == now.step) return;
-  const bool in_background = may_go_on && !around_local;
-  const ProfiledScope scope(profile_of(now.step), "save");
-  parts_.verifier.settle(parts_.session);
-  const double start_s = monotonic_seconds();
-  require_finite_weights(parts_.model, now.step, parts_.session.world());
-  std::optional<SaveReport> report;
-  try {
-    const std::vector<Component> components = settled_components();
-    try {
-      if (in_background) {
-        begun_step_ = now.step;
-        saver_.begin(components, save_request(), snapshot_memory());
-      } else if (!around_local) {
-        report = saver_.save(components, save_request());
-      }
-    } catch (const AgreedError& error) {  // the same on all ranks, so all go on or none
-      if (error.code() != ExitCode::storage || !promotions_) throw;
-      tell_local_failure(error, now.step);
-      around_local = true;
-    }
-    if (around_local) report = save_to_run(components);
-  } catch (const AgreedError& error) {
-    if (error.code() != ExitCode::storage) throw;
-    tell_failed_save(reason_of(error), now.step, after);
-  }
-  parts_.cells.drop();
-  const double seconds = monotonic_seconds() - start_s;
-  stop_.save_took(seconds);
-  save_clock_.save_ended(seconds, monotonic_seconds());
-  journal_.exclude(seconds);
-  if (report) saved(*report, seconds, 0);
-}
-
-SaveReport TrainingLoop::save_to_run(const std::vector<Component>& components) {
-  promotions_->settle(parts_.train_state.step);
-  if (!saver_to_run_) saver_to_run_.emplace(parts_.session.world());
-  return saver_to_run_->save(components, request_for(parts_.files.run()));
-}
-
-void TrainingLoop::tell_local_failure(const AgreedError& error, std::int64_t step) {
-  journal_.warn({.step = step,
-                 .name = "local_save_failed",
-                 .message = fmt::format("{}\n  a checkpoint is written to {} at once", error.what(),
-                                        parts_.files.folder().string())},
-                error.owner());
-}
-
-void TrainingLoop::end_saves() {
-  finish_save(promotions_ ? AfterSave::more_steps : AfterSave::end_of_run);
-  if (save_is_lost_) save(AfterSave::nothing);
-  if (promotions_) promotions_->finish(parts_.train_state.step);
-}
-
-std::vector<Component> TrainingLoop::saved_components() const {
-  std::vector<Component> components = parts_.components;
-  std::erase_if(components,
-                [&](const Component& component) { return !is_saved(parts_.config.checkpoint, component.key); });
-  return components;
-}
-
-std::vector<Component> TrainingLoop::components_now() {
-  std::vector<Component> components = saved_components();
-  const std::int64_t step = parts_.train_state.step;
-  if (parts_.cells.state_apart(step)) {
-    parts_.cells.take_averages(parts_.engine, parts_.session, step);
-    if (is_saved(parts_.config.checkpoint, parts_.cells.component().key))
-      components.push_back(compared_as(parts_.config.checkpoint, parts_.cells.component()));
-  }
-  return components;
-}
-
-std::vector<Component> TrainingLoop::settled_components() {
-  std::vector<Component> components = components_now();
-  Communicator& world = parts_.session.world();
-  const std::int64_t step = parts_.train_state.step;
-  const auto enter = [this] { enter_save(Phase::save_plan, nullptr); };
-  switch (parts_.config.checkpoint.on_difference) {
-    case OnDifference::fail: break;
-    case OnDifference::warn:
-      if (const auto told = compare_replicas(world, parts_.world, components, share_of_now(), enter)) {
-        journal_.warn({.step = step,
-                       .name = "replicas_differ",
-                       .message = *told + "; of ranks that should hold the same the lowest saves what it holds"});
-        for (Component& component : components) component.validation = Validation::none;
-      }
-      break;
-    case OnDifference::repair:
-      if (const auto told = repair_replicas(world, parts_.world, components, share_of_now(), enter)) {
-        for (Unit* unit : parts_.model.units()) unit->update_compute_copy();
-        parts_.cells.drop();
-        components = components_now();  // averages of what was wrong are wrong
-        journal_.warn({.step = step, .name = "replicas_repaired", .message = *told});
-      }
-      break;
-  }
-  return components;
-}
-
-void TrainingLoop::carry_on_save(AfterSave after) { advance_save(false, after); }
-
-void TrainingLoop::finish_save(AfterSave after) { advance_save(true, after); }
-
-void TrainingLoop::finish_save_of_failed_run() {
-  try {
-    finish_save(AfterSave::end_of_run);
-  } catch (const AgreedError& error) {
-    journal_.warn({.step = begun_step_, .name = "save_failed", .message = error.what()}, error.owner());
-  }
-}
-
-void TrainingLoop::advance_save(bool to_the_end, AfterSave after) {
-  if (!saver_.under_way()) return;
-  const double start_s = monotonic_seconds();
-  std::optional<SaveReport> report;
-  try {
-    report = saver_.advance(to_the_end);
-  } catch (const AgreedError& error) {
-    if (error.code() != ExitCode::storage) throw;
-    save_is_lost_ = promotions_.has_value() && after == AfterSave::more_steps;
-    if (save_is_lost_)
-      tell_local_failure(error, begun_step_);
-    else
-      tell_failed_save(reason_of(error), begun_step_, after);
-  }
-  journal_.exclude(monotonic_seconds() - start_s);
-  if (!report) return;
-  stop_.save_took(report->seconds);
-  saved(*report, saver_.stall_seconds(), saver_.waves());
-}
-
-void TrainingLoop::saved(const SaveReport& report, double stall_s, int waves) {
-  failed_saves_.forget();
-  saved_step_ = report.step;
-  last_checkpoint_ = report.path.string();
-  last_save_s_ = report.seconds;
-  journal_.saved(report, stall_s, waves);
-  facts_.checkpoint = last_checkpoint_->c_str();
-  tell(LOCKSTEP_SAVED);
-  facts_.checkpoint = nullptr;
-  if (!promotions_) return;
-  if (step_within(report.path, parts_.files.folder()))
-    promotions_->drop_before(report.step);
-  else
-    promotions_->add(report.step);
-}
-
-std::uint64_t TrainingLoop::snapshot_memory() const {
-  const auto& memory = parts_.config.checkpoint.snapshot_memory;
-  return memory ? memory->bytes : 0;
-}
-
-// What the local tier keeps is for promotions to say.
-SaveRequest TrainingLoop::save_request() const {
-  if (!promotions_) return request_for(parts_.files.run());
-  SaveRequest request = request_for(*parts_.files.local());
-  request.retention = {.keep_last = std::numeric_limits<std::int64_t>::max()};
-  return request;
-}
-
-SaveRequest TrainingLoop::request_for(RunFolder& folder) const {
-  const TrainState& now = parts_.train_state;
-  SaveRequest request{.run = folder.path(),
-                      .step = now.step,
-                      .world = parts_.world,
-                      .documents = parts_.documents,
-                      .retention = retention_of(parts_.config, parts_.plan),
-                      .trash = folder.trash(),
-                      .share = share_of_now(),
-                      .read_back = parts_.config.checkpoint.read_back,
-                      .patience_s = parts_.config.checkpoint.patience.value,
-                      .storage = folder.storage(),
-                      .enter = [this, to = &folder](Phase phase) { enter_save(phase, to); }};
-  if (const std::int64_t ranks = parts_.config.checkpoint.ranks_per_file.ranks; ranks > 0)
-    request.ranks_per_file = static_cast<int>(ranks);
-  if (!now.best_evaluations.ranked.empty())
-    request.documents.emplace_back(best_evaluations_document, document_of(now.best_evaluations));
-  if (evaluated_step_ == now.step) {
-    request.metrics = measured_;
-    request.documents.emplace_back("evaluation", now.evaluation);
-  }
-  return request;
-}
-
-RollingShare TrainingLoop::share_of_now() const {
-  const CheckpointOptions& options = parts_.config.checkpoint;
-  if (options.validation != Compared::rolling) return {};
-  constexpr std::int64_t usual_saves = 8;
-  const std::int64_t saves = options.validation_saves.value_or(usual_saves);
-  const std::int64_t turn = parts_.train_state.step / options.every.steps % saves;
-  return {.number = static_cast<std::uint64_t>(turn), .of = static_cast<std::uint64_t>(saves)};
-}
-
-/// Nothing is made and nothing committed under the name of a run folder that leads elsewhere by now.
-void TrainingLoop::enter_save(Phase phase, const RunFolder* folder) const {
-  parts_.session.enter(phase, parts_.train_state.step);
-  if (parts_.session.take_injected_flip()) flip_bit(parts_.model);
-  if (phase != Phase::save_stage && phase != Phase::save_commit) return;
-  parts_.files.run().require_in_place();
-  if (folder != nullptr) folder->require_in_place();
-}
-
-/// Where the run folder went away amid a save, that is the reason, whatever call failed first. Collective over the
-/// world.
-AgreedError TrainingLoop::reason_of(const AgreedError& error) const {
-  try {
-    together(parts_.session.world(), "save a checkpoint", [&] {
-      if (parts_.session.world().rank() == 0) parts_.files.run().require_in_place();
-    });
-  } catch (const AgreedError& moved) {
-    return moved;
-  }
-  return error;
-}
-
-void TrainingLoop::tell_failed_save(const AgreedError& error, std::int64_t step, AfterSave after) {
-  const std::string message = failed_saves_.on_save_failure(error, step, saved_step_, after);
-  journal_.warn({.step = step, .name = "save_failed", .message = message}, error.owner());
+  const ProfiledScope scope(profile_of(parts_.train_state.step), "save");
+  saves_.save(after);
 }
 
 Profile* TrainingLoop::profile_of(std::int64_t step) {
@@ -796,8 +436,7 @@ bool TrainingLoop::due(const Cadence& every) const {
 Request TrainingLoop::requests_of_clocks() const {
   if (parts_.session.world().rank() != 0) return Request::none;
   const double now_s = monotonic_seconds();
-  return (save_clock_.due(now_s) ? Request::save : Request::none) |
-         (log_clock_.due(now_s) ? Request::log : Request::none) |
+  return (saves_.due(now_s) ? Request::save : Request::none) | (log_clock_.due(now_s) ? Request::log : Request::none) |
          (statistics_.due(now_s) ? Request::statistics : Request::none) |
          (eval_clock_.due(now_s) && evaluation_delay_is_over() ? Request::evaluate : Request::none);
 }

@@ -1,57 +1,28 @@
-// The loop of training: steps, records, evaluation, callbacks, saving, stopping. Each decision is taken from what the
-// heartbeat made equal on all ranks. What one step does: engine/engine.hpp.
+// The loop of training: steps, records and callbacks, and when to evaluate, to save and to stop. Each decision is taken
+// from what the heartbeat made equal on all ranks. What one step does: engine/engine.hpp.
 #pragma once
 
-#include "app/output.hpp"
-#include "checkpoint/save.hpp"
 #include "comm/stop.hpp"
-#include "config/train_config.hpp"
 #include "data/data_loader.hpp"
 #include "data/prefetcher.hpp"
-#include "data/shard_verifier.hpp"
 #include "engine/engine.hpp"
 #include "optim/schedule.hpp"
-#include "store/component.hpp"
 #include "train/cadence_clock.hpp"
 #include "train/callbacks.hpp"
-#include "train/cell_state.hpp"
 #include "train/early_stop.hpp"
-#include "train/evaluation.hpp"
-#include "train/failed_saves.hpp"
-#include "train/promotions.hpp"
-#include "train/run_files.hpp"
+#include "train/loop_parts.hpp"
+#include "train/run_evaluations.hpp"
 #include "train/run_journal.hpp"
+#include "train/run_saves.hpp"
 #include "train/run_statistics.hpp"
-#include "train/save_clock.hpp"
 #include "train/step_profile.hpp"
-#include "train/train_plan.hpp"
 
-#include <memory>
+#include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace lockstep {
-
-/// Everything that the loop works with; all of it outlives the loop.
-struct LoopParts {
-  TrainConfig& config;  // the control file may change how often something is done
-  const TrainPlan& plan;
-  const World& world;
-  Session& session;
-  Output& output;
-  RunFiles& files;
-  Engine& engine;
-  const Model& model;
-  const Tokenizer* tokenizer;  // null where all tokens are made
-  const std::vector<Component>& components;
-  CellState& cells;
-  const std::vector<std::pair<std::string, std::string>>& documents;  // saved with each checkpoint
-  TrainState& train_state;
-  ShardVerifier& verifier;
-  const std::vector<std::unique_ptr<Callback>>& callbacks;
-};
 
 enum class LoopEnd {
   finished,       // all steps are done
@@ -67,7 +38,7 @@ class TrainingLoop {
   /// for. Collective over the world.
   LoopEnd run();
   /// The folder of the last checkpoint of this process group. Local.
-  const std::optional<std::string>& last_checkpoint() const { return last_checkpoint_; }
+  const std::optional<std::string>& last_checkpoint() const { return saves_.last_checkpoint(); }
   /// What the run came to, as far as the loop counts it. Local.
   void sum_up(SummaryRecord& record) const { journal_.sum_up(parts_.train_state, record); }
 
@@ -106,50 +77,12 @@ class TrainingLoop {
   void evaluate();
   /// What the end of a run shows is of the best weights. Collective over the world.
   void end_with_best();
-  /// Of the evaluation that is done. Local; the same on all ranks.
-  void count_for_patience();
-  void tell_evaluation(const EvalRecord& record);
   /// Counts a loss for divergence.detector, where it looks at such. Local; the same on all ranks.
   void watch(DivergenceLoss of, double loss);
   /// Ends a run that has diverged: saves first if divergence.action says so. Collective over the world. Throws
   /// AgreedError(numerics).
   [[noreturn]] void end_diverged();
-  /// Counts the evaluation of now, of which `measured_` tells; returns whether it is the best so far.
-  bool take_evaluation();
-  /// What the best evaluations were measured on, or are ranked by, may have changed with a resume.
-  void forget_incomparable_best();
   void save(AfterSave after);
-  /// A save that does not go through the local tier, which could not take it. Collective over the world.
-  SaveReport save_to_run(const std::vector<Component>& components);
-  /// What an end waits for. Collective over the world.
-  void end_saves();
-  void tell_local_failure(const AgreedError& error, std::int64_t step);
-  /// What checkpoint.components says of what a run has. Local.
-  std::vector<Component> saved_components() const;
-  /// What a checkpoint of now is made of. Collective over the world.
-  std::vector<Component> components_now();
-  /// The same, of which ranks that should hold the same have become of one mind, as checkpoint.on_difference says; a
-  /// save compares what it does not. Collective over the world. Throws AgreedError(verdict).
-  std::vector<Component> settled_components();
-  /// Goes on with a save in the background, if one is under way, as far as all ranks have come; `after` says what then
-  /// follows. Collective over the world.
-  void carry_on_save(AfterSave after);
-  /// Waits for it. Collective over the world.
-  void finish_save(AfterSave after);
-  /// The same where the run ends with a failure, which stays the one explanation. Collective over the world.
-  void finish_save_of_failed_run();
-  void advance_save(bool to_the_end, AfterSave after);
-  void saved(const SaveReport& report, double stall_s, int waves);
-  std::uint64_t snapshot_memory() const;  // bytes of a rank's copy at most; 0: as many as it takes
-  bool saves_in_background() const { return parts_.plan.snapshot_limit.has_value(); }
-  SaveRequest save_request() const;
-  SaveRequest request_for(RunFolder& folder) const;
-  /// What a save of now compares at Validation::rolling: it follows from the step, so that a resume goes on in turn.
-  RollingShare share_of_now() const;
-  AgreedError reason_of(const AgreedError& error) const;
-  void tell_failed_save(const AgreedError& error, std::int64_t step, AfterSave after);
-  /// `folder`, which may be null, is the one that is saved to.
-  void enter_save(Phase phase, const RunFolder* folder) const;
   /// Whether it is due after the last step, by steps or epochs.
   bool due(const Cadence& every) const;
   /// What is due by time: rank 0 alone counts it.
@@ -166,9 +99,6 @@ class TrainingLoop {
   TrainingDataLoader loader_;
   std::optional<Prefetcher> prefetcher_;  // while run() runs
   StopChannels stop_;
-  Saver saver_;                        // to the local tier, if there is one
-  std::optional<Saver> saver_to_run_;  // around it
-  SaveClock save_clock_;
   CadenceClock log_clock_, eval_clock_;
   Schedule schedule_;
   std::optional<RowLoss> loss_of_user_;  // of steps
@@ -176,6 +106,8 @@ class TrainingLoop {
   Callbacks callbacks_;
   lockstep_facts facts_{};        // that callbacks are told
   std::int64_t epoch_told_ = -1;  // whose begin they know of
+  RunEvaluations evaluations_;
+  RunSaves saves_;
   RunStatistics statistics_;
   std::optional<Profile> profile_;  // until its last step is done
   StepBatch batch_;                 // of the next step
@@ -186,16 +118,7 @@ class TrainingLoop {
   std::int64_t began_step_;         // of this start
   double began_s_;                  // the time then
   std::int64_t logged_step_ = -1;
-  std::int64_t evaluated_step_ = -1;
-  std::vector<Metric> measured_;  // then
-  bool diverged_ = false;         // as the last loss that was counted says
-  std::int64_t saved_step_ = -1;  // of the newest checkpoint; 0: there is none
-  std::int64_t begun_step_ = -1;  // of the save that was begun last in the background
-  double last_save_s_ = 0;
-  bool save_is_lost_ = false;  // that the local tier took in the background: one around it takes its place
-  FailedSaves failed_saves_;
-  std::optional<Promotions> promotions_;  // where there is a local tier
-  std::optional<std::string> last_checkpoint_;
+  bool diverged_ = false;                       // as the last loss that was counted says
   std::optional<StopChannels::Change> change_;  // that the control file has asked this rank for, until it is made
 };
 

@@ -18,6 +18,7 @@ namespace lockstep {
 struct LossHistory {
   std::optional<double> few, many;  // averages that follow fast and slowly
   std::vector<double> last;         // or so many as the wider window has
+  std::string of;                   // who looks at which losses; empty: an earlier version did not say
   bool operator==(const LossHistory&) const = default;
 };
 

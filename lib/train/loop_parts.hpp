@@ -1,0 +1,44 @@
+// What the loop of training, its evaluations and its saves work with.
+#pragma once
+
+#include "app/output.hpp"
+#include "comm/session.hpp"
+#include "config/train_config.hpp"
+#include "corpus/tokenizer.hpp"
+#include "data/shard_verifier.hpp"
+#include "engine/engine.hpp"
+#include "model/model.hpp"
+#include "store/component.hpp"
+#include "train/callbacks.hpp"
+#include "train/cell_state.hpp"
+#include "train/run_files.hpp"
+#include "train/train_plan.hpp"
+#include "train/train_state.hpp"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// Everything that the loop works with; all of it outlives the loop.
+struct LoopParts {
+  TrainConfig& config;  // the control file may change how often something is done
+  const TrainPlan& plan;
+  const World& world;
+  Session& session;
+  Output& output;
+  RunFiles& files;
+  Engine& engine;
+  const Model& model;
+  const Tokenizer* tokenizer;  // null where all tokens are made
+  const std::vector<Component>& components;
+  CellState& cells;
+  const std::vector<std::pair<std::string, std::string>>& documents;  // saved with each checkpoint
+  TrainState& train_state;
+  ShardVerifier& verifier;
+  const std::vector<std::unique_ptr<Callback>>& callbacks;
+};
+
+}  // namespace lockstep
