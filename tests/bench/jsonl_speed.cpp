@@ -14,7 +14,7 @@ using namespace lockstep;
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
   const int rounds = argc > 2 ? std::stoi(argv[2]) : 5;
-  const Path folder = Path(argv[1]) / "jsonl-speed";
+  const Path folder = Path(argv[1]) / "json-lines";  // the program itself has the other name there
   make_folder(folder);
   const Path path = folder / "corpus.jsonl";
   std::string text;
