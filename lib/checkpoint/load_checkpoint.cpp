@@ -331,7 +331,7 @@ std::vector<StoredCellTensor> Load::tensors_of_cell(const std::string& key, cons
                          const Box box = whole(layout.global);
                          std::vector<std::byte> bytes(static_cast<std::size_t>(elements(box)) *
                                                       static_cast<std::size_t>(size_of(layout.dtype)));
-                         reader_.read(i, layout.global, box, bytes);
+                         reader_.read(i, box, bytes);
                          return bytes;
                        }});
   }

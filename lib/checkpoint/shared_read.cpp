@@ -134,28 +134,11 @@ std::optional<Share> SharedRead::share_of(const NeededBlock& needed, std::size_t
   const std::int64_t count = static_cast<std::int64_t>(reader_.block_size(piece, needed.block.number)) / size;
   const Box part = plan_->box_around_block(needed.block);
   Share share{tensor, &box, {}, 0};
-  const auto add = [&](std::int64_t in_piece, std::int64_t in_box, std::int64_t length) {
-    const std::int64_t begin = std::max(in_piece, first), end = std::min(in_piece + length, first + count);
-    if (begin >= end) return;
-    share.runs.push_back({begin - first, in_box + begin - in_piece, end - begin});
+  for (const BoxRun& run : runs_between(part, piece.box, stored.global, box, wanted.as)) {
+    const std::int64_t begin = std::max(run.in_a, first), end = std::min(run.in_a + run.length, first + count);
+    if (begin >= end) continue;
+    share.runs.push_back({begin - first, run.in_b + begin - run.in_a, end - begin});
     share.bytes += static_cast<std::size_t>((end - begin) * size);
-  };
-  if (wanted.as == stored.global) {
-    const Box region = intersect(part, box);
-    if (empty(region)) return std::nullopt;
-    for_each_run(region, piece.box, box, [&](const BoxRun& run) { add(run.in_a, run.in_b, run.length); });
-  } else {  // views have the order of their elements in common
-    std::vector<BoxRun> runs;
-    for_each_run(box, whole(wanted.as), box, [&](const BoxRun& run) { runs.push_back(run); });
-    auto next = runs.begin();
-    for_each_run(part, whole(stored.global), piece.box, [&](const BoxRun& run) {
-      const std::int64_t end = run.in_a + run.length;
-      while (next != runs.end() && next->in_a + next->length <= run.in_a) ++next;
-      for (auto it = next; it != runs.end() && it->in_a < end; ++it) {
-        const std::int64_t from = std::max(run.in_a, it->in_a), to = std::min(end, it->in_a + it->length);
-        add(run.in_b + from - run.in_a, it->in_b + from - it->in_a, to - from);
-      }
-    });
   }
   return share.bytes == 0 ? std::nullopt : std::optional(std::move(share));
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,28 @@ void for_each_run(const Box& region, const Box& a, const Box& b, const std::func
       at[d] = 0;
     }
   }
+}
+
+std::vector<BoxRun> runs_between(const Box& part, const Box& a, const Shape& as_a, const Box& b, const Shape& as_b) {
+  std::vector<BoxRun> common;
+  if (as_a == as_b) {
+    for_each_run(intersect(part, b), a, b, [&](const BoxRun& run) { common.push_back(run); });
+    return common;
+  }
+  std::vector<BoxRun> places_in_a, runs_of_b;  // a: the whole tensor
+  for_each_run(part, a, whole(as_a),
+               [&](const BoxRun& run) { places_in_a.push_back({run.in_b, run.in_a, run.length}); });
+  for_each_run(b, whole(as_b), b, [&](const BoxRun& run) { runs_of_b.push_back(run); });
+  auto next = runs_of_b.begin();
+  for (const BoxRun& run : places_in_a) {
+    const std::int64_t end = run.in_a + run.length;
+    while (next != runs_of_b.end() && next->in_a + next->length <= run.in_a) ++next;
+    for (auto it = next; it != runs_of_b.end() && it->in_a < end; ++it) {
+      const std::int64_t from = std::max(run.in_a, it->in_a), to = std::min(end, it->in_a + it->length);
+      common.push_back({run.in_b + from - run.in_a, it->in_b + from - it->in_a, to - from});
+    }
+  }
+  return common;
 }
 
 bool lies_in(const Box& box, const Shape& global) {

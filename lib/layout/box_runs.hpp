@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -22,6 +23,10 @@ struct BoxRun {
 /// Calls `visit` for each run of `region`, in row-major order, with runs as long as both boxes allow. `region` lies in
 /// both.
 void for_each_run(const Box& region, const Box& a, const Box& b, const std::function<void(const BoxRun&)>& visit);
+
+/// The runs of elements that `part` of box `a` of a tensor that is seen as `as_a` has in common with box `b` of it seen
+/// as `as_b`, in their order, which views share. Both shapes have as many elements. Pure.
+std::vector<BoxRun> runs_between(const Box& part, const Box& a, const Shape& as_a, const Box& b, const Shape& as_b);
 
 /// True if a box that was read from a file is one of a tensor of this shape: as many dimensions, nothing negative,
 /// nothing outside. Of a scalar also the empty box nothing(). Pure; overflows nowhere.

@@ -46,7 +46,7 @@ class AverageSource final : public StateSource {
   DType read_type(std::size_t tensor) const override {
     return is_averaged(tensor) ? DType::f64 : first().read_type(tensor);
   }
-  void read(std::size_t tensor, const Shape& as, const Box& box, std::span<std::byte> out) const override;
+  void read(std::size_t tensor, const Shape& as, std::span<const StateBox> boxes) const override;
   std::uint64_t working_bytes(std::size_t tensor, const Shape& as, const Box& box) const override;
   int blocks() const override {
     int blocks = 0;
@@ -57,6 +57,7 @@ class AverageSource final : public StateSource {
 
  private:
   const StateSource& first() const { return *sources_.front(); }
+  void read_average(std::size_t tensor, const Shape& as, const StateBox& wanted) const;
   bool is_averaged(std::size_t tensor) const { return can_be_averaged(manifest_.tensors[tensor]); }
   void match(const StateSource& other);
   void require_like(const StateSource& other, const StoredTensor& mine, const StoredTensor& its) const;
@@ -116,19 +117,24 @@ void AverageSource::require_like(const StateSource& other, const StoredTensor& m
            fmt::format("{} has no fraction to average ({}), and is not equal", name, name_of(mine.layout.dtype)));
 }
 
-void AverageSource::read(std::size_t tensor, const Shape& as, const Box& box, std::span<std::byte> out) const {
-  if (!is_averaged(tensor)) return first().read(tensor, as, box, out);
+void AverageSource::read(std::size_t tensor, const Shape& as, std::span<const StateBox> boxes) const {
+  if (!is_averaged(tensor)) return first().read(tensor, as, boxes);
+  for (const StateBox& wanted : boxes) read_average(tensor, as, wanted);
+}
+
+void AverageSource::read_average(std::size_t tensor, const Shape& as, const StateBox& wanted) const {
   const DType dtype = manifest_.tensors[tensor].layout.dtype;
-  const auto count = static_cast<std::size_t>(elements(box)), size = static_cast<std::size_t>(size_of(dtype));
+  const auto count = static_cast<std::size_t>(elements(wanted.box)), size = static_cast<std::size_t>(size_of(dtype));
   const auto count_of_all = static_cast<double>(sources_.size());
   constexpr std::size_t most = 4096;  // elements that are widened at once
   std::array<double, most> sums{}, values{};
   std::vector<std::byte> own(count * size);
+  const StateBox mine{wanted.box, own};
   for (std::size_t i = 0; i < sources_.size(); ++i) {
-    sources_[i]->read(numbers_[i][tensor], as, box, own);
+    sources_[i]->read(numbers_[i][tensor], as, {&mine, 1});
     for (std::size_t begin = 0; begin < count; begin += most) {
       const std::size_t some = std::min(most, count - begin);
-      const std::span<std::byte> place = out.subspan(begin * sizeof(double), some * sizeof(double));
+      const std::span<std::byte> place = wanted.bytes.subspan(begin * sizeof(double), some * sizeof(double));
       cast(dtype, std::span(own).subspan(begin * size, some * size), DType::f64,
            std::as_writable_bytes(std::span(values)).first(some * sizeof(double)));
       if (i > 0) {

@@ -2,11 +2,13 @@
 
 #include "architecture/file_tensors.hpp"
 #include "base/json.hpp"
+#include "base/rounding.hpp"
 #include "exchange/model_folder.hpp"
 #include "reshard/made_from.hpp"
 #include "reshard/model_layouts.hpp"
 #include "store/tensor_source.hpp"
 
+#include <algorithm>
 #include <map>
 
 namespace lockstep {
@@ -41,6 +43,16 @@ Manifest manifest_of(const HfConfig& config, const Architecture& architecture, c
   return manifest;
 }
 
+/// How many elements of a tensor of shape `stored` are read for one of a box of it seen as `as`: of another view whole
+/// rows are. 0 if none are besides.
+std::uint64_t spread_of(const Shape& stored, const Shape& as, const Box& box) {
+  if (stored == as) return 0;
+  const std::int64_t rows = std::max<std::int64_t>(as.empty() ? 1 : as[0], 1);
+  const std::int64_t own_rows = std::max<std::int64_t>(box.extent.empty() ? 1 : box.extent[0], 1);
+  const std::int64_t row = elements(as) / rows, own_row = std::max<std::int64_t>(elements(box) / own_rows, 1);
+  return static_cast<std::uint64_t>(divided_up(row, own_row));
+}
+
 class ModelFolderSource final : public StateSource {
  public:
   explicit ModelFolderSource(const Path& folder) : folder_(folder) {
@@ -57,10 +69,11 @@ class ModelFolderSource final : public StateSource {
   bool has_fingerprint(std::size_t) const override { return false; }
   std::string trainer_values() const override { return {}; }
   DType read_type(std::size_t tensor) const override { return manifest_.tensors[tensor].layout.dtype; }
-  void read(std::size_t tensor, const Shape& as, const Box& box, std::span<std::byte> out) const override {
+  void read(std::size_t tensor, const Shape& as, std::span<const StateBox> boxes) const override {
     const TensorDescription& stored = weights_->list()[tensor];
-    read_view(stored, as, box, out,
-              [&](const Box& own, std::span<std::byte> bytes) { weights_->read(stored.name, own, bytes); });
+    for (const StateBox& wanted : boxes)
+      read_view(stored, as, wanted.box, wanted.bytes,
+                [&](const Box& own, std::span<std::byte> bytes) { weights_->read(stored.name, own, bytes); });
   }
   std::uint64_t working_bytes(std::size_t tensor, const Shape& as, const Box& box) const override {
     const TensorDescription& stored = weights_->list()[tensor];

@@ -33,19 +33,16 @@ class StateSource {
   virtual std::string trainer_values() const = 0;
   /// The type in which `read` gives a tensor: its own, or a wider one, from which it is still to be rounded.
   virtual DType read_type(std::size_t tensor) const = 0;
-  /// Fills `out` with a box of a tensor seen as `as`, in its read_type. Throws Error(input) for damage, Error(storage).
-  virtual void read(std::size_t tensor, const Shape& as, const Box& box, std::span<std::byte> out) const = 0;
-  /// Bytes that such a read takes beside `out`, for each element.
+  /// Fills boxes of a tensor seen as `as`, in its read_type; what several of them need is read once where it can be.
+  /// Throws Error(input) for damage, Error(storage).
+  virtual void read(std::size_t tensor, const Shape& as, std::span<const StateBox> boxes) const = 0;
+  /// Bytes that the read of a box takes beside it, for each element.
   virtual std::uint64_t working_bytes(std::size_t tensor, const Shape& as, const Box& box) const = 0;
   /// How many blocks of files it may hold from one read to the next.
   virtual int blocks() const = 0;
   /// What people should know of it, a line each.
   virtual std::vector<std::string> notes() const { return {}; }
 };
-
-/// How many elements of a tensor of shape `stored` are read for one of a box of it seen as `as`: of another view whole
-/// rows are. 0 if none are besides. Pure.
-std::uint64_t spread_of(const Shape& stored, const Shape& as, const Box& box);
 
 /// One checkpoint, of which so many blocks may be held. Local. Throws as CheckpointReader does.
 std::unique_ptr<StateSource> open_checkpoint_source(const Path& checkpoint, int blocks = 1);

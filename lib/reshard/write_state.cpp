@@ -31,11 +31,18 @@ class TensorPass {
         from_(source.read_type(number_)),
         to_(state.tensors[tensor].layout) {}
 
-  void read(const Box& box, std::span<std::byte> out) {
-    if (from_ == to_.dtype) return source_.read(number_, to_.global, box, out);
-    uncast_.resize(bytes_in(box, from_));
-    source_.read(number_, to_.global, box, uncast_);
-    cast(from_, uncast_, to_.dtype, out);
+  void read(const std::vector<StateBox>& boxes) {
+    if (from_ == to_.dtype) return source_.read(number_, to_.global, boxes);
+    std::uint64_t bytes = 0;
+    for (const StateBox& wanted : boxes) bytes += bytes_in(wanted.box, from_);
+    uncast_.resize(bytes);
+    std::vector<StateBox> uncast;
+    for (std::span<std::byte> left = uncast_; const StateBox& wanted : boxes) {
+      uncast.push_back({wanted.box, left.first(bytes_in(wanted.box, from_))});
+      left = left.subspan(uncast.back().bytes.size());
+    }
+    source_.read(number_, to_.global, uncast);
+    for (std::size_t i = 0; i < boxes.size(); ++i) cast(from_, uncast[i].bytes, to_.dtype, boxes[i].bytes);
   }
 
   bool is_cut(const Box& box, std::uint64_t memory) const {
@@ -113,7 +120,7 @@ PieceRecord write_in_stretches(TensorPass& source, const PartPiece& piece, const
   block.reserve(block_bytes);
   for_each_stretch(piece.box, most_elements, [&](const Box& box) {
     stretch.resize(bytes_in(box, piece.dtype));
-    source.read(box, stretch);
+    source.read({{box, stretch}});
     for (std::span<const std::byte> left = stretch; !left.empty();) {
       const std::size_t count = std::min<std::size_t>(left.size(), block_bytes - block.size());
       block.insert(block.end(), left.begin(), left.begin() + static_cast<std::ptrdiff_t>(count));
@@ -153,7 +160,7 @@ class PartsWriter {
   void write(const PieceBatch& batch, std::span<const std::byte> bytes);
   void write_in_rows(std::size_t number);
   PiecePlace place_of(std::size_t number);
-  void finish_part();
+  void finish_parts();
   StagedState seal();
 
   Session& session_;
@@ -162,12 +169,11 @@ class PartsWriter {
   const CheckpointPlan& plan_;
   const Path& staging_;
   const std::uint64_t memory_;
-  const ProcessShare share_;          // of this rank
-  std::vector<StampedPart> stamped_;  // by file, on rank 0
-  Numbers offsets_;                   // by piece, in its file
-  std::vector<PieceRecord> records_;  // by piece: on rank 0 all in the end, elsewhere those of this rank
-  std::optional<PartFile> part_;      // that is being written
-  std::size_t file_of_part_ = 0;
+  const ProcessShare share_;               // of this rank
+  std::vector<StampedPart> stamped_;       // by file, on rank 0
+  Numbers offsets_;                        // by piece, in its file
+  std::vector<PieceRecord> records_;       // by piece: on rank 0 all in the end, elsewhere those of this rank
+  std::map<std::size_t, PartFile> parts_;  // that are being written, by file
 };
 
 void PartsWriter::lay_out() {
@@ -201,7 +207,7 @@ void PartsWriter::write_share() {
         ahead.release();
         bytes += std::max<std::uint64_t>(held.size(), 1);
       }
-      if (done == batches.size()) finish_part();
+      if (done == batches.size()) finish_parts();
     });
     left = ranks().all_reduce(static_cast<std::int64_t>(batches.size() - done), Reduce::max);
   }
@@ -209,11 +215,16 @@ void PartsWriter::write_share() {
 
 // On a thread of its own, while the batch before is written.
 void PartsWriter::read(const PieceBatch& batch, std::span<std::byte> out) const {
-  for (std::size_t i = batch.first; i < batch.first + batch.count; ++i) {
-    const WriteItem& piece = plan_.pieces[share_.pieces[i]];
-    const std::uint64_t bytes = bytes_of(part_piece(plan_, share_.pieces[i]));
-    TensorPass(source_, state_, piece.tensor).read(piece.box, out.first(bytes));
-    out = out.subspan(std::min<std::uint64_t>(room_in_batch(bytes), out.size()));
+  const std::size_t end = batch.first + batch.count;
+  for (std::size_t i = batch.first; i < end;) {
+    const std::size_t tensor = plan_.pieces[share_.pieces[i]].tensor;
+    std::vector<StateBox> boxes;
+    for (; i < end && plan_.pieces[share_.pieces[i]].tensor == tensor; ++i) {
+      const std::uint64_t bytes = bytes_of(part_piece(plan_, share_.pieces[i]));
+      boxes.push_back({plan_.pieces[share_.pieces[i]].box, out.first(bytes)});
+      out = out.subspan(std::min<std::uint64_t>(room_in_batch(bytes), out.size()));
+    }
+    TensorPass(source_, state_, tensor).read(boxes);
   }
 }
 
@@ -238,17 +249,14 @@ void PartsWriter::write_in_rows(std::size_t number) {
 
 PiecePlace PartsWriter::place_of(std::size_t number) {
   const std::size_t file = plan_.file_of_piece[number];
-  if (!part_ || file_of_part_ != file) {
-    finish_part();
-    part_.emplace(staging_ / plan_.files[file].path);
-    file_of_part_ = file;
-  }
-  return {&*part_, offsets_[number]};
+  if (!parts_.empty() && parts_.begin()->first / parts_at_a_time != file / parts_at_a_time) finish_parts();
+  const auto part = parts_.try_emplace(file, staging_ / plan_.files[file].path).first;
+  return {&part->second, offsets_[number]};
 }
 
-void PartsWriter::finish_part() {
-  if (part_) part_->finish();
-  part_.reset();
+void PartsWriter::finish_parts() {
+  for (auto& [file, part] : parts_) part.finish();
+  parts_.clear();
 }
 
 StagedState PartsWriter::seal() {
@@ -271,22 +279,73 @@ StagedState PartsWriter::seal() {
   return staged;
 }
 
-/// A piece joins those before it where it lies in their part and they are few; several batches have to fit in memory.
-void add_to_batches(ProcessShare& share, const CheckpointPlan& plan, std::size_t number, bool in_rows,
-                    const Portion& portion, std::uint64_t memory) {
-  const std::uint64_t most = std::min<std::uint64_t>(batch_bytes, memory / (portions_in_work + 1));
-  PieceBatch* const last = share.batches.empty() ? nullptr : &share.batches.back();
-  const bool joins = last != nullptr && !in_rows && !last->in_rows &&
-                     plan.file_of_piece[number] == plan.file_of_piece[share.pieces.back()] &&
-                     last->portion.memory + portion.memory <= most;
-  if (joins) {
-    ++last->count;
-    last->portion.bytes += portion.bytes;
-    last->portion.memory += portion.memory;
-  } else {
-    share.batches.push_back({share.pieces.size(), 1, in_rows, {in_rows ? 0 : portion.bytes, portion.memory}});
+/// The pieces of the parts that are written at a time, tensor by tensor and row by row.
+std::vector<std::size_t> in_order(const CheckpointPlan& plan) {
+  std::vector<std::size_t> order;
+  for (std::size_t first = 0; first < plan.files.size(); first += parts_at_a_time) {
+    const auto begin = std::ssize(order);
+    for (std::size_t file = first; file < std::min(first + parts_at_a_time, plan.files.size()); ++file)
+      order.insert(order.end(), plan.files[file].pieces.begin(), plan.files[file].pieces.end());
+    std::ranges::sort(order.begin() + begin, order.end(), {}, [&](std::size_t number) {
+      return std::pair<std::size_t, const Shape&>(plan.pieces[number].tensor, plan.pieces[number].box.begin);
+    });
   }
-  share.pieces.push_back(number);
+  return order;
+}
+
+std::size_t group_of(const CheckpointPlan& plan, std::size_t piece) {
+  return plan.file_of_piece[piece] / parts_at_a_time;
+}
+
+/// How many of the next pieces are of one tensor and have rows in common.
+std::size_t with_common_rows(const CheckpointPlan& plan, std::span<const std::size_t> next) {
+  const auto rows_end = [](const Box& box) { return box.extent.empty() ? 0 : box.begin[0] + box.extent[0]; };
+  const WriteItem& first = plan.pieces[next.front()];
+  std::int64_t end = rows_end(first.box);
+  std::size_t count = 1;
+  for (; count < next.size(); ++count) {
+    const WriteItem& piece = plan.pieces[next[count]];
+    const bool follows = piece.tensor == first.tensor && group_of(plan, next[count]) == group_of(plan, next.front());
+    if (!follows || piece.box.begin.empty() || piece.box.begin[0] >= end) break;
+    end = std::max(end, rows_end(piece.box));
+  }
+  return count;
+}
+
+/// Pieces with common rows are in one batch if memory allows several of its size at a time; others join them where they
+/// are few.
+void make_batches(ProcessShare& share, const StateSource& source, const NewState& state, const CheckpointPlan& plan,
+                  std::uint64_t memory) {
+  const std::uint64_t most = memory / (portions_in_work + 1), few = std::min(batch_bytes, most);
+  std::vector<PieceBatch>& batches = share.batches;
+  for (std::size_t first = 0, count = 0; first < share.pieces.size(); first += count) {
+    const std::span<const std::size_t> next = std::span(share.pieces).subspan(first);
+    count = with_common_rows(plan, next);
+    std::vector<PieceBatch> pieces;
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const WriteItem& piece = plan.pieces[next[i]];
+      const TensorPass pass(source, state, piece.tensor);
+      const bool in_rows = pass.is_cut(piece.box, memory);
+      const std::uint64_t room = room_in_batch(bytes_in(piece.box, state.tensors[piece.tensor].layout.dtype));
+      pieces.push_back({first + i, 1, in_rows, {in_rows ? 0 : room, pass.memory_of(piece.box, memory)}});
+      bytes += pieces.back().portion.memory;
+      share.blocks_memory = std::max(share.blocks_memory, pass.memory_of_blocks(piece.box));
+    }
+    bool opens = batches.empty() || batches.back().portion.memory + bytes > few ||
+                 group_of(plan, share.pieces[batches.back().first]) != group_of(plan, next.front());
+    for (const PieceBatch& piece : pieces) {
+      if (opens || piece.in_rows || batches.back().in_rows ||
+          batches.back().portion.memory + piece.portion.memory > most) {
+        batches.push_back(piece);
+      } else {
+        ++batches.back().count;
+        batches.back().portion.bytes += piece.portion.bytes;
+        batches.back().portion.memory += piece.portion.memory;
+      }
+      opens = false;
+    }
+  }
 }
 
 const StoredComponent& component_of(const NewState& state, const StoredTensor& tensor) {
@@ -364,22 +423,19 @@ std::vector<ProcessShare> share_out(const StateSource& source, const NewState& s
   std::vector<ProcessShare> shares(static_cast<std::size_t>(processes));
   const double all = static_cast<double>(std::max<std::uint64_t>(total_bytes(plan), 1));
   std::uint64_t before = 0;
-  for (const PlannedFile& file : plan.files) {
-    for (const std::size_t number : file.pieces) {
-      const WriteItem& piece = plan.pieces[number];
-      const std::uint64_t bytes = bytes_in(piece.box, state.tensors[piece.tensor].layout.dtype);
-      const double middle = (static_cast<double>(before) + static_cast<double>(bytes) / 2) / all;
-      before += bytes;
-      ProcessShare& share = shares[std::min(shares.size() - 1, static_cast<std::size_t>(middle * processes))];
-      share.bytes += bytes;
-      const TensorPass pass(source, state, piece.tensor);
-      add_to_batches(share, plan, number, pass.is_cut(piece.box, memory),
-                     {room_in_batch(bytes), pass.memory_of(piece.box, memory)}, memory);
-      share.blocks_memory = std::max(share.blocks_memory, pass.memory_of_blocks(piece.box));
-    }
+  for (const std::size_t number : in_order(plan)) {
+    const WriteItem& piece = plan.pieces[number];
+    const std::uint64_t bytes = bytes_in(piece.box, state.tensors[piece.tensor].layout.dtype);
+    const double middle = (static_cast<double>(before) + static_cast<double>(bytes) / 2) / all;
+    before += bytes;
+    ProcessShare& share = shares[std::min(shares.size() - 1, static_cast<std::size_t>(middle * processes))];
+    share.bytes += bytes;
+    share.pieces.push_back(number);
   }
-  for (ProcessShare& share : shares)
+  for (ProcessShare& share : shares) {
+    make_batches(share, source, state, plan, memory);
     share.peak_memory = most_in_work(portions_of(share), memory_beside_blocks(share, memory)) + share.blocks_memory;
+  }
   return shares;
 }
 

@@ -33,7 +33,7 @@ std::vector<std::uint64_t> bytes_held(const NewState& state);
 /// as large as they can be; elements of one follow each other in `box`. Pure.
 void for_each_stretch(const Box& box, std::int64_t most_elements, const std::function<void(const Box&)>& visit);
 
-/// Pieces of one part that are read and written at once, or one that is read and written in rows.
+/// Pieces that are read and written at once, or one that is read and written in rows.
 struct PieceBatch {
   std::size_t first = 0, count = 0;  // in ProcessShare::pieces
   bool in_rows = false;
@@ -42,7 +42,7 @@ struct PieceBatch {
 
 /// What one process reads and writes of a state that several write together.
 struct ProcessShare {
-  std::vector<std::size_t> pieces;  // numbers in CheckpointPlan::pieces, file by file
+  std::vector<std::size_t> pieces;  // numbers in CheckpointPlan::pieces, tensor by tensor
   std::vector<PieceBatch> batches;  // of these, in their order
   std::uint64_t bytes = 0;          // of these
   std::uint64_t blocks_memory = 0;  // bytes of the source that are held from one read to the next
@@ -52,9 +52,14 @@ struct ProcessShare {
 /// The least that pieces in work may take if there are large ones: blocks to read and to write, and one beside them.
 std::uint64_t least_memory_of(const StateSource& source);
 
+/// How many parts a process writes at a time; so many descriptors it takes twice.
+inline constexpr std::size_t parts_at_a_time = 32;
+
 /// The pieces of a plan shared out over processes, neighbours to one: equal bytes, but for what is left of a piece.
-/// Pieces in work may take `memory`, those that are read while others are written among them: a piece that would take
-/// more by itself is read and written in rows. Pure.
+/// Of so many parts as are written at a time those of one tensor follow each other, and what several of them take from
+/// the same rows is read at once, as far as memory reaches: parts that have columns of a tensor each read it once
+/// between them. Pieces in work may take `memory`, those that are read while others are written among them: a piece
+/// that would take more by itself is read and written in rows. Pure.
 std::vector<ProcessShare> share_out(const StateSource& source, const NewState& state, const CheckpointPlan& plan,
                                     std::uint64_t memory, int processes);
 

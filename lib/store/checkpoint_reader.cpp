@@ -6,6 +6,8 @@
 #include "store/format_1.hpp"
 #include "store/stored_file.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -19,6 +21,28 @@ struct CheckpointReader::Block {
   std::size_t room = 0;  // there
   std::span<std::byte> bytes;
   OpenPart part;
+};
+
+// What a box takes of a piece, in the order of the piece.
+struct CheckpointReader::RunsOfBox {
+  std::span<std::byte> out;
+  std::vector<BoxRun> runs;  // a: the piece, b: the box
+  std::size_t next = 0;      // of the runs
+  std::int64_t done = 0;     // elements of that one
+
+  bool ended() const { return next == runs.size(); }
+  std::int64_t at() const { return runs[next].in_a + done; }
+  std::int64_t left() const { return runs[next].length - done; }
+  std::span<std::byte> place(std::int64_t count, std::int64_t size) const {
+    return out.subspan(static_cast<std::size_t>((runs[next].in_b + done) * size),
+                       static_cast<std::size_t>(count * size));
+  }
+  void pass(std::int64_t count) {
+    done += count;
+    if (left() > 0) return;
+    ++next;
+    done = 0;
+  }
 };
 
 CheckpointHead read_head(const Path& checkpoint) {
@@ -199,27 +223,44 @@ std::size_t CheckpointReader::number_of(const std::string& name) const {
 
 void CheckpointReader::read(const std::string& name, const Box& box, std::span<std::byte> out) const {
   const std::size_t number = number_of(name);
-  read(number, known_shape(manifest_.tensors[number].layout), box, out);
-}
-
-void CheckpointReader::read(std::size_t tensor, const Shape& as, const Box& box, std::span<std::byte> out) const {
-  const StoredTensor& stored = manifest_.tensors.at(tensor);
-  read_view({full_name(stored), stored.layout.global, stored.layout.dtype}, as, box, out,
-            [&](const Box& own, std::span<std::byte> bytes) { read(tensor, own, bytes); });
+  const StateBox one{box, out};
+  read(number, known_shape(manifest_.tensors[number].layout), {&one, 1});
 }
 
 void CheckpointReader::read(std::size_t tensor, const Box& box, std::span<std::byte> out) const {
+  const StateBox one{box, out};
+  read(tensor, manifest_.tensors.at(tensor).layout.global, {&one, 1});
+}
+
+void CheckpointReader::read(std::size_t tensor, const Shape& as, std::span<const StateBox> boxes) const {
   const StoredTensor& stored = manifest_.tensors.at(tensor);
-  if (box.extent.size() != stored.layout.global.size() ||
-      (!empty(box) && !contains(whole(stored.layout.global), box))) {
-    fail(ExitCode::input, "the box {} lies outside of {} {}", to_text(box), full_name(stored),
-         to_text(stored.layout.global));
+  const Shape& global = stored.layout.global;
+  invariant(as == global || elements(as) == elements(global), "a tensor is read as a view of its elements");
+  struct Meeting {
+    const IndexedPiece* piece;
+    const StateBox* box;
+  };
+  std::vector<Meeting> meetings;
+  for (const StateBox& wanted : boxes) {
+    const Box& box = wanted.box;
+    if (box.extent.size() != as.size() || (!empty(box) && !contains(whole(as), box)))
+      fail(ExitCode::input, "the box {} lies outside of {} {}", to_text(box), full_name(stored), to_text(as));
+    invariant(wanted.bytes.size() ==
+                  static_cast<std::size_t>(elements(box)) * static_cast<std::size_t>(size_of(stored.layout.dtype)),
+              "the output has the bytes of the box");
+    if (empty(box)) continue;
+    for (const IndexedPiece* piece : pieces_with(tensor, as == global ? box : rows_in_view(box, as, global)))
+      meetings.push_back({piece, &wanted});
   }
-  invariant(
-      out.size() == static_cast<std::size_t>(elements(box)) * static_cast<std::size_t>(size_of(stored.layout.dtype)),
-      "the output has the bytes of the box");
-  if (empty(box)) return;
-  for (const IndexedPiece* piece : pieces_with(tensor, box)) copy_piece(*piece, box, out);
+  std::ranges::stable_sort(meetings, {},
+                           [](const Meeting& meeting) -> const Shape& { return meeting.piece->box.begin; });
+  for (std::size_t i = 0; i < meetings.size();) {
+    const IndexedPiece& piece = *meetings[i].piece;
+    std::vector<RunsOfBox> runs;
+    for (; i < meetings.size() && meetings[i].piece == &piece; ++i)
+      runs.push_back({meetings[i].box->bytes, runs_between(piece.box, piece.box, global, meetings[i].box->box, as)});
+    copy_piece(piece, std::move(runs));
+  }
 }
 
 std::optional<std::size_t> CheckpointReader::values_of(const std::string& component, const std::string& cell) const {
@@ -246,31 +287,53 @@ std::string CheckpointReader::values_text(const std::string& component, const st
 
 // It goes block by block, so that each byte is checked before it is used and no more than a block is held: none where
 // all of it goes to one place.
-void CheckpointReader::copy_piece(const IndexedPiece& piece, const Box& box, std::span<std::byte> out) const {
+void CheckpointReader::copy_piece(const IndexedPiece& piece, std::vector<RunsOfBox> boxes) const {
   const auto size = static_cast<std::int64_t>(size_of(manifest_.tensors[piece.tensor].layout.dtype));
-  const std::int64_t per_block = static_cast<std::int64_t>(block_bytes) / size;
-  const Box part = intersect(piece.box, box);
-  std::vector<BoxRun> runs;
-  for_each_run(part, piece.box, box, [&](const BoxRun& run) { runs.push_back(run); });
+  const std::int64_t per_block = static_cast<std::int64_t>(block_bytes) / size, in_piece = elements(piece.box);
   const std::lock_guard lock(mutex_);
-  for (const BoxRun& run : runs) {
-    for (std::int64_t done = 0; done < run.length;) {
-      const std::int64_t at = run.in_a + done;
-      const std::int64_t count = std::min(run.length - done, (at / per_block + 1) * per_block - at);
-      const auto number = static_cast<std::size_t>(at / per_block);
-      const auto to =
-          out.subspan(static_cast<std::size_t>((run.in_b + done) * size), static_cast<std::size_t>(count * size));
-      if (to.size() == block_size(piece, number) && at % per_block == 0) {  // it need not be held
-        fetch_block(piece, number, whole_blocks_, to);
-        check_block(piece, number, to);
-      } else {
-        const auto from = block_of(piece, number).subspan(static_cast<std::size_t>(at % per_block * size));
-        std::memcpy(to.data(), from.data(), to.size());
-        if (at + count == elements(piece.box)) blocks_.front().piece = nullptr;
-      }
-      done += count;
+  while (true) {
+    std::erase_if(boxes, &RunsOfBox::ended);
+    if (boxes.empty()) return;
+    const std::int64_t first = std::ranges::min(boxes, {}, &RunsOfBox::at).at();
+    const std::int64_t begin = first / per_block * per_block, end = std::min(begin + per_block, in_piece);
+    const auto number = static_cast<std::size_t>(begin / per_block);
+    const auto takes_all = [&](const RunsOfBox& box) { return box.at() == begin && box.left() >= end - begin; };
+    const auto whole_block = std::ranges::find_if(boxes, takes_all);
+    std::span<const std::byte> block;
+    if (whole_block != boxes.end()) {  // it need not be held
+      const std::span<std::byte> to = whole_block->place(end - begin, size);
+      take_block(piece, number, whole_blocks_, to);
+      block = to;
+    } else {
+      block = block_of(piece, number);
     }
+    bool to_the_end = false;
+    for (RunsOfBox& box : boxes) {
+      while (!box.ended() && box.at() < end) {
+        const std::int64_t count = std::min(box.left(), end - box.at());
+        const auto from = block.subspan(static_cast<std::size_t>((box.at() - begin) * size));
+        const std::span<std::byte> to = box.place(count, size);
+        to_the_end |= box.at() + count == in_piece;
+        if (to.data() != from.data()) std::memcpy(to.data(), from.data(), to.size());
+        box.pass(count);
+      }
+    }
+    if (to_the_end && whole_block == boxes.end()) blocks_.front().piece = nullptr;
   }
+}
+
+void CheckpointReader::take_block(const IndexedPiece& piece, std::size_t block, OpenPart& part,
+                                  std::span<std::byte> out) const {
+  fetch_block(piece, block, part, out);
+  const std::uint64_t end = piece.record.offset + block * block_bytes + out.size();
+  std::uint64_t& asked_for = asked_for_[piece.file];
+  if (ahead_ > 0 && asked_for < end + ahead_ / 2) {
+    const std::uint64_t from = std::max(asked_for, end);
+    asked_for = end + ahead_;
+    ::posix_fadvise(part.descriptor.get(), static_cast<off_t>(from), static_cast<off_t>(asked_for - from),
+                    POSIX_FADV_WILLNEED);  // advice: where it is not taken, the next read waits
+  }
+  check_block(piece, block, out);
 }
 
 // That of the piece itself, or one that is new or needed least: of a piece that is done, else of another tensor, which
@@ -299,8 +362,7 @@ std::span<const std::byte> CheckpointReader::block_of(const IndexedPiece& piece,
     place.room = bytes;
   }
   place.bytes = {place.memory.get(), bytes};
-  fetch_block(piece, block, place.part, place.bytes);
-  check_block(piece, block, place.bytes);
+  take_block(piece, block, place.part, place.bytes);
   place.piece = &piece;
   place.number = block;
   return place.bytes;

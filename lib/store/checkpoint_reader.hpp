@@ -8,6 +8,7 @@
 
 #include "store/checkpoint_index.hpp"
 #include "store/manifest.hpp"
+#include "store/state_tree.hpp"
 #include "store/tensor_source.hpp"
 
 #include <algorithm>
@@ -74,6 +75,9 @@ class CheckpointReader final : public TensorSource {
   /// its end has none. Who reads a tensor by rows that ranks cut by columns comes back to a block of each of them, and
   /// reads it once if there is room for all. Not beside reads.
   void hold_blocks(std::size_t most) { most_blocks_ = std::max<std::size_t>(most, 1); }
+  /// Has the system fetch so many bytes behind each block that read() comes to, while that is checked and copied: for
+  /// who reads all of a checkpoint, mostly in the order of its files. None at first. Not beside reads.
+  void fetch_ahead(std::uint64_t bytes) { ahead_ = bytes; }
   /// Bytes of files that it has read so far.
   std::uint64_t bytes_read() const { return bytes_read_; }
   /// The number of a tensor by its full name or alias; nothing if there is none.
@@ -87,7 +91,9 @@ class CheckpointReader final : public TensorSource {
   /// Error(storage) for a file that cannot be read.
   void read(const std::string& name, const Box& box, std::span<std::byte> out) const override;
   void read(std::size_t tensor, const Box& box, std::span<std::byte> out) const;  // a box of layout.global
-  void read(std::size_t tensor, const Shape& as, const Box& box, std::span<std::byte> out) const;  // or of a view
+  /// Fills boxes of a tensor that is seen as `as`, going once through each piece that has elements of them. Throws the
+  /// same.
+  void read(std::size_t tensor, const Shape& as, std::span<const StateBox> boxes) const;
   /// The number of the entry with the small values of a component's cell; nothing if it has none. Throws Error(input)
   /// if that is no text.
   std::optional<std::size_t> values_of(const std::string& component, const std::string& cell) const;
@@ -96,6 +102,7 @@ class CheckpointReader final : public TensorSource {
 
  private:
   struct Block;
+  struct RunsOfBox;
   struct Search {  // which files may have pieces of a box; neighbours mostly share layout and files
     Layout layout;
     Box box;
@@ -109,7 +116,8 @@ class CheckpointReader final : public TensorSource {
   void require_here(std::size_t file) const;
   std::vector<std::size_t> files_with(std::size_t tensor, const Box& box) const;
   std::vector<const IndexedPiece*> pieces_meeting(std::size_t tensor, const Box& box) const;
-  void copy_piece(const IndexedPiece& piece, const Box& box, std::span<std::byte> out) const;
+  void copy_piece(const IndexedPiece& piece, std::vector<RunsOfBox> boxes) const;
+  void take_block(const IndexedPiece& piece, std::size_t block, OpenPart& part, std::span<std::byte> out) const;
   Block& place_for(const IndexedPiece& piece) const;
   std::span<const std::byte> block_of(const IndexedPiece& piece, std::size_t block) const;
   Path path_;
@@ -121,9 +129,11 @@ class CheckpointReader final : public TensorSource {
   mutable std::map<std::size_t, std::string> tables_of_others_;           // by file: those that were taken
   mutable std::deque<Search> searches_;                                   // the last ones
   std::size_t most_blocks_ = 1;
-  mutable std::mutex mutex_;         // guards what follows
-  mutable std::list<Block> blocks_;  // of different pieces, that which was read last first
-  mutable OpenPart whole_blocks_;    // of those that are read to where they go
+  std::uint64_t ahead_ = 0;                                 // bytes
+  mutable std::mutex mutex_;                                // guards what follows
+  mutable std::list<Block> blocks_;                         // of different pieces, that which was read last first
+  mutable OpenPart whole_blocks_;                           // of those that are read to where they go
+  mutable std::map<std::size_t, std::uint64_t> asked_for_;  // by file: the end of what the system was asked to fetch
   mutable std::atomic<std::uint64_t> bytes_read_{0};
 };
 

@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// What a rank holds of a tensor: the elements of a box, row-major; read by a save, filled by a load.
+/// The elements of a box of a tensor, row-major: what a rank holds of it, read by a save, or where a load puts it.
 struct StateBox {
   Box box;
   std::span<std::byte> bytes;

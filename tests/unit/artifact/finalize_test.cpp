@@ -82,7 +82,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 void lay_out(const Path& from, const std::string& target, const Path& to) {
   ReshardConfig config;
   config.to = ReshardTarget::parse(target);
-  const auto source = open_checkpoint_source(from);
+  const auto source = open_checkpoint_source(from, 16);
   Session session(solo_communicator());
   reshard(session, *source, plan_reshard(*source, config), to, config.memory.bytes);
 }
@@ -107,18 +107,27 @@ std::uint64_t bytes_of_files(const Path& folder) {
 
 }  // namespace
 
-BOOST_FIXTURE_TEST_CASE(what_eight_ranks_cut_by_columns_is_read_once, Folder) {
+BOOST_FIXTURE_TEST_CASE(what_eight_ranks_cut_by_columns_is_written_and_read_at_one_reading, Folder) {
   if (!bytes_read_so_far()) return;
   HfConfig config = tiny_gpt2();  // whose first matrix of an MLP is stored inputs by outputs
   Json original = *config.original;
   original.update({{"vocab_size", 16}, {"n_embd", 256}, {"n_head", 8}, {"n_inner", 73728}, {"n_layer", 1}});
   config = parse_hf_config(to_text(original), "config.json");
-  lay_out(save_model(path / "run", config, 5, 1), "tp=8,parts=8", path / "columns");
+  const Path whole = save_model(path / "run", config, 5, 1);
+  const auto lay_out_once = [&](const Path& from, const std::string& mesh, const Path& to) {
+    const std::uint64_t before = *bytes_read_so_far();
+    lay_out(from, mesh, to);
+    BOOST_TEST(*bytes_read_so_far() - before <= 1.05 * static_cast<double>(bytes_of_files(from)));
+  };
+  lay_out_once(whole, "tp=8,parts=8", path / "columns");
+  lay_out_once(path / "columns", "dp_shard=8,parts=8", path / "rows");
   const std::uint64_t before = *bytes_read_so_far();
   const Exported columns = export_of(request(path / "columns", path / "out"));
   const auto read = static_cast<double>(*bytes_read_so_far() - before);
   BOOST_TEST(read >= 0.9 * static_cast<double>(bytes_of_files(path / "columns")));
   BOOST_TEST(read <= 1.05 * static_cast<double>(bytes_of_files(path / "columns")));
+  export_of(request(path / "rows", path / "from-rows"));
+  BOOST_TEST((read_file(path / "out/model.safetensors") == read_file(path / "from-rows/model.safetensors")));
   export_of(request(path / "run", path / "whole"));
   BOOST_TEST((read_file(path / "out/model.safetensors") == read_file(path / "whole/model.safetensors")));
   BOOST_TEST(columns.files.size() > 3);

@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 using namespace lockstep;
@@ -128,6 +129,32 @@ BOOST_AUTO_TEST_CASE(the_rows_in_another_view_are_the_fewest_that_have_all_eleme
     }
   }
   BOOST_TEST((rows_in_view(whole({1, 1}), {1, 1}, {}) == whole({})));
+}
+
+BOOST_AUTO_TEST_CASE(runs_between_boxes_of_two_views_are_the_elements_that_they_share) {
+  const std::vector<Shape> views{{4, 6}, {2, 2, 6}, {8, 3}, {24}};
+  for (const Shape& as_a : views) {
+    for (const Shape& as_b : views) {
+      for (const Box& a : boxes_of(as_a)) {
+        const Box part = a.extent[0] > 1 ? rows_of(a, 1, a.extent[0] - 1) : a;
+        const std::vector<std::int64_t> of_a = elements_in(a, as_a), of_part = elements_in(part, as_a);
+        for (const Box& b : boxes_of(as_b)) {
+          const std::vector<std::int64_t> of_b = elements_in(b, as_b);
+          std::vector<std::int64_t> shared, found;
+          std::ranges::set_intersection(of_part, of_b, std::back_inserter(shared));
+          bool alike = true;
+          for (const BoxRun& run : runs_between(part, a, as_a, b, as_b)) {
+            BOOST_REQUIRE(run.length > 0);
+            for (std::int64_t i = 0; i < run.length; ++i) {
+              found.push_back(of_a.at(static_cast<std::size_t>(run.in_a + i)));
+              alike = alike && found.back() == of_b.at(static_cast<std::size_t>(run.in_b + i));
+            }
+          }
+          BOOST_REQUIRE((alike && found == shared));
+        }
+      }
+    }
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

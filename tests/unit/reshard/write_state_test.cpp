@@ -58,16 +58,16 @@ Path save_small(const Path& run) {
 
 /// The parts of a state written with so much memory, by their paths.
 std::map<std::string, std::string> written_with(std::uint64_t memory, const StateSource& source, const NewState& state,
-                                                const Path& staging) {
-  const CheckpointPlan plan = plan_parts(state, 1);
+                                                const Path& staging, int parts = 1) {
+  const CheckpointPlan plan = plan_parts(state, parts);
   make_staging(staging, plan.folders, total_bytes(plan));
   Session session(solo_communicator());
   const StagedState staged = write_parts(session, source, state, plan, staging, memory);
   seal_checkpoint(staging, plan.tensors, plan.files, staged, state.facts);
   BOOST_TEST(judge_checkpoint(staging, VerifyLevel::fingerprints).reason == "");
-  std::map<std::string, std::string> parts;
-  for (const PlannedFile& file : plan.files) parts[file.path] = read_file(staging / file.path);
-  return parts;
+  std::map<std::string, std::string> written;
+  for (const PlannedFile& file : plan.files) written[file.path] = read_file(staging / file.path);
+  return written;
 }
 
 }  // namespace
@@ -105,6 +105,61 @@ BOOST_FIXTURE_TEST_CASE(a_piece_that_is_written_in_rows_is_the_same_bytes, Tempo
   BOOST_TEST((cast_at_once == written_with(1, source, state, path / "cast-in-rows")));
 }
 
+BOOST_FIXTURE_TEST_CASE(more_parts_than_are_written_at_a_time_hold_what_one_does, TemporaryFolder) {
+  constexpr std::size_t parts = 2 * parts_at_a_time + 3;
+  const World world = single_axis_world(1);
+  std::vector<std::vector<float>> values(2 * parts, std::vector<float>(20000));
+  for (std::size_t i = 0; i < values.size(); ++i) std::ranges::fill(values[i], static_cast<float>(i));
+  Component model;
+  model.key = "model";
+  model.collect = [&] {
+    StateTree tree;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      tree.add(fmt::format("x.{}", i), replicated({200, 100}, DType::f32, world.mesh),
+               std::as_writable_bytes(std::span(values[i])));
+    return tree;
+  };
+  on_ranks(1, [&](Communicator& ranks) { save(ranks, {model}, {path / "run", 3, world}); });
+  const auto source = open_checkpoint_source(checkpoint_folder(path / "run", 3));
+  const NewState state = whole_state(source->manifest());
+  BOOST_TEST(written_with(std::uint64_t{1} << 30, *source, state, path / "many", parts).size() == parts);
+  const CheckpointReader many(path / "many");
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::vector<float> read(values[i].size());
+    many.read(fmt::format("model/x.{}", i), whole({200, 100}), std::as_writable_bytes(std::span(read)));
+    BOOST_TEST((read == values[i]));
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(pieces_with_rows_in_common_are_read_at_once_as_far_as_memory_reaches, TemporaryFolder) {
+  const auto source = open_checkpoint_source(save_small(path / "run"));
+  NewState state = whole_state(source->manifest());
+  select(state, {NamePattern::parse("wide")}, {});
+  state.facts.mesh = make_mesh("world", {{"tp", 4}});
+  for (StoredTensor& tensor : state.tensors) {  // a plan needs no bytes
+    tensor.layout = replicated({700, 100000}, DType::f32, state.facts.mesh);
+    tensor.layout.splits = {{{"tp"}, 1}};
+  }
+  const CheckpointPlan plan = plan_ranks(state, 4);
+  BOOST_TEST(plan.files.size() == 4u);
+  const auto cut_rows = [&](std::uint64_t memory) {
+    const ProcessShare share = share_out(*source, state, plan, memory, 1).front();
+    const auto first_row = [&](std::size_t i) { return plan.pieces[share.pieces[i]].box.begin[0]; };
+    std::size_t cut = 0, pieces = 0;
+    for (const PieceBatch& batch : share.batches) {
+      BOOST_TEST((batch.portion.memory <= memory / 4 || batch.count == 1));
+      BOOST_TEST(batch.first == pieces);
+      pieces += batch.count;
+      cut += batch.first > 0 && first_row(batch.first) == first_row(batch.first - 1);
+    }
+    BOOST_TEST(pieces == plan.pieces.size());
+    return cut;
+  };
+  BOOST_TEST(plan.pieces.size() > 16u);
+  BOOST_TEST(cut_rows(std::uint64_t{1} << 30) == 0u);
+  BOOST_TEST(cut_rows(std::uint64_t{64} << 20) > 0u);
+}
+
 BOOST_FIXTURE_TEST_CASE(the_peak_of_memory_follows_what_pieces_may_take, TemporaryFolder) {
   const auto opened = open_checkpoint_source(save_large(path / "run"));
   const StateSource& source = *opened;
@@ -126,12 +181,11 @@ BOOST_FIXTURE_TEST_CASE(processes_share_all_pieces_evenly_each_with_neighbours, 
     if (tensor.name == "wide.weight") tensor.layout.global = {700, 100000};
   const CheckpointPlan plan = plan_parts(state, 3);
   std::uint64_t largest = 0;
-  std::vector<std::size_t> in_files;
-  for (const PlannedFile& file : plan.files)
-    for (const std::size_t piece : file.pieces) {
-      in_files.push_back(piece);
-      largest = std::max(largest, bytes_of(part_piece(plan, piece)));
-    }
+  std::vector<std::size_t> all;
+  for (std::size_t piece = 0; piece < plan.pieces.size(); ++piece) {
+    all.push_back(piece);
+    largest = std::max(largest, bytes_of(part_piece(plan, piece)));
+  }
   for (const int processes : {1, 2, 3, 5, 400}) {
     std::vector<std::size_t> shared;
     for (const ProcessShare& share : share_out(source, state, plan, 1, processes)) {
@@ -141,7 +195,7 @@ BOOST_FIXTURE_TEST_CASE(processes_share_all_pieces_evenly_each_with_neighbours, 
       BOOST_TEST(bytes <= total_bytes(plan) / static_cast<std::uint64_t>(processes) + largest + 1);
       shared.insert(shared.end(), share.pieces.begin(), share.pieces.end());
     }
-    BOOST_TEST((shared == in_files));
+    BOOST_TEST((shared == all));
   }
 }
 
