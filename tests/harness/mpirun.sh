@@ -5,7 +5,7 @@ ranks=$1
 shift
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
-export OMPI_MCA_btl_vader_single_copy_mechanism=none
+export OMPI_MCA_btl_vader_single_copy_mechanism="${OMPI_MCA_btl_vader_single_copy_mechanism:-none}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 # For builds with the address sanitizer.
 export ASAN_OPTIONS="${ASAN_OPTIONS:-fast_unwind_on_malloc=0}"
