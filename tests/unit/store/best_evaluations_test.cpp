@@ -66,7 +66,8 @@ BOOST_AUTO_TEST_CASE(the_ten_best_of_random_sequences_are_those_that_brute_force
       std::vector<std::int64_t> wanted = steps_by_rank(values, higher);
       if (wanted.size() > 10) wanted.resize(10);
       BOOST_REQUIRE(ranked == wanted);
-      const Manifest manifest{.documents = {{best_evaluations_document, document_of(best)}}};
+      Manifest manifest;
+      manifest.documents = {{best_evaluations_document, document_of(best)}};
       const BestEvaluations read = best_evaluations_of(manifest);
       BOOST_REQUIRE(document_of(read) == document_of(best) && read.by == best.by);
       step += 1 + draws.below(3);
