@@ -2,6 +2,8 @@
 
 #include "base/no_room.hpp"
 
+#include <sys/resource.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -27,6 +29,11 @@ void fail_errno(std::string_view tried, const std::string& path) {
   const int reason = errno;
   const std::string message = fmt::format("cannot {} {}: {}", tried, path, std::strerror(reason));
   if (reason == ENOSPC || reason == EDQUOT) throw NoRoom(message);
+  struct rlimit open_files{};
+  if (reason == EMFILE && ::getrlimit(RLIMIT_NOFILE, &open_files) == 0)
+    throw Error(ExitCode::storage, message,
+                fmt::format("this process may have {} files open at a time: 'ulimit -n' in its shell raises that",
+                            open_files.rlim_cur));
   throw Error(ExitCode::storage, message);
 }
 

@@ -424,15 +424,15 @@ void lower_optimizer(Lowering& lowering) {
 }
 
 void lower_saving(Lowering& lowering) {
-  std::vector<std::string> parts;
+  std::vector<std::string> cadences;
   const Node* place = nullptr;
   for (const auto& [key, unit] : {std::pair("train.save_steps", "steps"), std::pair("train.save_epochs", "epochs")}) {
     const Node* const said = lowering.said(key);
     if (said == nullptr) continue;
     if (place == nullptr || !is_zero(*said)) place = said;
-    if (!is_zero(*said)) parts.push_back(fmt::format("{} {}", said->text, unit));
+    if (!is_zero(*said)) cadences.push_back(fmt::format("{} {}", said->text, unit));
   }
-  if (place != nullptr) lowering.set("checkpoint.every", parts.empty() ? "never" : join(parts, " + "), *place);
+  if (place != nullptr) lowering.set("checkpoint.every", cadences.empty() ? "never" : join(cadences, " + "), *place);
 }
 
 Node list_at(const Node& place) {

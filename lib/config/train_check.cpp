@@ -67,7 +67,7 @@ struct RuleOption {
 const std::vector<RuleOption>& rule_options() {
   using enum OptimizerName;
   static const OptimizerOptions plain;
-  static const std::vector<RuleOption> options{
+  static const std::vector<RuleOption> rules{
       {"momentum",
        {sgd},
        "what adamw and lion have instead is optimizer.betas, and muon optimizer.muon_momentum",
@@ -148,7 +148,7 @@ const std::vector<RuleOption>& rule_options() {
        [](const OptimizerOptions& options) { return options.adafactor_momentum != plain.adafactor_momentum; },
        [](const OptimizerGroup& group) { return group.adafactor_momentum.has_value(); }},
   };
-  return options;
+  return rules;
 }
 
 std::string names_of(const std::vector<OptimizerName>& rules) {

@@ -7,6 +7,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -99,6 +100,22 @@ BOOST_AUTO_TEST_CASE(invalid_utf8_is_found_at_its_byte) {
   BOOST_TEST(first_invalid_utf8("ab\xC3(").value() == 2u);
   BOOST_TEST(first_invalid_utf8("\xED\xA0\x80").value() == 0u);  // a surrogate
   BOOST_TEST(first_invalid_utf8("\xC0\xAF").value() == 0u);      // an overlong slash
+}
+
+BOOST_FIXTURE_TEST_CASE(who_has_too_many_files_open_is_told_the_limit_and_how_to_raise_it, Folder) {
+  publish_file(path / "file", "text");
+  struct rlimit before{};
+  BOOST_REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const struct rlimit few{3, before.rlim_max};
+  BOOST_REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+  std::string hint;
+  try {
+    open_regular(path / "file");
+  } catch (const Error& error) {
+    hint = error.hint();
+  }
+  BOOST_REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  BOOST_TEST(hint == "this process may have 3 files open at a time: 'ulimit -n' in its shell raises that");
 }
 
 BOOST_AUTO_TEST_SUITE_END()
