@@ -118,7 +118,8 @@ double worst_error(Precision precision, const LogicalTensor& tensor, const Updat
     std::vector<std::vector<double>> gradients(plain.size());
     at = 0;
     for (M& gradient : values_of<M>(parameter->gradient())) {
-      gradient = static_cast<M>(stream.normal(next++) * std::exp(stream.normal(next++)));  // columns differ, and steps
+      const double size = std::exp(stream.normal(next++));  // columns differ, and steps
+      gradient = static_cast<M>(size * stream.normal(next++));
       gradients[at++ / (rows * columns)].push_back(gradient_scale * static_cast<double>(gradient));
     }
     const double own_lr = is_matrix ? lr : 0.5 * lr;
