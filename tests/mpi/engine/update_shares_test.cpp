@@ -7,6 +7,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <span>
@@ -86,13 +87,16 @@ void check_means_are_alike(Job& job, const Composition& how) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(weights_are_those_of_one_rank_however_matrices_are_cut) {
+  const bool all = std::getenv("LOCKSTEP_TEST_ALL") != nullptr;
+  std::size_t number = 0;
   for (Composition how : of_this_world()) {
+    ++number;
     const NotedMargins noted;
     Job one(solo_communicator(), {.micro_batch = global_batch, .family = how.family, .optimizer = how.optimizer},
             Precision::fp64, std::nullopt);
     for (std::int64_t step = 0; step < 3; ++step) one.step(step);
     for (const bool in_backward : {false, true}) {
-      if (in_backward && (how.stages > 1 || how.offload.optimizer)) continue;
+      if (in_backward && (how.stages > 1 || how.offload.optimizer || (number % 2 == 0 && !all))) continue;
       how.in_backward = in_backward;
       Job job(all_ranks(), how, Precision::fp64, std::nullopt);
       for (std::int64_t step = 0; step < 3; ++step) {
