@@ -27,6 +27,8 @@ constexpr std::array<std::string_view, 8> names{"range",        "dict",   "names
                                                 "strftime_now", "cycler", "joiner",    "lipsum"};
 constexpr std::int64_t longest_range = 100'000;  // as the sandbox bounds it
 
+__extension__ using Wide = __int128;  // holds the difference of any two integers
+
 Value range(const CallArguments& arguments, TemplateMemory& memory) {
   arguments.require_positional("range", 1, 3);
   const auto given = [&](std::size_t index) { return integer_argument("range", arguments.positional[index]); };
@@ -36,10 +38,9 @@ Value range(const CallArguments& arguments, TemplateMemory& memory) {
   body.stop = given(single ? 0 : 1);
   body.step = arguments.positional.size() == 3 ? given(2) : 1;
   if (body.step == 0) throw TemplateFault("range has the step 0");
-  const __int128 distance = static_cast<__int128>(body.stop) - body.start;
-  const __int128 step = body.step;
-  const __int128 length =
-      (step > 0) == (distance > 0) && distance != 0 ? (distance - (step > 0 ? 1 : -1)) / step + 1 : 0;
+  const Wide distance = static_cast<Wide>(body.stop) - body.start;
+  const Wide step = body.step;
+  const Wide length = (step > 0) == (distance > 0) && distance != 0 ? (distance - (step > 0 ? 1 : -1)) / step + 1 : 0;
   if (length > longest_range) throw TemplateFault(fmt::format("a range is longer than {}", longest_range));
   body.length = static_cast<std::int64_t>(length);
   return Value::object(Kind::range, memory.make<RangeBody>(body));

@@ -231,7 +231,7 @@ class Preparation {
     std::unique_ptr<WorkFolder> work;  // on rank 0; goes before the lock of the output does
     units_ = start_work(work);
     try {
-      make_dataset(unpacked.contents, *output);
+      make_dataset(unpacked.contents, output.get());
     } catch (const AgreedError& error) {
       if (work && error.code() == ExitCode::verdict && holds_full_units(work->path())) work->keep();
       throw;
@@ -456,7 +456,7 @@ class Preparation {
     });
   }
 
-  void make_dataset(const std::vector<ReadContent>& unpacked, OutputFolder& output) {
+  void make_dataset(const std::vector<ReadContent>& unpacked, OutputFolder* output) {  // which only rank 0 has
     const Path assembled = config_.data.write ? spill_ / "dataset" : staging_;
     write_tokens(assembled, unpacked);
     if (config_.data.write)
@@ -464,7 +464,7 @@ class Preparation {
     together(world_, "complete the dataset", [&] {
       if (!is_root()) return;
       memory_.write(staging_ / input_memory_name);
-      publish_dataset(output, manifest_, *tokenizer_);
+      publish_dataset(*output, manifest_, *tokenizer_);
     });
   }
 
