@@ -49,7 +49,8 @@ lint: $(BUILD)/build.ninja  ## format, shell scripts, manual pages, and clang-ti
 
 sanitize:  ## unit and MPI tests under AddressSanitizer and UBSan, in build-sanitize/ (everything is compiled again)
 	[ -e $(BUILD)-sanitize/build.ninja ] || meson setup $(BUILD)-sanitize $(SANITIZERS) $(MESON_OPTIONS)
-	LOCKSTEP_BUILD_FOLDER=$(BUILD)-sanitize scripts/test --suite unit --suite mpi
+	LOCKSTEP_BUILD_FOLDER=$(BUILD)-sanitize LOCKSTEP_TEST_CASE_TIMEOUT=2400 LOCKSTEP_TEST_TIMEOUT=7150 \
+	  scripts/test --suite unit --suite mpi --timeout-multiplier 4
 
 debug: $(BUILD)-debug/build.ninja  ## compile everything without optimisation and with symbols, into build-debug/
 	meson compile -C $(BUILD)-debug
