@@ -167,7 +167,9 @@ class PipelineTokenizer : public Tokenizer {
         reading_(reading.value_or(description.reading)) {
     name_tokens(description, origin);
     const std::string chosen = choose_end(end_name, description.end_name, origin);
-    write_files(description, mark_end(description, chosen), chosen);
+    mark_end(description, chosen);
+    write_files(description, chosen);
+    set_notes(description.notes);
     take_added_tokens(description, origin);
   }
   std::string name() const override {
@@ -210,9 +212,8 @@ class PipelineTokenizer : public Tokenizer {
  private:
   void name_tokens(const TokenizerDescription& description, const std::string& origin);
   std::string choose_end(const std::string& wanted, const std::string& configured, const std::string& origin);
-  std::optional<AddedToken> mark_end(TokenizerDescription& description, const std::string& end_name) const;
-  void write_files(const TokenizerDescription& description, const std::optional<AddedToken>& marked,
-                   const std::string& end_name);
+  void mark_end(TokenizerDescription& description, const std::string& end_name) const;
+  void write_files(const TokenizerDescription& description, const std::string& end_name);
   void take_added_tokens(const TokenizerDescription& description, const std::string& origin);
 
   Pipeline pipeline_;
@@ -317,27 +318,27 @@ std::string PipelineTokenizer::choose_end(const std::string& wanted, const std::
 }
 
 // transformers takes the end-of-text token for a special one wherever a text spells it out, so it is one for us and in
-// tokenizer.json: returns it if it was not yet.
-std::optional<AddedToken> PipelineTokenizer::mark_end(TokenizerDescription& description,
-                                                      const std::string& end_name) const {
+// tokenizer.json.
+void PipelineTokenizer::mark_end(TokenizerDescription& description, const std::string& end_name) const {
   if (!end_ ||
       std::ranges::find(description.added_tokens, end_name, &AddedToken::content) != description.added_tokens.end())
-    return std::nullopt;
+    return;
   const bool is_entry =
       std::ranges::find(description.model.vocabulary, std::pair(end_name, *end_)) != description.model.vocabulary.end();
-  if (!is_entry) return std::nullopt;  // a name by its bytes, which tokenizer.json cannot mark
-  return description.added_tokens.emplace_back(AddedToken{*end_, end_name});
+  if (!is_entry) return;  // a name by its bytes, which tokenizer.json cannot mark
+  description.added_tokens.push_back({*end_, end_name});
+  description.adds_declared = true;
 }
 
 // What was chosen travels with the files, for us and for other readers.
-void PipelineTokenizer::write_files(const TokenizerDescription& description, const std::optional<AddedToken>& marked,
-                                    const std::string& end_name) {
+void PipelineTokenizer::write_files(const TokenizerDescription& description, const std::string& end_name) {
   files_ = description.files;
   const auto json = std::ranges::find(files_, "tokenizer.json", &TokenizerFile::name);
-  if (json != files_.end() && marked) {
+  if (json != files_.end() && description.adds_declared) {
     Json document = parse_json(json->content, json->name);
-    if (!document.value("added_tokens", Json()).is_array()) document["added_tokens"] = Json::array();
-    document["added_tokens"].push_back(added_token_json(marked->id, marked->content));
+    document["added_tokens"] = Json::array();
+    for (const AddedToken& token : description.added_tokens)
+      document["added_tokens"].push_back(added_token_json(token));
     json->content = to_text(document, 1) + "\n";
   }
   const auto config = std::ranges::find(files_, "tokenizer_config.json", &TokenizerFile::name);

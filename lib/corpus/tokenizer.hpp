@@ -62,11 +62,18 @@ class Tokenizer {
   /// Of the name and of all files that decide ids: equal hashes mean equal ids.
   Hash128 hash() const;
 
+  /// Facts about its files that change no ids here, for a log.
+  const std::vector<std::string>& notes() const { return notes_; }
+
   /// A chat_template.jinja, which lies beside the tokenizer and goes along with it; it decides no ids.
   const std::optional<std::string>& chat_template() const { return chat_template_; }
   void set_chat_template(std::string text) { chat_template_ = std::move(text); }
 
+ protected:
+  void set_notes(std::vector<std::string> notes) { notes_ = std::move(notes); }
+
  private:
+  std::vector<std::string> notes_;
   std::optional<std::string> chat_template_;
 };
 

@@ -52,16 +52,6 @@ std::unique_ptr<Tokenizer> recognised(const Tree& document, SpecialTokens readin
   return tokenizer && is_form_of(document, *tokenizer) ? std::move(tokenizer) : nullptr;
 }
 
-/// The end-of-text token that a tokenizer_config.json beside the model names, if it is there.
-std::string stored_end(const Path& model) {
-  const Path path = model.parent_path() / "tokenizer_config.json";
-  if (!is_there(path)) return {};
-  const Json config = parse_json(read_file(path), path.string());
-  Json end = config.is_object() ? config.value("eos_token", Json()) : Json();
-  if (end.is_object()) end = end.value("content", Json());
-  return end.is_string() ? end.get<std::string>() : std::string();
-}
-
 SpecialTokens reading_in(const Path& folder) {
   const Path path = folder / "tokenizer_config.json";
   if (!is_there(path)) return SpecialTokens::special;
@@ -83,7 +73,7 @@ std::unique_ptr<Tokenizer> tokenizer_alone(const Path& path, const std::string& 
   const Path model = in_folder ? path / "tokenizer.model" : path;
   if (is_there(model) && !(in_folder && is_there(path / "tokenizer.json"))) {
     if (std::string bytes = read_file(model); is_sentencepiece(bytes))
-      return sentencepiece_tokenizer(std::move(bytes), model.string(), end_name.empty() ? stored_end(model) : end_name);
+      return sentencepiece_in_folder(std::move(bytes), model, end_name, reading);
   }
   return json_tokenizer(read_tokenizer(path), path.string(), end_name, reading);
 }

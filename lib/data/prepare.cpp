@@ -364,6 +364,8 @@ class Preparation {
       together(world_, "load the tokenizer", [&] {
         tokenizer_ = lockstep::make_tokenizer(choice.text(), end_name, config_.data.special_tokens_in_text());
       });
+      for (const std::string& note : tokenizer_->notes())
+        if (is_root()) output_.log().info("{}", note);
       return;
     }
     std::unique_ptr<Progress> progress;

@@ -65,7 +65,7 @@ void write_files(const TrainedBpe& trained, const TokenizerTraining& settings, c
   publish_file(folder / "vocab.json", vocabulary_text(trained.model));
   publish_file(folder / "merges.txt", merges_text(trained.model));
   publish_file(folder / "tokenizer_config.json", tokenizer_config_json(settings.end_name, SpecialTokens::special));
-  publish_file(folder / "tokenizer.json", bpe_tokenizer_json(description, settings.counting.rule));
+  publish_file(folder / "tokenizer.json", bpe_tokenizer_json(description, byte_level_parts(settings.counting.rule)));
   if (file_tokenizer(folder)->vocabulary() != std::ssize(trained.model.vocabulary))
     fail(ExitCode::bug, "the trained tokenizer is not read as it was written");
 }

@@ -197,7 +197,6 @@ def test_what_cannot_be_honoured_is_refused_by_name(tmp):
         'decoder "CTC" is not supported': {"decoder": {"type": "CTC", "pad_token": "", "word_delimiter_token": "", "cleanup": True}},
         "dropout = 0.1 is not supported": {"model": base["model"] | {"dropout": 0.1}},
         'model "Surprise" is not supported': {"model": {"type": "Surprise"}},
-        "truncation = ": {"truncation": {"max_length": 8}},
         "the key 'surprise' is not supported": {"surprise": 1},
         "a class within a class": expression("[a[bc]]"),
         "\\b in the expression": expression(r"\bab"),
