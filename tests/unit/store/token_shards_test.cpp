@@ -2,6 +2,8 @@
 #include "base/content_sum.hpp"
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/hash.hpp"
+#include "base/json.hpp"
 #include "harness/temporary_folder.hpp"
 #include "made_dataset.hpp"
 #include "store/hdf5.hpp"
@@ -196,6 +198,21 @@ BOOST_FIXTURE_TEST_CASE(a_manifest_comes_back_and_a_changed_one_is_refused, Temp
                         input_error_naming("has format version 99; this program reads versions 2 and 3"));
   publish_file(path / "DATASET.json", "[]");
   BOOST_CHECK_EXCEPTION(read_dataset_manifest(path), Error, input_error_naming("is not the manifest of a dataset"));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_manifest_whose_token_bytes_are_not_those_of_its_vocabulary_is_refused, TemporaryFolder) {
+  DatasetManifest manifest = test::manifest_for(257, 64);
+  test::write_split(path, manifest, DataSplit::train, test::made_split({50, 50}, 257));
+  for (const int token_bytes : {0, 1, 4, 8, -2}) {
+    Json document = parse_json(to_text(manifest), "manifest");
+    document.erase("self_hash");
+    document["token_bytes"] = token_bytes;
+    document["self_hash"] = to_hex(hash128(to_text(document)));
+    publish_file(path / "DATASET.json", to_text(document));
+    BOOST_CHECK_EXCEPTION(
+        read_dataset_manifest(path), Error,
+        input_error_naming(fmt::format("token_bytes is {}, but ids of a vocabulary of 257 have 2", token_bytes)));
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(damage_to_a_shard_is_named, TemporaryFolder) {
