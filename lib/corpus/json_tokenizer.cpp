@@ -4,6 +4,7 @@
 #include "corpus/byte_level.hpp"
 #include "corpus/piece_cache.hpp"
 #include "corpus/piece_pattern.hpp"
+#include "corpus/text_opening.hpp"
 #include "corpus/token_model.hpp"
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizer_json.hpp"
@@ -20,13 +21,18 @@ namespace lockstep {
 
 namespace {
 
+/// Whether pieces are bytes for a model that knows letters.
+bool reads_bytes(const PreTokenizer& pre_tokenizer) {
+  return pre_tokenizer.is_byte_level() && !pre_tokenizer.gives_letters();
+}
+
 // What all threads share.
 struct Pipeline {
   Pipeline(const TokenizerDescription& description, const std::string& origin)
       : normalizer(description.normalizer),
         pre_tokenizer(description.pre_tokenizer),
-        model(token_model(description.model, pre_tokenizer.is_byte_level(), origin)),
-        writes_letters(pre_tokenizer.is_byte_level() && !model->reads_bytes()),
+        model(token_model(description.model, reads_bytes(pre_tokenizer), origin)),
+        writes_letters(reads_bytes(pre_tokenizer) && !model->reads_bytes()),
         cuts_before_words(model->cuts_before_words()) {}
 
   Normalizer normalizer;
@@ -50,12 +56,14 @@ class PipelineEncoder : public Encoder {
     pipeline_->added.cut(
         text,
         [&](std::string_view plain) {
-          const bool begins_text = plain.data() == text.data();
           std::string changed;
-          if (!pipeline_->normalizer.is_none()) plain = changed = pipeline_->normalizer.apply(plain);
+          const std::size_t opening = normalize(plain, plain.data() == text.data(), changed);
           pipeline_->added_normalized.cut(
               plain,
-              [&](std::string_view part) { encode_plain({part, begins_text && part.data() == plain.data()}, ids); },
+              [&](std::string_view part) {
+                const auto begin = static_cast<std::size_t>(part.data() - plain.data());
+                encode_plain({part, opening_of_part(opening, begin, part.size())}, ids);
+              },
               token);
         },
         token);
@@ -73,15 +81,23 @@ class PipelineEncoder : public Encoder {
   }
 
  private:
+  /// Lets `plain` be what the normalizer makes of it, kept in `changed`; returns its opening.
+  std::size_t normalize(std::string_view& plain, bool begins_text, std::string& changed) const {
+    std::size_t opening = first_character(plain);
+    if (!pipeline_->normalizer.is_none()) plain = changed = pipeline_->normalizer.apply(plain, opening);
+    return begins_text ? opening : 0;
+  }
+
   void encode_normalized(std::string_view plain, bool begins_text, std::span<const TextRange> literal,
                          std::vector<std::int32_t>& ids) {
     const bool moves = !pipeline_->normalizer.is_none();
     std::string changed;
-    if (moves) plain = changed = pipeline_->normalizer.apply(plain);
+    const std::size_t opening = normalize(plain, begins_text, changed);
     pipeline_->added_normalized.cut_marked(
         plain, moves ? std::span<const TextRange>() : literal,
         [&](TextRange place) {
-          encode_plain({plain.substr(place.begin, place.end - place.begin), begins_text && place.begin == 0}, ids);
+          const std::size_t size = place.end - place.begin;
+          encode_plain({plain.substr(place.begin, size), opening_of_part(opening, place.begin, size)}, ids);
         },
         [&](const AddedToken& token, TextRange) {
           if (moves && token.special && !literal.empty())
