@@ -70,6 +70,20 @@ class PipelineEncoder : public Encoder {
   }
 
   MarkedIds encode_marked(const MarkedText& text) override {
+    const std::uint64_t before = model_->left_out();
+    MarkedIds made = encode_parts(text);
+    if (model_->left_out() == before || text.borders.empty()) return made;
+    const std::uint64_t once_and_more = model_->left_out();  // parts were encoded as wholes and up to borders
+    (void)encode_parts({text.text, text.literal, {}});
+    const std::uint64_t once = model_->left_out() - once_and_more;
+    counted_besides_ += model_->left_out() - before - once;
+    return made;
+  }
+
+  std::uint64_t left_out() const override { return model_->left_out() - counted_besides_; }
+
+ private:
+  MarkedIds encode_parts(const MarkedText& text) {
     return encode_marked_parts(text, pipeline_->added, [&](std::string_view part, std::vector<std::int32_t>& ids) {
       const auto begin = static_cast<std::size_t>(part.data() - text.text.data());
       std::vector<TextRange> literal;  // within the part
@@ -80,8 +94,7 @@ class PipelineEncoder : public Encoder {
     });
   }
 
- private:
-  /// Lets `plain` be what the normalizer makes of it, kept in `changed`; returns its opening.
+  /// Normalizes `plain` into `changed`, which it then views; returns its opening.
   std::size_t normalize(std::string_view& plain, bool begins_text, std::string& changed) const {
     std::size_t opening = first_character(plain);
     if (!pipeline_->normalizer.is_none()) plain = changed = pipeline_->normalizer.apply(plain, opening);
@@ -120,6 +133,7 @@ class PipelineEncoder : public Encoder {
   std::string changed_;
   std::vector<TextPiece> pieces_;
   std::deque<std::string> storage_;
+  std::uint64_t counted_besides_ = 0;  // symbols left out that were counted more than once
 };
 
 void PipelineEncoder::encode_plain(TextPiece text, std::vector<std::int32_t>& ids) {
@@ -160,6 +174,7 @@ void PipelineEncoder::encode_piece(std::string_view text, std::size_t begin, std
     }
   }
   made_.clear();
+  const std::uint64_t left_out = model_->left_out();
   const std::string_view piece = text.substr(begin, end - begin);
   if (pipeline_->writes_letters) {
     model_->encode(to_byte_level(piece), made_);
@@ -167,7 +182,7 @@ void PipelineEncoder::encode_piece(std::string_view text, std::size_t begin, std
     model_->encode(piece, made_);
   }
   ids.insert(ids.end(), made_.begin(), made_.end());
-  if (!fits || made_.size() > PieceCache::most_ids) return;
+  if (!fits || made_.size() > PieceCache::most_ids || model_->left_out() != left_out) return;
   entry.ids = static_cast<std::uint32_t>(made_.size());
   std::ranges::copy(made_, entry.id.begin());
   cache_.insert(entry);

@@ -30,11 +30,15 @@ struct TokenizerFile {
 class Encoder {
  public:
   virtual ~Encoder() = default;
-  /// Appends the ids of `text`, valid UTF-8. Throws Error(input) for a character that the vocabulary lacks.
+  /// Appends the ids of `text`, valid UTF-8. Throws Error(input) for a character that the vocabulary lacks, unless the
+  /// library that made the tokenizer leaves it out.
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) = 0;
   /// The ids of a text with places marked. Special tokens count but in what is literal, whatever special_tokens says.
   /// Throws as encode does.
   virtual MarkedIds encode_marked(const MarkedText& text) = 0;
+  /// Characters of all texts so far, or bytes of a byte-level tokenizer, that have no token and were left out, as the
+  /// tokenizers library does.
+  virtual std::uint64_t left_out() const { return 0; }
 };
 
 class Tokenizer {

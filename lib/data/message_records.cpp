@@ -55,6 +55,7 @@ class MessageReader : public RecordReader {
         literal.push_back({place.begin, place.end});
     return sample_of(made, literal);
   }
+  std::uint64_t left_out() const override { return encoder_->left_out(); }
 
  private:
   /// Also of text that spells it out, as tables of text have it; nothing if it is absent or null.

@@ -436,6 +436,10 @@ class Preparation {
     Log& log = output_.log();
     if (corpus.duplicate_documents > 0)
       log.info("left out {}", counted(corpus.duplicate_documents, "duplicate document"));
+    if (corpus.left_out > 0) {
+      log.warning("the vocabulary has no token for {}, left out: characters, or bytes of a byte-level tokenizer",
+                  counted(corpus.left_out, "symbol"));
+    }
     if (corpus.empty_documents > 0) log.warning("left out {} empty documents", corpus.empty_documents);
     for (const std::string& file : corpus.input.empty_files) log.warning("{} is empty: its data holds nothing", file);
     if (corpus.malformed_documents == 0) return;
@@ -496,6 +500,7 @@ class Preparation {
                 {"empty_documents", corpus.empty_documents},
                 {"malformed_documents", corpus.malformed_documents},
                 {"duplicate_documents", corpus.duplicate_documents}};
+    if (corpus.left_out > 0) inputs["symbols_without_token"] = corpus.left_out;
     if (makes_records()) inputs["records"] = lockstep::json_of(corpus.records);
     return inputs;
   }

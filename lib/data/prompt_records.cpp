@@ -38,6 +38,7 @@ class PromptReader : public RecordReader {
       std::fill_n(sample.mask.begin(), static_cast<std::ptrdiff_t>(made.borders[0]), std::uint8_t{0});
     return sample;
   }
+  std::uint64_t left_out() const override { return encoder_->left_out(); }
 
  private:
   static std::string_view text_of(const simdjson::dom::object& record, const std::string& field,

@@ -20,6 +20,8 @@ class RecordReader {
   virtual ~RecordReader() = default;
   /// Throws BadRecord, or Error(input), for a record that cannot be used.
   virtual Sample read(const simdjson::dom::object& record) = 0;
+  /// Encoder::left_out of the texts of all records so far.
+  virtual std::uint64_t left_out() const { return 0; }
 };
 
 /// The tokenizer outlives the reader.

@@ -49,6 +49,7 @@ Json json_of(const SpillUnit& unit, const std::vector<InputFile>& files, const s
             {"name", unit.name},
             {"empty_documents", unit.empty_documents},
             {"malformed_lines", unit.malformed_lines},
+            {"left_out", unit.left_out},
             {"records", json_of_value(unit.records)},
             {"blocks", Json::array()},
             {"places", Json::array()},
@@ -124,6 +125,7 @@ std::optional<SpillUnit> UnitStore::read(const Path& description, const std::fun
     unit.name = json["name"];
     unit.empty_documents = integer_from<std::int64_t>(json["empty_documents"]);
     unit.malformed_lines = integer_from<std::int64_t>(json["malformed_lines"]);
+    unit.left_out = integer_from<std::int64_t>(json.at("left_out"));
     unit.records = value_from<RecordCounts>(json["records"]);
     for (const Json& block : json["blocks"]) unit.blocks.push_back(value_from<TokenizedBlock>(block));
     for (const Json& content : json["contents"]) unit.contents.push_back(value_from<UnitContent>(content));

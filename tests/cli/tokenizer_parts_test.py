@@ -280,6 +280,33 @@ def test_byte_level_parts_may_be_followed_by_others(tmp):
     assert refusal(tmp / "first")[0] == 2 and "prepend_scheme" in refusal(tmp / "first")[1]
 
 
+def test_bytes_without_a_token_are_left_out_and_counted(tmp):
+    full = json.loads(byte_bpe().to_str())
+    letters = {byte: letter for byte, letter in zip([*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)], [chr(c) for c in [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]])}
+    letters |= {byte: chr(256 + number) for number, byte in enumerate(byte for byte in range(256) if byte not in letters)}
+    never = [0xC0, 0xC1, *range(0xF5, 0x100)]
+    texts = ["", "a\x00b\x02\x01", "\x01", "plain", "\x01\x02\x03", *random_texts(12, TEXTS // 2)]
+    for number, gone in enumerate([never, never + [0, 1, 2, 3, 0x7F], [ord(" "), ord("a"), 0xC3]]):
+        document = json.loads(json.dumps(full))
+        left = {letters[byte] for byte in gone}
+        document["model"]["merges"] = [pair for pair in document["model"]["merges"] if not left & set("".join(pair))]
+        kept = [token for token in document["model"]["vocab"] if not left & set(token)]
+        document["model"]["vocab"] = {token: id for id, token in enumerate(kept)}
+        document["added_tokens"] = []
+        theirs = Tokenizer.from_str(json.dumps(document))
+        theirs.add_special_tokens(["<e>"])
+        check(tmp, theirs, number, decodes=False, count=TEXTS // 4)
+        compare(tmp / str(number), texts, lambda text: theirs.encode(text).ids, lambda ids: "\ufffd")
+        lines = [text for text in texts if text and theirs.encode(text).ids]
+        (tmp / "text.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in lines))
+        out = tmp / f"data {number}"
+        said = run("prepare-data", tmp / "text.jsonl", "--data.tokenizer", tmp / str(number), "--data.end_of_text", "<e>", "--data.validation", "none", "-o", out, "--threads", 2).stderr
+        count = sum(text.encode().count(bytes([byte])) for text in lines for byte in gone)
+        inputs = json.loads((out / "DATASET.json").read_text())["inputs"]
+        assert inputs.get("symbols_without_token", 0) == count and (number > 0) == (count > 0), (inputs, count)
+        assert (f"the vocabulary has no token for {count:,} symbols, left out" in said or f"no token for {count} symbols" in said) == (count > 0), said
+
+
 def test_what_makes_a_text_without_bound_is_an_error(tmp):
     theirs = byte_bpe()
     bomb = N.Sequence([N.Replace("a", "a" * 1000)] * 5)
