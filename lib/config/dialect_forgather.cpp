@@ -292,7 +292,7 @@ constexpr std::array keys{
     DialectKey{"train_dataset", text, "", taken, "data.path"},
     DialectKey{"eval_dataset", text, "", refused, "",
                "data.validation_split is evaluated, or eval.datasets in the section lockstep"},
-    DialectKey{"processing_class", text, "", taken, "data.tokenizer", "of prepare-data"},
+    DialectKey{"processing_class", text, "", taken, "data.tokenizer", "prepares text; absent: the model's own"},
     DialectKey{"callbacks", list, "", taken, "train.callbacks", "by name, those of plug-ins too: lockstep-plugin(7)"},
     DialectKey{"compute_loss_func", text, "", taken, "train.loss",
                "by name, those of plug-ins too: lockstep-plugin(7)"},

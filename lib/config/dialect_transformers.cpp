@@ -198,7 +198,7 @@ constexpr std::array keys{
     DialectKey{"hub_model_id", text, "", moot, "", nothing_sent},
     DialectKey{"model_name_or_path", text, "", taken, "model.path"},
     DialectKey{"config_name", text, "", taken, "model.config"},
-    DialectKey{"tokenizer_name", text, "", taken, "data.tokenizer", "of prepare-data"},
+    DialectKey{"tokenizer_name", text, "", taken, "data.tokenizer", "prepares text; absent: the model's own"},
     DialectKey{"train_file", text, "", taken, "data.path"},
     DialectKey{"block_size", number, "", taken, "data.sequence_length"},
 

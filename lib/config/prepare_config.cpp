@@ -45,8 +45,8 @@ void describe(Declaration& visit, PrepareDataOptions& data) {
       "tokenizer", data.tokenizer,
       {.help = "what turns text into tokens: bytes, chars (a vocabulary of the characters that occur), a "
                "tokenizer.json or tokenizer.model, a folder with one or with vocab.json and merges.txt, or a model "
-               "OWNER/NAME in the cache of the Hugging Face hub, or the name of one of a plug-in; null: "
-               "bytes, and of token files none",
+               "OWNER/NAME in the cache of the Hugging Face hub, or the name of one of a plug-in; null: in train "
+               "the tokenizer of model.path, or in the folder of model.config; else bytes, and of token files none",
        .completes = Completes::files});
   visit.field("text_field", data.text_field,
               {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});

@@ -49,9 +49,10 @@ enum class MeasuredTensors { weights, gradients };
 enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };
 
 struct ModelOptions {
-  std::optional<std::string> config;  // a Hugging Face config.json or its folder: initialised from train.seed
-  std::optional<std::string> path;    // a folder with config.json and safetensors: start from these weights
-  std::optional<double> dropout;      // instead of all rates in the config
+  std::optional<std::string> config;         // a Hugging Face config.json or its folder: initialised from train.seed
+  std::optional<std::string> path;           // a folder with config.json and safetensors: start from these weights
+  std::optional<TokenizerChoice> tokenizer;  // no option: the tokenizer of the weights or the network, if found
+  std::optional<double> dropout;             // instead of all rates in the config
   std::optional<double> embedding_dropout, attention_dropout, residual_dropout;  // instead of one
 };
 

@@ -4,10 +4,6 @@
 
 namespace lockstep {
 
-namespace {
-constexpr const char* split_key = "split_special_tokens";  // into text, says transformers
-}
-
 std::string hf_tokenizer_json(const Json& added_tokens, const Json& pre_tokenizer, const Json& decoder,
                               const Json& model) {
   const Json document{{"version", "1.0"},
@@ -41,11 +37,11 @@ Json added_token_json(std::int32_t id, const std::string& content) {
 }
 
 void set_special_tokens(Json& config, SpecialTokens reading) {
-  if (special_tokens_in(config) != reading) config[split_key] = reading == SpecialTokens::text;
+  if (special_tokens_in(config) != reading) config[special_tokens_key] = reading == SpecialTokens::text;
 }
 
 SpecialTokens special_tokens_in(const Json& config) {
-  const auto found = config.find(split_key);
+  const auto found = config.find(special_tokens_key);
   return found != config.end() && *found == true ? SpecialTokens::text : SpecialTokens::special;
 }
 

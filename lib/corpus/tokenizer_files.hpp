@@ -24,6 +24,8 @@ inline constexpr std::array<std::string_view, 10> tokenizer_file_names{"tokenize
                                                                        "plugin_tokenizer.json"};
 /// Says which tokenizer of which plug-in it is.
 inline constexpr const char* plugin_tokenizer_file = "plugin_tokenizer.json";
+/// Member of a tokenizer_config.json: whether transformers reads special tokens as text.
+inline constexpr const char* special_tokens_key = "split_special_tokens";
 
 /// A whole tokenizer.json without normalizer and post-processor.
 std::string hf_tokenizer_json(const Json& added_tokens, const Json& pre_tokenizer, const Json& decoder,

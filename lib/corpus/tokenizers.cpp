@@ -88,6 +88,38 @@ std::unique_ptr<Tokenizer> tokenizer_alone(const Path& path, const std::string& 
   return json_tokenizer(read_tokenizer(path), path.string(), end_name, reading);
 }
 
+// Bytes of a tokenizer.json with all characters there are.
+constexpr std::uint64_t most_of_own_form = std::uint64_t{8} << 20;
+
+/// The tokenizer that save_tokenizer left in the folder, where it is of a plug-in or known by the form of its file;
+/// null otherwise. `reading` absent: as tokenizer_config.json says.
+std::unique_ptr<Tokenizer> own_tokenizer(const Path& folder, std::optional<SpecialTokens> reading) {
+  if (auto tokenizer = load_plugin_tokenizer(folder)) return with_chat_template(std::move(tokenizer), folder);
+  const Path json = folder / "tokenizer.json";
+  if (!is_there(json) || length_of(json) > most_of_own_form) return nullptr;
+  const std::string text = read_file(json);
+  refuse_deep_nesting(text, json.string());
+  const Tree document = Tree::parse(text, nullptr, false);  // file_tokenizer explains what is malformed
+  try {
+    auto tokenizer = recognised(document, reading.value_or(reading_in(folder)));
+    return tokenizer ? with_chat_template(std::move(tokenizer), folder) : nullptr;
+  } catch (const Tree::exception&) {
+    fail(ExitCode::input, "{}: not a tokenizer: a member is of another type than it should be", json.string());
+  }
+}
+
+/// Whether the tokenizer_config.json in the folder, if there is one, has no more in it than the tokenizer's own.
+bool says_what_lies_in(const Tokenizer& tokenizer, const Path& folder) {
+  const Path path = folder / "tokenizer_config.json";
+  const auto own = std::ranges::find(tokenizer.files(), path.filename().string(), &TokenizerFile::name);
+  if (!is_there(path) || own == tokenizer.files().end()) return true;
+  Json here = parse_json(read_file(path), path.string());
+  Json there = parse_json(own->content, own->name);
+  for (Json* const config : {&here, &there})
+    if (config->is_object()) config->erase(special_tokens_key);
+  return here == there;
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> file_tokenizer(const Path& path, const std::string& end_name,
@@ -112,7 +144,16 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::st
             word),
         "name a folder with tokenizer.json, tokenizer.model, or vocab.json and merges.txt, or such a file");
   }
+  if (end_name.empty() && is_folder(word)) {
+    if (auto own = own_tokenizer(word, reading); own && says_what_lies_in(*own, word)) return own;
+  }
   return file_tokenizer(word, end_name, reading);
+}
+
+bool holds_tokenizer(const Path& folder) {
+  const auto has = [&](const char* name) { return is_there(folder / name); };
+  return has("tokenizer.json") || has("tokenizer.model") || has(plugin_tokenizer_file) ||
+         (has("vocab.json") && has("merges.txt"));
 }
 
 void save_tokenizer(const Tokenizer& tokenizer, const Path& folder) {
@@ -122,19 +163,7 @@ void save_tokenizer(const Tokenizer& tokenizer, const Path& folder) {
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& folder) {
-  if (auto tokenizer = load_plugin_tokenizer(folder)) return with_chat_template(std::move(tokenizer), folder);
-  const Path json = folder / "tokenizer.json";
-  if (is_there(json)) {
-    const std::string text = read_file(json);
-    refuse_deep_nesting(text, json.string());
-    const Tree document = Tree::parse(text, nullptr, false);  // file_tokenizer explains what is malformed
-    try {
-      if (auto tokenizer = recognised(document, reading_in(folder)))
-        return with_chat_template(std::move(tokenizer), folder);
-    } catch (const Tree::exception&) {
-      fail(ExitCode::input, "{}: not a tokenizer: a member is of another type than it should be", json.string());
-    }
-  }
+  if (auto own = own_tokenizer(folder, {})) return own;
   return file_tokenizer(folder);
 }
 

@@ -38,10 +38,13 @@ std::unique_ptr<Tokenizer> file_tokenizer(const Path& path, const std::string& e
 std::unique_ptr<Tokenizer> plugin_tokenizer(const std::string& word, const std::string& end_name,
                                             SpecialTokens reading);
 
-/// "bytes", one of a plug-in, or a path as file_tokenizer takes it. "chars" depends on the corpus and is refused here:
-/// see chars_tokenizer.
+/// "bytes", one of a plug-in, or a path as file_tokenizer takes it; a folder that save_tokenizer wrote gives the
+/// tokenizer that was saved. "chars" depends on the corpus and is refused here: see chars_tokenizer.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::string& end_name = {},
                                           SpecialTokens reading = SpecialTokens::special);
+
+/// Whether a folder, which may be absent, has the files of a tokenizer that make_tokenizer takes. Local.
+bool holds_tokenizer(const Path& folder);
 
 /// Writes the tokenizer's files into the folder, which is made. Throws Error(storage).
 void save_tokenizer(const Tokenizer& tokenizer, const Path& folder);

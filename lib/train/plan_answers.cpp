@@ -158,7 +158,7 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
   const TrainConfig placed = with_nodes_filled(given, nodes_planned(given, machines));
   const int ranks = ranks_planned(placed, session.world().size());
   const TrainConfig config =
-      with_local_model(with_prepared_data(placed, WithoutPrepared::tell, session, output), session);
+      with_prepared_data(with_local_model(placed, session), WithoutPrepared::tell, session, output);
   const std::vector<std::string> unprepared = unprepared_text(config);
   const bool without_data = config.world_size || !unprepared.empty();
   TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()), agree_on_kept(config, session.world()),

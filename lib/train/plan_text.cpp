@@ -198,6 +198,9 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
                           .load_bytes = load_bytes};
   std::vector<Row> rows{model_row(plan.architecture.config)};
   if (plan.architecture.config.dropout.any()) rows.push_back(dropout_row(plan.architecture.config.dropout));
+  if (!plan.tokenizer.empty())
+    rows.push_back(
+        {.section = "data", .key = "tokenizer", .label = "tokenizer", .value = plan.tokenizer, .text = plan.tokenizer});
   rows.push_back(data_row(config, plan));
   if (plan.length.steps > 0) rows.push_back(schedule_row(config, plan.length));
   for (const auto& more : {dataset_rows(config, plan), evaluation_rows(config, plan), packing_rows(config, plan)})

@@ -109,6 +109,7 @@ TrainConfig with_nodes_filled(TrainConfig config, const Nodes& nodes) {
 
 std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan& plan) {
   std::vector<std::string> warnings = remarks_on_groups(config, plan).warnings;
+  if (!plan.tokenizer_warning.empty()) warnings.push_back(plan.tokenizer_warning);
   const LocalOptions& local = plan.programs.local_options;
   if (config.post_local_sgd.start_step && local.axes.empty())
     warnings.emplace_back(

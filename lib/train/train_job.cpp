@@ -189,7 +189,7 @@ void log_end(Log& log, const SummaryRecord& record) {
 /// What the run trains on, prepared; nothing where the job was asked to stop meanwhile. Collective.
 std::optional<TrainConfig> prepare_or_stop(const TrainConfig& config, Session& session, Output& output) {
   try {
-    return with_local_model(with_prepared_data(config, WithoutPrepared::prepare, session, output), session);
+    return with_prepared_data(with_local_model(config, session), WithoutPrepared::prepare, session, output);
   } catch (const AgreedError& error) {
     if (error.code() != ExitCode::verdict) throw;
     if (session.world().rank() == 0)

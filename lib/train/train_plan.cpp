@@ -21,6 +21,8 @@
 #include "tensor/number_types.hpp"
 #include "train/run_batch.hpp"
 #include "train/run_mesh.hpp"
+#include "train/run_preparation.hpp"
+#include "train/run_tokenizer.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -167,6 +169,7 @@ void plan_data(const TrainConfig& config, TrainPlan& plan) {
   for (const RunDataset& dataset : plan.training) all.push_back(&dataset);
   for (const EvaluationPlan& evaluation : plan.evaluations) all.push_back(&evaluation.set);
   check_tokenizers(all, vocabulary);
+  plan.tokenizer_warning = compare_with_model(config, all);
   plan.proportions = proportions_of(plan.training);
   plan.deciding = deciding_of(config, plan.evaluations);
   for (RunDataset& dataset : plan.training) make_samples(config, SampleUse::training, plan.mesh, vocabulary, dataset);
@@ -409,6 +412,9 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   const auto [batch, passes] = plan_run_batch(config, data_place(plan.mesh, 0).count, kept);
   plan.batch = batch;
   if (without == WithoutDataset::refused || datasets_are_there(config)) plan_data(config, plan);
+  const Dataset* const with_tokenizer = plan.dataset_with_tokenizer();
+  if (with_tokenizer != nullptr || !unprepared_text(config).empty())
+    plan.tokenizer = tokenizer_text(config, with_tokenizer);
   plan.length = plan_length(config, plan);
   plan.segments = most_segments(config, plan);
   plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);

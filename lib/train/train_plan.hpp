@@ -46,6 +46,8 @@ struct TrainPlan {
   std::shared_ptr<const SampleSource> training_samples;  // of all of them; null if they are not there
   std::vector<EvaluationPlan> evaluations;               // empty if the run does not evaluate
   std::size_t deciding = 0;                              // of them, whose loss says what the best is
+  std::string tokenizer;          // of the run, for people; empty where there is none, or nothing says it
+  std::string tokenizer_warning;  // how that of a dataset differs from that of the model; empty: it does not
   Mesh mesh;
   int ranks = 1;
   BatchPlan batch;  // samples of a step over ranks and micro-batches

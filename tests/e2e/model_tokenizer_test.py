@@ -1,0 +1,119 @@
+"""A run reads text with the tokenizer of its model, refuses datasets of another one, and its export generates as the model that it started
+from: told by the tokenizers library and transformers."""
+
+import json
+import shutil
+
+from lockstep_testing import LLAMA_TINY, needs, records, run, sample_text, token_stream, write_config
+
+WORDS = ["--train.global_batch", 4, "--log.tensorboard", "false", "--checkpoint.every", "never", "--schedule.name", "constant"]
+SIZE = 300
+
+
+def train(tmp, name, *words, steps=2, length=16, **settings):
+    return run("train", "--train.run_dir", tmp / "runs" / name, *WORDS, "--train.max_steps", steps, "--data.sequence_length", length, *words, **settings)
+
+
+def write_tokenizer(folder, text=None):
+    """A byte-level BPE that the tokenizers library makes; returns it."""
+    tokenizers = needs("tokenizers")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=SIZE, special_tokens=["<end>"], show_progress=False,
+                                             initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator([text or sample_text()], trainer)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<end>"}))
+    return tokenizer
+
+
+def write_model(tmp):
+    """A folder with config.json and weights, and text beside it; returns both."""
+    text = tmp / "text.txt"
+    text.write_text(sample_text()[:20000])
+    write_config(tmp / "config", {**LLAMA_TINY, "vocab_size": SIZE, "bos_token_id": 0, "eos_token_id": 0})
+    train(tmp, "first", "--model.config", tmp / "config", "--data.path", text, "--checkpoint.export_at_end", "true", steps=1)
+    model = tmp / "model"
+    model.mkdir()
+    exported = tmp / "runs/first/export/step-1"
+    shutil.copy(exported / "model.safetensors", model)
+    write_config(model, {**json.loads((exported / "config.json").read_text()), "eos_token_id": 0})
+    return model, text
+
+
+def test_text_is_prepared_with_the_tokenizer_of_the_model(tmp):
+    model, text = write_model(tmp)
+    refused = train(tmp, "none", "--model.path", model, "--data.path", text, expect=2).stderr
+    assert f"model.path {model} has no tokenizer to prepare text with" in refused and "--data.tokenizer bytes|chars|TOKENIZER" in refused, refused
+    assert not (tmp / "runs/none").exists()
+    tokenizer = write_tokenizer(model)
+    shutil.copytree(model, tmp / "network", ignore=shutil.ignore_patterns("*.safetensors"))
+    ids = tokenizer.encode(text.read_text()).ids
+    mixed = ["--data.datasets", json.dumps([{"path": str(text)}, {"path": "dummy", "samples": 4}])]
+    evaluated = ["--eval.datasets", json.dumps([{"path": str(text), "split": "train"}]), "--eval.at_end", "true"]
+    for name, words in [("path", ["--model.path", model, "--data.path", text]), ("config", ["--model.config", tmp / "network", "--data.path", text]),
+                        ("file", ["--model.config", tmp / "network/config.json", "--data.path", text, *evaluated]),
+                        ("transformers", ["--dialect", "transformers", "--model_name_or_path", model, "--train_file", text]),
+                        ("mixed", ["--model.path", model, *mixed])]:
+        cache = tmp / "caches" / name
+        option = "--lockstep.data.cache" if name == "transformers" else "--data.cache"
+        if name == "transformers":
+            words = [*words, "--output_dir", tmp / "runs" / name, "--block_size", 16, "--max_steps", 2, "--per_device_train_batch_size", 4, "--gradient_accumulation_steps", 1]
+            done = run("train", *words, option, cache)
+        else:
+            done = train(tmp, name, *words, option, cache)
+        assert f"bpe, {SIZE} token ids" in done.stderr, done.stderr
+        (made,) = [path for path in cache.iterdir() if path.is_dir()]
+        stream = list(token_stream(made)) + list(token_stream(made, "validation"))
+        assert sorted(stream) == sorted([*ids, 0]) or stream[:len(ids) // 2] == ids[:len(ids) // 2], name
+        kept = needs("tokenizers").Tokenizer.from_file(str(tmp / "runs" / name / "tokenizer/tokenizer.json"))
+        assert kept.encode(sample_text()).ids == tokenizer.encode(sample_text()).ids, name
+    planned = train(tmp, "planned", "--model.path", model, "--data.path", text, "--data.cache", tmp / "none", "--dry-run")
+    assert f"bpe, {SIZE} token ids" in planned.stdout and not (tmp / "none").exists(), planned.stdout
+    said = train(tmp, "said", "--model.path", model, "--data.path", text, "--data.tokenizer", "bytes").stderr
+    assert "bytes, 257 token ids" in said and f"the model's, {model}, is bpe, {SIZE} token ids; data.tokenizer bytes says that it is meant" in said, said
+    bare = train(tmp, "bare", "--model.config", tmp / "config", "--data.path", text).stderr
+    assert f"{tmp / 'config'} has no tokenizer: text is prepared with bytes" in bare and "bytes, 257 token ids" in bare, bare
+
+
+def test_a_run_that_goes_on_keeps_the_tokenizer_that_it_has(tmp):
+    model, text = write_model(tmp)
+    write_tokenizer(model)
+    words = ["--model.path", model, "--data.path", text, "--data.cache", tmp / "cache"]
+    train(tmp, "run", *words)
+    train(tmp, "bytes", *words, "--data.tokenizer", "bytes")
+    write_tokenizer(model, "another text for another tokenizer, which is another one")
+    for name, told in [("run", f"bpe, {SIZE} token ids"), ("bytes", "bytes, 257 token ids")]:
+        done = train(tmp, name, *words, steps=3, ranks=2)
+        assert told in done.stderr and "goes on from" in done.stderr and "warning" not in done.stderr, done.stderr
+        assert [record["step"] for record in records(tmp / "runs" / name, "step")][-1:] in ([], [3]), name
+
+
+def test_a_dataset_of_another_tokenizer_than_the_models_is_refused_unless_it_is_named(tmp):
+    model, text = write_model(tmp)
+    write_tokenizer(model)
+    run("prepare-data", text, "--output", tmp / "bytes", "--data.validation", "tail:0.2")
+    run("prepare-data", text, "--output", tmp / "same", "--data.validation", "tail:0.2", "--data.tokenizer", model)
+    document = json.loads((model / "tokenizer.json").read_text())   # the same tokenizer in other words
+    document["model"]["merges"] = [" ".join(merge) if isinstance(merge, list) else merge for merge in document["model"]["merges"]]
+    document["version"] = "1.0"
+    (model / "tokenizer.json").write_text(json.dumps(document, indent=3))
+    network = tmp / "network"
+    shutil.copytree(model, network, ignore=shutil.ignore_patterns("*.safetensors"))
+    told = f"{tmp / 'bytes'} was made with the tokenizer bytes, 257 token ids, but the model's, "
+    sets = [["--data.path", tmp / "bytes"],
+            ["--data.path", tmp / "same", "--eval.datasets", json.dumps([{"path": str(tmp / "bytes")}]), "--eval.at_end", "true"],
+            ["--data.datasets", json.dumps([{"path": str(tmp / "bytes")}, {"path": "dummy", "samples": 4}])]]
+    for words in sets[:1] + [sets[0] + ["--dry-run"]] + sets[2:]:
+        refused = train(tmp, "run", "--model.path", model, *words, expect=2, ranks=2).stderr
+        assert told + f"{model}, is bpe, {SIZE} token ids" in refused and "to train on these tokens all the same: --data.tokenizer bytes" in refused, refused
+    assert told + f"{network}, is" in train(tmp, "run", "--model.config", network, *sets[0], expect=2).stderr
+    assert "were made with different tokenizers" in train(tmp, "run", "--model.path", model, *sets[1], expect=2).stderr
+    assert "was made with the tokenizer" not in train(tmp, "same", "--model.path", model, "--data.path", tmp / "same").stderr
+    allowed = train(tmp, "allowed", "--model.path", model, *sets[0], "--data.tokenizer", "bytes").stderr
+    assert f"warning: {told}{model}, is bpe" in allowed, allowed
+    by_folder = train(tmp, "folder", "--model.path", model, *sets[0], "--data.tokenizer", tmp / "bytes/tokenizer").stderr
+    assert f"warning: {told}{model}, is bpe" in by_folder, by_folder
+    refused = train(tmp, "run", "--model.path", model, "--data.path", tmp / "same", "--data.tokenizer", "bytes", expect=2).stderr
+    assert "data.tokenizer is bytes, but the dataset" in refused, refused
