@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "comm/together.hpp"
 #include "corpus/tokenizer_files.hpp"
+#include "exchange/model_folder.hpp"
 #include "report/progress.hpp"
 
 #include <algorithm>
@@ -19,8 +20,6 @@
 namespace lockstep {
 
 namespace {
-
-constexpr const char* generation_config_file = "generation_config.json";
 
 Existing existing_of(const FinalizeConfig& config) { return config.overwrite ? Existing::replace : Existing::refuse; }
 
@@ -79,12 +78,10 @@ Json generation_document(const Json& config) {
 /// All files but weights and report.
 void write_texts(const FinalizeConfig& config, const ModelSource& source, const Path& folder) {
   const Json document = config_document(config, source);
-  bool generation = false;
-  for (const Path& companion : source.companions) {
-    publish_file(folder / companion.filename(), read_file(companion));
-    generation = generation || companion.filename() == generation_config_file;
-  }
-  if (!generation) publish_file(folder / generation_config_file, to_text(generation_document(document), 2) + "\n");
+  for (const Path& companion : source.companions) publish_file(folder / companion.filename(), read_file(companion));
+  const auto& generation = source.generation_config;
+  publish_file(folder / generation_config_file,
+               generation ? *generation : to_text(generation_document(document), 2) + "\n");
   publish_file(folder / "config.json", to_text(document, 2) + "\n");
 }
 

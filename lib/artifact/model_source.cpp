@@ -19,30 +19,12 @@ namespace lockstep {
 
 namespace {
 
-constexpr const char* generation_config = "generation_config.json";
 // Of ranks that cut a matrix by columns so many are read at once, each in a block; of more some are read again.
 constexpr std::size_t held_blocks = 16;
 
-Path real_path(const Path& path) {
-  std::error_code error;
-  const Path real = std::filesystem::canonical(path, error);
-  if (error) fail(ExitCode::storage, "cannot look at {}: {}", path.string(), error.message());
-  return real;
-}
-
-bool is_below(const Path& path, const Path& folder) { return *path.lexically_relative(folder).begin() != ".."; }
-
-/// A file that is copied into the export. Links must not lead out of the folder, or a model of somebody else could have
-/// any file of this machine published with it; the cache of Hugging Face links its snapshots to its own blobs.
+/// A file that is copied into the export.
 void add_companion(ModelSource& source, const Path& folder, const Path& file) {
-  const Path real = real_path(file);
-  const Path home = real_path(folder);
-  const bool cached =
-      home.parent_path().filename() == "snapshots" && is_below(real, home.parent_path().parent_path() / "blobs");
-  if (!is_below(real, home) && !cached) {
-    throw Error(ExitCode::input, fmt::format("{} is a link to {}, outside its folder", file.string(), real.string()),
-                "put the file itself there if it belongs to the model");
-  }
+  require_within(folder, file);
   source.companions.push_back(file);
 }
 
@@ -60,11 +42,15 @@ void add_all(ModelSource& source, const Path& folder) {
   }
 }
 
+std::optional<std::string> document(const CheckpointReader& reader, std::string_view wanted) {
+  for (const auto& [name, text] : reader.manifest().documents)
+    if (name == wanted) return text;
+  return std::nullopt;
+}
+
 /// The model's config.json: a document of the manifest, or a value of the trainer.
 std::string config_text(const CheckpointReader& reader) {
-  for (const auto& [name, text] : reader.manifest().documents) {
-    if (name == "config.json") return text;
-  }
+  if (const auto text = document(reader, "config.json")) return *text;
   if (find_component(reader.manifest(), "trainer") != nullptr) {
     const Json values = parse_json(reader.values_text("trainer", "all"), reader.path().string());
     if (const auto found = values.find("hf_config"); found != values.end()) return to_text(*found);
@@ -105,6 +91,12 @@ void take_end_of_text(ModelSource& source, const Path& tokenizer_folder) {
                         "says {}",
                         to_text(said)));
   source.config.eos_token = wanted;
+  if (!source.generation_config) return;
+  Json generation = parse_json(*source.generation_config, generation_config_file);
+  const Json ends = generation.value("eos_token_id", Json());
+  if (ends == Json(wanted) || (ends.is_array() && std::ranges::find(ends, Json(wanted)) != ends.end())) return;
+  generation["eos_token_id"] = end ? Json(wanted) : Json();
+  source.generation_config = to_text(generation, 2) + "\n";
 }
 
 ModelSource open_checkpoint(const Path& folder) {
@@ -112,6 +104,7 @@ ModelSource open_checkpoint(const Path& folder) {
   source.folder = folder;
   const CheckpointReader reader(folder);
   source.config = parse_hf_config(config_text(reader), (folder / manifest_file).string() + ": config.json");
+  source.generation_config = document(reader, generation_config_file);
   source.step = reader.manifest().step;
   source.state_digest = to_hex(reader.manifest().state_digest);
   const std::vector<LogicalTensor> stored = stored_tensors(describe(source.config));
@@ -174,7 +167,7 @@ ModelSource open_hf_folder(const Path& folder) {
     source.tensors.push_back(file.tensor);
   }
   source.weights = open_model_weights(folder, expected);
-  if (is_there(folder / generation_config)) add_companion(source, folder, folder / generation_config);
+  source.generation_config = generation_config_in(folder);
   return source;
 }
 

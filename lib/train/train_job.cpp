@@ -9,6 +9,7 @@
 #include "base/words.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
+#include "exchange/model_folder.hpp"
 #include "report/build_info.hpp"
 #include "tensor/runtime.hpp"
 #include "train/eval_only.hpp"
@@ -245,6 +246,8 @@ int train(const TrainConfig& given, Session& session, Output& output) {
       {"dataset", dataset_identity(plan.training)},
       {"packing", packing_identity(config, plan.mesh, plan.training)},
       {ResolvedRun::document, to_text(plan.resolved(config))}};
+  if (std::string generation = generation_config_of(config, begun.checkpoint, world); !generation.empty())
+    documents.emplace_back(generation_config_file, std::move(generation));
   if (!config.checkpoint.metadata.empty()) {
     Json metadata = Json::object();
     for (const MetadataEntry& entry : config.checkpoint.metadata) metadata[entry.key] = entry.value;

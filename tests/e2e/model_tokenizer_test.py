@@ -117,3 +117,37 @@ def test_a_dataset_of_another_tokenizer_than_the_models_is_refused_unless_it_is_
     assert f"warning: {told}{model}, is bpe" in by_folder, by_folder
     refused = train(tmp, "run", "--model.path", model, "--data.path", tmp / "same", "--data.tokenizer", "bytes", expect=2).stderr
     assert "data.tokenizer is bytes, but the dataset" in refused, refused
+
+
+def test_the_generation_config_of_the_model_comes_back_with_every_export(tmp):
+    transformers = needs("transformers")
+    model, text = write_model(tmp)
+    write_tokenizer(model)
+    written = {"bos_token_id": 0, "do_sample": True, "eos_token_id": [7, 0, 9], "temperature": 0.6, "top_k": 20, "top_p": 0.95,
+               "pad_token_id": 0, "repetition_penalty": 1.05, "transformers_version": "4.51.0"}
+    (model / "generation_config.json").write_text(json.dumps(written, indent=2) + "\n")
+    expected = transformers.GenerationConfig.from_pretrained(model)
+    words = ["--model.path", model, "--data.path", text]
+    train(tmp, "run", *words, "--checkpoint.export_at_end", "true")
+    checkpoint = tmp / "runs/run/checkpoints/step-0000000002"
+    run("finalize-quantize", tmp / "runs/run", "--output", tmp / "finalized")
+    run("checkpoint-reshard", checkpoint, "--consolidate", "--output", tmp / "resharded")
+    run("finalize-quantize", tmp / "resharded", "--tokenizer", model, "--output", tmp / "from-resharded")
+    run("checkpoint-reshard", model, "--consolidate", "--cast", "fp32", "--output", tmp / "imported")
+    run("finalize-quantize", tmp / "imported", "--tokenizer", model, "--output", tmp / "from-imported")
+    train(tmp, "second", "--model.config", model, "--checkpoint.resume", tmp / "imported", "--data.path", text, "--checkpoint.export_at_end", "true")
+    (model / "generation_config.json").unlink()   # the run has what it began with
+    train(tmp, "run", *words, "--checkpoint.export_at_end", "true", steps=3, ranks=2)
+    for folder in [tmp / "runs/run/export/step-2", tmp / "runs/run/export/step-3", tmp / "finalized", tmp / "from-resharded", tmp / "from-imported",
+                   tmp / "runs/second/export/step-2"]:
+        assert transformers.GenerationConfig.from_pretrained(folder) == expected, folder
+        assert json.loads((folder / "generation_config.json").read_text()) == written, folder
+        assert json.loads((folder / "config.json").read_text())["eos_token_id"] == 0
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp / "runs/run/export/step-3")
+    assert tokenizer.eos_token == "<end>" and tokenizer("An export, read again.").input_ids == transformers.AutoTokenizer.from_pretrained(model)("An export, read again.").input_ids
+    (model / "generation_config.json").write_text(json.dumps(written))
+    train(tmp, "other", *words, "--data.tokenizer", "bytes", "--checkpoint.export_at_end", "true")
+    other = json.loads((tmp / "runs/other/export/step-2/generation_config.json").read_text())
+    assert other == {**written, "eos_token_id": 256}, "texts of this run end with another token"
+    (model / "generation_config.json").write_text("[1]")
+    assert "generation_config.json is not a JSON object" in train(tmp, "malformed", *words, expect=3, ranks=2).stderr
