@@ -1,6 +1,7 @@
 #include "train/run_setup.hpp"
 
 #include "architecture/file_tensors.hpp"
+#include "architecture/rope_frequencies.hpp"
 #include "base/checked_cast.hpp"
 #include "base/json.hpp"
 #include "base/words.hpp"
@@ -110,6 +111,12 @@ TrainConfig with_nodes_filled(TrainConfig config, const Nodes& nodes) {
 std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan& plan) {
   std::vector<std::string> warnings = remarks_on_groups(config, plan).warnings;
   if (!plan.tokenizer_warning.empty()) warnings.push_back(plan.tokenizer_warning);
+  const HfConfig& model = plan.architecture.config;
+  if (const std::int64_t longest = longest_length(model); config.data.sequence_length > longest)
+    warnings.push_back(
+        fmt::format("data.sequence_length is {}, but the model's config is for {} positions: rotary "
+                    "positions go on beyond them, where weights that are loaded have seen none",
+                    config.data.sequence_length, longest));
   const LocalOptions& local = plan.programs.local_options;
   if (config.post_local_sgd.start_step && local.axes.empty())
     warnings.emplace_back(

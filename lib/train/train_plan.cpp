@@ -72,9 +72,10 @@ void mark_tensors(const TrainConfig& config, Architecture& architecture) {
                 fmt::format("optimizer.frozen leaves nothing to train: it matches all {} tensors", tensors.size()));
 }
 
+/// Learned positions end; rotary ones go on (warnings_on).
 void check_length(const TrainConfig& config, const HfConfig& model) {
   const std::int64_t longest = longest_length(model);
-  if (config.data.sequence_length > longest) {
+  if (model.positions == Positions::learned && config.data.sequence_length > longest) {
     fail(ExitCode::usage, "data.sequence_length is {}, but the model has {} positions", config.data.sequence_length,
          longest);
   }
@@ -455,7 +456,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       .eval_reduction_bytes = heartbeat_bytes,
       .local = local_options(config.post_local_sgd, plan.mesh),
   };
-  plan.text = {.positions = longest_length(plan.architecture.config)};
+  plan.text = {.positions = std::max(longest_length(plan.architecture.config), config.data.sequence_length)};
   if (samples_text(config))
     plan.text_model =
         plan_of(plan.architecture, plan.types, {1, longest_text(config.sample, plan.text), ForwardFor::text, sequence},
