@@ -6,6 +6,7 @@
 #include "base/json.hpp"
 #include "base/words.hpp"
 #include "comm/together.hpp"
+#include "exchange/hf_config.hpp"
 #include "optim/groups.hpp"
 #include "store/best_evaluations.hpp"
 #include "tensor/arena.hpp"
@@ -117,6 +118,8 @@ std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan&
         fmt::format("data.sequence_length is {}, but the model's config is for {} positions: rotary "
                     "positions go on beyond them, where weights that are loaded have seen none",
                     config.data.sequence_length, longest));
+  for (const std::string& problem : problems_in_transformers(model))
+    warnings.push_back(fmt::format("transformers will not load an export of this model: {}", problem));
   const LocalOptions& local = plan.programs.local_options;
   if (config.post_local_sgd.start_step && local.axes.empty())
     warnings.emplace_back(

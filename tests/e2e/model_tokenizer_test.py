@@ -151,3 +151,30 @@ def test_the_generation_config_of_the_model_comes_back_with_every_export(tmp):
     assert other == {**written, "eos_token_id": 256}, "texts of this run end with another token"
     (model / "generation_config.json").write_text("[1]")
     assert "generation_config.json is not a JSON object" in train(tmp, "malformed", *words, expect=3, ranks=2).stderr
+
+
+def test_a_start_warns_of_what_transformers_will_refuse_and_of_positions_that_the_weights_have_not_seen(tmp):
+    text = tmp / "text.txt"
+    text.write_text(sample_text()[:5000])
+    transformers = needs("transformers")
+    cases = {"plain": ({}, None), "heads": ({"hidden_size": 50}, "hidden_size 50 is not a multiple of num_attention_heads 4"),
+             "padding": ({"pad_token_id": 257}, "pad_token_id 257 is no row of its embedding"), "last": ({"pad_token_id": 256}, None),
+             "before": ({"pad_token_id": -1}, None), "list": ({"bos_token_id": [256, 5]}, None)}
+    for name, (changes, told) in cases.items():
+        write_config(tmp / name, {**LLAMA_TINY, **changes})
+        done = train(tmp, name, "--model.config", tmp / name, "--data.path", text, "--checkpoint.export_at_end", "true", steps=1).stderr
+        assert ("transformers will not load an export of this model: " + told in done) if told else "will not load" not in done, done
+        try:
+            transformers.AutoModelForCausalLM.from_pretrained(tmp / "runs" / name / "export/step-1")
+            loads = True
+        except Exception as error:   # of any kind
+            print(f"# {name}: {error}")
+            loads = False
+        assert loads == (told is None), name
+    words = ["--data.path", text, "--model.config"]
+    for more in [[], ["--dry-run"]]:
+        done = train(tmp, "long", *words, tmp / "plain", *more, length=65).stderr
+        assert "data.sequence_length is 65, but the model's config is for 64 positions" in done, done
+    assert "is for 64 positions" not in train(tmp, "whole", *words, tmp / "plain", length=64).stderr
+    write_config(tmp / "scaled", {**LLAMA_TINY, "rope_scaling": {"rope_type": "linear", "factor": 2.0}})
+    assert "is for 64 positions" not in train(tmp, "scaled", *words, tmp / "scaled", length=65).stderr
