@@ -9,6 +9,7 @@
 #include "base/json.hpp"
 #include "base/output_folder.hpp"
 #include "base/text.hpp"
+#include "chat/chat_template_file.hpp"
 #include "comm/together.hpp"
 #include "corpus/tokenizer_files.hpp"
 #include "exchange/model_folder.hpp"
@@ -33,6 +34,7 @@ OutputKind export_output() {
   const auto files = [](const Path& folder) {
     std::set<Path> written{"config.json", generation_config_file, export_report_file};
     for (const std::string_view name : tokenizer_file_names) written.insert(name);
+    for (const Path& path : additional_template_files(folder)) written.insert(path.lexically_relative(folder));
     for (const Path& path : list_folder(folder)) {
       if (is_weights(path.filename().string())) written.insert(path.filename());
     }
@@ -78,7 +80,10 @@ Json generation_document(const Json& config) {
 /// All files but weights and report.
 void write_texts(const FinalizeConfig& config, const ModelSource& source, const Path& folder) {
   const Json document = config_document(config, source);
-  for (const Path& companion : source.companions) publish_file(folder / companion.filename(), read_file(companion));
+  for (const Companion& companion : source.companions) {
+    if (companion.name.has_parent_path()) make_folder(folder / companion.name.parent_path());
+    publish_file(folder / companion.name, read_file(companion.file));
+  }
   const auto& generation = source.generation_config;
   publish_file(folder / generation_config_file,
                generation ? *generation : to_text(generation_document(document), 2) + "\n");

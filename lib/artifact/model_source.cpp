@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "chat/chat_template_file.hpp"
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizers.hpp"
 #include "exchange/model_folder.hpp"
@@ -25,13 +26,18 @@ constexpr std::size_t held_blocks = 16;
 /// A file that is copied into the export.
 void add_companion(ModelSource& source, const Path& folder, const Path& file) {
   require_within(folder, file);
-  source.companions.push_back(file);
+  source.companions.push_back({file, file.lexically_relative(folder)});
+}
+
+void add_additional_templates(ModelSource& source, const Path& folder) {
+  for (const Path& path : additional_template_files(folder)) add_companion(source, folder, path);
 }
 
 void add_tokenizer(ModelSource& source, const Path& folder) {
   for (const std::string_view name : tokenizer_file_names) {
     if (is_there(folder / name)) add_companion(source, folder, folder / name);
   }
+  add_additional_templates(source, folder);
 }
 
 /// All files of RUN/tokenizer: the trainer put nothing else there.
@@ -40,6 +46,7 @@ void add_all(ModelSource& source, const Path& folder) {
   for (const Path& path : list_folder(folder)) {
     if (kind_of(path) == FileKind::file) add_companion(source, folder, path);
   }
+  add_additional_templates(source, folder);
 }
 
 std::optional<std::string> document(const CheckpointReader& reader, std::string_view wanted) {

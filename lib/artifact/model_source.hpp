@@ -14,12 +14,18 @@
 
 namespace lockstep {
 
+/// A file that is copied beside the weights.
+struct Companion {
+  Path file;
+  Path name;  // in the export
+};
+
 struct ModelSource {
   Path folder;  // of the checkpoint or of the Hugging Face files
   HfConfig config;
   std::vector<LogicalTensor> tensors;            // as files have them, in block order
   std::unique_ptr<TensorSource> weights;         // has all of them, in their shapes
-  std::vector<Path> companions;                  // files to copy beside the weights: those of the tokenizer
+  std::vector<Companion> companions;             // those of the tokenizer
   std::optional<std::string> generation_config;  // its generation_config.json; absent: it has none
   std::optional<std::int64_t> step;              // of a checkpoint
   std::string state_digest;                      // of a checkpoint; empty otherwise

@@ -78,7 +78,7 @@ class TurnFinder {
 
   /// What the assistant writes as message `i`.
   std::vector<TextSpan> turn(std::size_t i) const {
-    return format_.chat.marks_generation() ? marked_turn(i) : std::vector{turn_by_prefixes(i)};
+    return format_.chat_of(conversation_).marks_generation() ? marked_turn(i) : std::vector{turn_by_prefixes(i)};
   }
 
  private:
@@ -213,10 +213,11 @@ RenderedChat ConversationFormat::render(const Conversation& conversation, std::s
     merged = variables;
     merged.update(conversation.variables);
   }
-  return chat.render({.messages = count < all.size() ? first : all,
-                      .tools = conversation.tools.is_null() ? nullptr : &conversation.tools,
-                      .add_generation_prompt = prompt == GenerationPrompt::added,
-                      .variables = merged.is_null() ? &variables : &merged});
+  return chat_of(conversation)
+      .render({.messages = count < all.size() ? first : all,
+               .tools = conversation.tools.is_null() ? nullptr : &conversation.tools,
+               .add_generation_prompt = prompt == GenerationPrompt::added,
+               .variables = merged.is_null() ? &variables : &merged});
 }
 
 ConversationText text_of(const Conversation& conversation, const ConversationFormat& format, CountedTurns counted) {
@@ -232,7 +233,8 @@ ConversationText text_of(const Conversation& conversation, const ConversationFor
     if (has_weight(messages[i]) != (counted == CountedTurns::all)) chosen.push_back(i);
   }
   std::vector<TextSpan> spans;
-  if (format.chat.marks_generation() && counted == CountedTurns::assistant && chosen.size() == of_assistant) {
+  if (format.chat_of(conversation).marks_generation() && counted == CountedTurns::assistant &&
+      chosen.size() == of_assistant) {
     if (of_assistant > 0) spans = turns.whole().generated;
   } else {
     for (const std::size_t i : chosen) {

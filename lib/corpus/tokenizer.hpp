@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -62,12 +63,13 @@ class Tokenizer {
   /// Of the name and of all files that decide ids: equal hashes mean equal ids.
   Hash128 hash() const;
 
-  /// A chat_template.jinja, which lies beside the tokenizer and goes along with it; it decides no ids.
-  const std::optional<std::string>& chat_template() const { return chat_template_; }
-  void set_chat_template(std::string text) { chat_template_ = std::move(text); }
+  /// Chat templates by name ("default", "tool_use"), which lie in files beside the tokenizer and go along with it; they
+  /// decide no ids.
+  const std::map<std::string, std::string>& chat_templates() const { return chat_templates_; }
+  void set_chat_templates(std::map<std::string, std::string> templates) { chat_templates_ = std::move(templates); }
 
  private:
-  std::optional<std::string> chat_template_;
+  std::map<std::string, std::string> chat_templates_;
 };
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/nesting.hpp"
+#include "chat/chat_template_file.hpp"
 #include "corpus/sentencepiece.hpp"
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizer_json.hpp"
@@ -69,11 +70,12 @@ SpecialTokens reading_in(const Path& folder) {
   return config.is_object() ? special_tokens_in(config) : SpecialTokens::special;
 }
 
-constexpr const char* template_name = "chat_template.jinja";
-
-/// With the chat template that lies in the folder, if there is one.
-std::unique_ptr<Tokenizer> with_chat_template(std::unique_ptr<Tokenizer> tokenizer, const Path& folder) {
-  if (const Path path = folder / template_name; is_there(path)) tokenizer->set_chat_template(read_file(path));
+/// With the chat templates that lie in files of the folder.
+std::unique_ptr<Tokenizer> with_chat_templates(std::unique_ptr<Tokenizer> tokenizer, const Path& folder) {
+  std::map<std::string, std::string> templates;
+  if (const Path path = folder / template_file; is_there(path)) templates[default_template] = read_file(path);
+  for (const Path& path : additional_template_files(folder)) templates[path.stem().string()] = read_file(path);
+  tokenizer->set_chat_templates(std::move(templates));
   return tokenizer;
 }
 
@@ -94,7 +96,7 @@ constexpr std::uint64_t most_of_own_form = std::uint64_t{8} << 20;
 /// The tokenizer that save_tokenizer left in the folder, where it is of a plug-in or known by the form of its file;
 /// null otherwise. `reading` absent: as tokenizer_config.json says.
 std::unique_ptr<Tokenizer> own_tokenizer(const Path& folder, std::optional<SpecialTokens> reading) {
-  if (auto tokenizer = load_plugin_tokenizer(folder)) return with_chat_template(std::move(tokenizer), folder);
+  if (auto tokenizer = load_plugin_tokenizer(folder)) return with_chat_templates(std::move(tokenizer), folder);
   const Path json = folder / "tokenizer.json";
   if (!is_there(json) || length_of(json) > most_of_own_form) return nullptr;
   const std::string text = read_file(json);
@@ -102,7 +104,7 @@ std::unique_ptr<Tokenizer> own_tokenizer(const Path& folder, std::optional<Speci
   const Tree document = Tree::parse(text, nullptr, false);  // file_tokenizer explains what is malformed
   try {
     auto tokenizer = recognised(document, reading.value_or(reading_in(folder)));
-    return tokenizer ? with_chat_template(std::move(tokenizer), folder) : nullptr;
+    return tokenizer ? with_chat_templates(std::move(tokenizer), folder) : nullptr;
   } catch (const Tree::exception&) {
     fail(ExitCode::input, "{}: not a tokenizer: a member is of another type than it should be", json.string());
   }
@@ -125,7 +127,7 @@ bool says_what_lies_in(const Tokenizer& tokenizer, const Path& folder) {
 std::unique_ptr<Tokenizer> file_tokenizer(const Path& path, const std::string& end_name,
                                           std::optional<SpecialTokens> reading) {
   const Path folder = is_folder(path) ? path : absolute_path(path).parent_path();
-  return with_chat_template(tokenizer_alone(path, end_name, reading), folder);
+  return with_chat_templates(tokenizer_alone(path, end_name, reading), folder);
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::string& end_name, SpecialTokens reading) {
@@ -159,7 +161,13 @@ bool holds_tokenizer(const Path& folder) {
 void save_tokenizer(const Tokenizer& tokenizer, const Path& folder) {
   make_folder(folder);
   for (const TokenizerFile& file : tokenizer.files()) publish_file(folder / file.name, file.content);
-  if (tokenizer.chat_template()) publish_file(folder / template_name, *tokenizer.chat_template());
+  const std::map<std::string, std::string>& templates = tokenizer.chat_templates();
+  const bool has_default = templates.contains(default_template);
+  if (templates.size() > (has_default ? 1 : 0)) make_folder(folder / additional_templates_folder);
+  for (const auto& [name, text] : templates)
+    publish_file(
+        name == default_template ? folder / template_file : folder / additional_templates_folder / (name + ".jinja"),
+        text);
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& folder) {

@@ -391,7 +391,7 @@ class Preparation {
     manifest_.masks = makes_records() ? TokenMasks::present : TokenMasks::absent;
     std::shared_ptr<const MessageFormat> messages;
     together(world_, "read the chat template", [&] { messages = message_format(config_.data, *tokenizer_); });
-    if (messages) tokenizer_->set_chat_template(messages->text);  // the model that is trained will need it
+    if (messages) tokenizer_->set_chat_templates(messages->texts);  // the model that is trained will need it
     std::unique_ptr<Progress> progress;
     const BlockPass tokenizing =
         pass("tokenize", [&](std::string_view text) { return tokenizer_->last_cut(text); }, progress);

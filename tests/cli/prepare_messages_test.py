@@ -455,6 +455,47 @@ def test_the_template_is_the_one_beside_the_tokenizer_or_the_one_that_is_named(t
     assert "wrong.jinja:2: the filter 'urlize' is not understood" in refused and not (tmp / "no").exists(), refused
 
 
+def test_conversations_with_tools_are_rendered_by_the_template_for_tools_as_transformers_does(tmp):
+    transformers = needs("transformers")
+    tokens = Tokens(tmp / "bpe")
+    plain, with_tools = TEMPLATES["gemma, marked"], TEMPLATES["llama 3, marked"]
+    chats = [{**chat, **({"tools": [KNOWN_TOOLS[:1], [], None][number % 3]} if number % 2 else {})} for number, chat in enumerate(simple_chats(24, 9))]
+    source = write_lines(tmp / "in.jsonl", chats)
+    config = json.loads((tokens.folder / "tokenizer_config.json").read_text())
+    listed = [{"name": "other", "template": "{{ 1 }}"}, {"name": "tool_use", "template": with_tools}, {"name": "default", "template": plain}]
+
+    def as_list(folder):
+        (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": listed}))
+
+    def as_files(folder):   # which count before the list
+        (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": [{"name": "default", "template": "{{ 2 }}"}, {"name": "tool_use", "template": "{{ 3 }}"}]}))
+        (folder / "chat_template.jinja").write_text(plain)
+        (folder / "additional_chat_templates").mkdir()
+        for name in "tool_use", "other":
+            (folder / "additional_chat_templates" / f"{name}.jinja").write_text(dict((one["name"], one["template"]) for one in listed)[name])
+    for name, write in [("list", as_list), ("files", as_files)]:
+        folder = tmp / name
+        shutil.copytree(tokens.folder, folder)
+        write(folder)
+        theirs = transformers.AutoTokenizer.from_pretrained(folder)
+        prepared(tmp, source, name=f"data-{name}", form="messages", tokenizer=folder)
+        for chat, (ids, mask) in zip(chats, masked_documents(tmp / f"data-{name}"), strict=True):
+            told = theirs.apply_chat_template(chat["messages"], tools=chat.get("tools"), return_dict=True, return_assistant_tokens_mask=True)
+            assert (ids, mask) == (told["input_ids"], told["assistant_masks"]), (name, chat)
+        kept = transformers.AutoTokenizer.from_pretrained(tmp / f"data-{name}/tokenizer")
+        assert kept.chat_template == theirs.chat_template == {one["name"]: one["template"] for one in listed}, name
+        assert "all hashes are" in prepare("--verify", tmp / f"data-{name}").stdout
+        prepare(source, "--output", tmp / f"data-{name}", "--overwrite", "--data.tokenizer", folder, "--data.records", "messages")
+    one = masked_documents(tmp / "data-list") == masked_documents(tmp / "data-files")
+    assert one, "the same templates, wherever they stand"
+    (tmp / "list/tokenizer_config.json").write_text(json.dumps({**config, "chat_template": [{"name": "../default", "template": plain}]}))
+    refused = prepare(source, "--output", tmp / "no", "--data.tokenizer", tmp / "list", "--data.records", "messages", expect=3).stderr
+    assert 'the name "../default" of a template cannot be that of a file' in refused, refused
+    (tmp / "list/tokenizer_config.json").write_text(json.dumps({**config, "chat_template": listed[:2]}))
+    refused = prepare(source, "--output", tmp / "no", "--data.tokenizer", tmp / "list", "--data.records", "messages", expect=3).stderr
+    assert "there is no chat template 'default'" in refused and "--data.chat_template" in refused, refused
+
+
 def test_a_conversation_that_cannot_be_used_is_refused_with_its_place(tmp):
     tokens = Tokens(tmp / "bpe")
     user, answer = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
