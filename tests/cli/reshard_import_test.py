@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
-from finalize_test import VARIANTS, model_of, torch
+from finalize_test import VARIANTS, head_beside, load, logits, model_of, one_value_changed, torch
 from lockstep_testing import PATIENCE_S, needs, program, records, run, write_config
 from shared_out import options, prepare
 
@@ -76,6 +76,19 @@ def test_an_import_is_what_a_job_saves_of_these_weights(tmp):
     assert json.loads(ours["documents"]["config.json"]) == json.loads((source / "config.json").read_text())
     [line] = map(json.loads, ours["documents"]["made_from"].splitlines())
     assert ours["step"] == 0 and line["how"] == "import" and line["of"] == [{"path": str(source)}], line
+
+
+def test_a_tied_model_whose_file_has_another_head_comes_in_with_both(tmp):
+    for variant, targets in {"gpt2": ["tp=3"], "llama_tied_wide_heads": ["pp=2", "dp_shard=2,parts=2"]}.items():
+        source = tmp / variant
+        saved(source, variant)
+        head_beside(source, one_value_changed)
+        for number, target in enumerate(targets):
+            made = tmp / f"{variant} {target}"
+            told = run("checkpoint-reshard", source, "--to", target, "--output", made, ranks=[3, None][number]).stderr
+            assert told.count("the files hold different values for them: both are kept") == 1, told
+            run("finalize-quantize", made, "--dtype", "fp32", "--output", tmp / f"out {variant} {target}")
+            assert torch.equal(logits(load(tmp / f"out {variant} {target}")), logits(load(source))), (variant, target)
 
 
 def end_of(run_dir):
@@ -159,7 +172,7 @@ def test_folders_that_are_not_whole_are_refused_and_nothing_is_written(tmp):
 
     refused({name: tensor for name, tensor in weights.items() if "layers.1.mlp.up" not in name}, 3, "1 missing: model.layers.1.mlp.up_proj.weight")
     refused({**weights, "model.norm.weight": weights["model.norm.weight"][:-1].clone()}, 3, "model.norm.weight is (39), not (40)")
-    refused({**weights, "more": torch.zeros(1)}, 3, "1 unexpected: more")
+    refused({**weights, "model.norm.bias": torch.zeros(40)}, 3, "1 unexpected: model.norm.bias")
     refused({**weights, "model.norm.weight": torch.zeros(40, dtype=torch.int32)}, 3, "model.norm.weight has type")
     save_file(weights, tmp / "folder/model.safetensors", {"format": "pt"})
     for name, said in [("config.json", "config.json"), ("model.safetensors", "safetensors")]:
@@ -168,6 +181,15 @@ def test_folders_that_are_not_whole_are_refused_and_nothing_is_written(tmp):
         told = run("checkpoint-reshard", tmp / "folder", "--consolidate", "--output", tmp / "new", expect=3).stderr
         assert said in told and not (tmp / "new").exists(), told
         (tmp / "folder" / name).write_bytes(cut)
+
+
+def test_tensors_of_modules_that_the_model_does_not_have_are_named_and_not_read(tmp):
+    weights = saved(tmp / "folder", "llama")
+    buffer = "model.layers.0.self_attn.rotary_emb.inv_freq"
+    save_file({**weights, "v_head.weight": torch.zeros(3), buffer: torch.zeros(5)}, tmp / "folder/model.safetensors", {"format": "pt"})
+    for program_and_more in [("checkpoint-reshard", "--consolidate"), ("finalize-quantize",)]:
+        told = run(program_and_more[0], tmp / "folder", *program_and_more[1:], "--output", tmp / "new", "--dry-run").stderr
+        assert f"warning: {tmp}/folder: 1 tensor not read, since the model has no such module: v_head.weight" in told and buffer in told, told
 
 
 def large_folder(folder, vocabulary, channels, width):
