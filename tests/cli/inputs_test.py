@@ -80,6 +80,33 @@ def test_json_arrays_and_values_that_follow_each_other_are_records(tmp):
     assert "no text" in refused(tmp, tmp / "empty.json") or "empty" in refused(tmp, tmp / "empty.json")
 
 
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
+
+
+def test_a_pointer_of_git_lfs_is_recognised_wherever_a_file_is_read(tmp):
+    def is_told(told, path):
+        return f"{path}: it is a pointer of Git LFS, not the file itself" in told and f"git lfs pull, in {path.parent}, fetches the file" in told
+
+    (tmp / "text.txt").write_text("some text\n")
+    inputs = ["a.txt", "a.jsonl", "a.json", "a.csv", "a.txt.gz", "a.jsonl.zst", "a.parquet", "a.arrow"]
+    for name in [*inputs, "tokens.bin", "tokenizer.json", "tokenizer.model", "model.safetensors", "config.json"]:
+        (tmp / name).write_text(POINTER)
+    for name in inputs:
+        assert is_told(refused(tmp, tmp / name, "--data.tokenizer", "bytes"), tmp / name), name
+    assert is_told(refused(tmp, tmp / "tokens.bin", "--format", "nanogpt", "--data.tokenizer", "bytes"), tmp / "tokens.bin")
+    for name in ["tokenizer.json", "tokenizer.model"]:
+        assert is_told(refused(tmp, tmp / "text.txt", "--data.tokenizer", tmp / name), tmp / name), name
+    assert is_told(run("finalize-quantize", tmp, "--output", tmp / "out", expect=3).stderr, tmp / "config.json")
+    (tmp / "config.json").write_text('{"model_type": "gpt2", "vocab_size": 9, "n_embd": 4, "n_layer": 1, "n_head": 2, "n_positions": 8}')
+    assert is_told(run("finalize-quantize", tmp, "--output", tmp / "out", expect=3).stderr, tmp / "model.safetensors")
+    assert is_told(run("checkpoint-reshard", tmp, "--consolidate", "--output", tmp / "out", expect=3).stderr, tmp / "model.safetensors")
+    for name in "model.safetensors", "config.json":
+        (tmp / "config.json").write_text(POINTER if name == "config.json" else (tmp / "config.json").read_text())
+        told = run("train", "--model.path", tmp, "--data.path", "dummy", "--data.sequence_length", 4, "--train.global_batch", 1,
+                   "--train.max_steps", 1, "--train.run_dir", tmp / "run", expect=3).stderr
+        assert is_told(told, tmp / name), (name, told)
+
+
 def test_every_compression_gives_what_the_plain_file_gives(tmp):
     texts = drawn_texts(500, 3)
     content = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()

@@ -45,6 +45,23 @@ BOOST_FIXTURE_TEST_CASE(a_missing_file_is_an_input_error_that_names_it, Folder) 
   });
 }
 
+BOOST_FIXTURE_TEST_CASE(a_pointer_of_git_lfs_is_not_the_file_and_any_other_text_is, Folder) {
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\n"
+      "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n";
+  publish_file(path / "a", pointer);
+  const auto is_told = [&](const Error& error) {
+    return error.code() == ExitCode::input && error.hint().starts_with("git lfs pull, in " + path.string()) &&
+           std::string(error.what()).ends_with("a: it is a pointer of Git LFS, not the file itself");
+  };
+  BOOST_CHECK_EXCEPTION(read_file(path / "a"), Error, is_told);
+  BOOST_CHECK_EXCEPTION(MappedFile(path / "a"), Error, is_told);
+  for (const std::string& text : {pointer.substr(0, 43), " " + pointer, pointer + std::string(1024, 'x')}) {
+    publish_file(path / "a", text);
+    BOOST_TEST(read_file(path / "a") == text);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_stream_of_pieces_hashes_like_the_whole) {
   StreamHash stream;
   stream.add("lock");
