@@ -3,6 +3,7 @@
 #include "base/content_sum.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "corpus/foreign_content.hpp"
 #include "corpus/utf8.hpp"
 
 #include <simdjson.h>
@@ -200,6 +201,8 @@ void require_utf8(const TextBlock& block) {
   const std::size_t bad = first_invalid_utf8(block.text).value_or(0);
   throw BadText{block.file, block.offset + bad,
                 fmt::format("not valid UTF-8 (byte 0x{:02X})", static_cast<unsigned char>(block.text[bad])),
+  if (const auto foreign = block.offset == 0 ? foreign_content(block.text) : std::nullopt)
+    throw BadText{block.file, 0, fmt::format("not valid UTF-8: it is {}", foreign->what), foreign->advice};
                 "convert the file, for example with iconv"};
 }
 

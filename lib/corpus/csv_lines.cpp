@@ -1,6 +1,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
+#include "corpus/foreign_content.hpp"
 #include "corpus/json_string.hpp"
 #include "corpus/record_lines.hpp"
 
@@ -59,6 +60,7 @@ class CsvLines : public ByteReader {
   std::string_view without_mark(std::string_view text) {
     at_begin_ = false;
     if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+    refuse_foreign_content(text, file_);
     return text;
   }
 

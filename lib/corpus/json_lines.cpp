@@ -14,6 +14,7 @@ struct JsonLines::State {
   std::string_view text_of(const simdjson::dom::object& object) const {
     simdjson::dom::element member;
     if (object.at_key(field).get(member) != simdjson::SUCCESS) refuse_field(object, field, "data.text_field");
+    if (member.is_null()) refuse_null(field);
     std::string_view text;
     if (member.get(text) != simdjson::SUCCESS) throw BadRecord{fmt::format("the field '{}' is not text", field)};
     return text;

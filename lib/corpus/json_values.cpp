@@ -1,4 +1,5 @@
 #include "base/error.hpp"
+#include "corpus/foreign_content.hpp"
 #include "corpus/record_lines.hpp"
 
 #include <algorithm>
@@ -38,7 +39,9 @@ class JsonValues : public ByteReader {
     const std::size_t got = bytes_->read(buffer_);
     if (got == 0) return end();
     std::string_view text(buffer_.data(), got);
-    if (place_ == Place::begin && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+    if (at_begin_) refuse_foreign_content(text, file_);
+    if (at_begin_ && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+    at_begin_ = false;
     while (!text.empty()) text = taken(text);
   }
 
@@ -149,7 +152,7 @@ class JsonValues : public ByteReader {
   std::unique_ptr<ByteReader> bytes_;
   std::string file_;
   std::vector<char> buffer_;
-  bool ended_ = false;
+  bool at_begin_ = true, ended_ = false;
   Place place_ = Place::begin;
   bool in_array_ = false;
   bool escaped_ = false;    // the next byte of a text

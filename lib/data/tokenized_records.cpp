@@ -23,6 +23,7 @@ class TokenizedReader : public RecordReader {
 
   Sample read(const simdjson::dom::object& record) override {
     std::optional<Integers> ids = integers(record, "input_ids");
+    if (!ids && record.at_key("input_ids").error() == simdjson::SUCCESS) refuse_null("input_ids");
     if (!ids) refuse_field(record, "input_ids", "data.records");
     std::optional<Integers> labels = integers(record, "labels");
     const std::optional<Integers> attention = integers(record, "attention_mask");
@@ -49,7 +50,7 @@ class TokenizedReader : public RecordReader {
     if (record.at_key(name).get(member) != simdjson::SUCCESS || member.is_null()) return {};
     std::string_view text;
     if (member.get(text) == simdjson::SUCCESS &&
-        parser_.parse(text.data(), text.size(), true).get(member) != simdjson::SUCCESS)
+        parser_.parse(text, PythonJsonParser::Padding::absent, member) != simdjson::SUCCESS)
       throw BadRecord{fmt::format("the text of {} is no list", name)};
     simdjson::dom::array list;
     if (member.get(list) != simdjson::SUCCESS) throw BadRecord{fmt::format("{} is no list", name)};
@@ -58,8 +59,7 @@ class TokenizedReader : public RecordReader {
     for (const simdjson::dom::element element : list) {
       std::int64_t value = 0;
       if (element.get(value) != simdjson::SUCCESS)
-        throw BadRecord{fmt::format("{}[{}] is no integer: {}", name, values.size(),
-                                    std::string(simdjson::minify(element)).substr(0, 40))};
+        throw BadRecord{fmt::format("{}[{}] is no integer: {}", name, values.size(), text_of(element).substr(0, 40))};
       values.push_back(value);
     }
     return values;
@@ -117,7 +117,7 @@ class TokenizedReader : public RecordReader {
 
   std::int64_t vocabulary_;
   LabelPlace place_;
-  simdjson::dom::parser parser_;  // of lists that text spells out
+  PythonJsonParser parser_;  // of lists that text spells out
 };
 
 }  // namespace

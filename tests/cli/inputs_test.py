@@ -101,6 +101,19 @@ def test_every_compression_gives_what_the_plain_file_gives(tmp):
     assert "not xz data" in refused(tmp, tmp / "none.jsonl.xz")
 
 
+def test_numbers_that_python_writes_as_json_are_taken_in_fields_that_nobody_reads(tmp):
+    numbers = [float("nan"), float("inf"), -float("inf"), 2**64, -2**63 - 1, 10**400, 0.5]
+    records = [{"score": number, "text": f"text {number}"[:40], "more": [number, {"NaN": [number]}]} for number in numbers]
+    lines = [json.dumps(record) for record in records] + ['{"x": 1e400, "text": "e", "y": -1E+999}']
+    texts = [json.loads(line)["text"] for line in lines]
+    for name, content in [("in.jsonl", "\n".join(lines)), ("array.json", json.dumps(records, indent=1)), ("values.json", "\n".join(lines))]:
+        (tmp / name).write_text(content)
+        assert prepared(tmp, tmp / name, name=f"of-{name}") == texts[:len(records) if name == "array.json" else None], name
+    (tmp / "read.jsonl").write_text('{"text": "a"}\n{"text": NaN}\n{"text": 1e400}\n{"text": "b"}\n')
+    assert "read.jsonl:2: the field 'text' is not text" in refused(tmp, tmp / "read.jsonl")
+    assert prepared(tmp, tmp / "read.jsonl", "--data.malformed", "skip", name="skipped") == ["a", "b"]
+
+
 def needs_tables():
     if not (BUILD / "lib/corpus/lockstep-tables.so").exists():
         raise unittest.SkipTest("this build reads no Parquet and Arrow: the wheel pyarrow was absent")
@@ -127,7 +140,7 @@ def test_parquet_and_arrow_files_give_their_rows_in_order(tmp):
         assert prepared(tmp, tmp / name, name=f"of-{name}-2", ranks=2) == texts, name
     pyarrow.parquet.write_table(table.append_column("note", pyarrow.array([None] * 1000, pyarrow.string())), tmp / "null.parquet")
     error = refused(tmp, tmp / "null.parquet", "--data.text_field", "note")
-    assert "null.parquet: record 1: the field 'note' is not text" in error, error
+    assert "null.parquet: record 1: the field 'note' is null" in error and "data.malformed: skip" in error, error
 
 
 def test_values_of_tables_have_the_form_that_json_gives_them(tmp):

@@ -277,13 +277,59 @@ BOOST_AUTO_TEST_CASE(a_bad_line_is_named_with_its_reason) {
       {R"({"texts": "a", "id": 1})", "no field 'text'; it has texts, id"},
       {R"({})", "no field 'text'; it has none"},
       {R"({"text": 3})", "the field 'text' is not text"},
-      {R"({"text": null})", "the field 'text' is not text"},
+      {R"({"text": null})", "the field 'text' is null"},
       {"{\"text\": \"a\xFF\"}", "not valid UTF-8"},
       {R"({"text": "\ud800"})", "not valid JSON"}};
   for (const auto& [line, reason] : cases) {
     publish_file(path / "bad.jsonl", good + "\n" + good + line + "\n" + good);
     BOOST_CHECK_EXCEPTION(documents_of(path / "bad.jsonl"), Error, input_error("bad.jsonl:4: " + reason));
   }
+}
+
+BOOST_AUTO_TEST_CASE(numbers_that_python_writes_are_taken_where_nobody_reads_them_and_else_name_the_record) {
+  const std::vector<std::string> numbers{
+      "NaN",   "Infinity", "-Infinity",           "18446744073709551616",      "-9223372036854775809",
+      "1e400", "-1E+999",  std::string(400, '9'), std::string(400, '9') + ".5"};
+  std::string lines;
+  for (const std::string& number : numbers)
+    lines += fmt::format(R"({{"a": {0}, "text": "{0}, \"{0}\"", "b": [{0},{0}, {{"c": {0}}}]}})", number) + "\n";
+  publish_file(path / "a.jsonl", lines);
+  std::vector<std::string> expected;
+  for (const std::string& number : numbers) expected.push_back(fmt::format("{0}, \"{0}\"", number));
+  BOOST_TEST((documents_of(path / "a.jsonl") == expected));
+  for (const std::string& number : numbers) {
+    publish_file(path / "bad.jsonl", "\n{\"text\": " + number + "}\n");
+    BOOST_CHECK_EXCEPTION(documents_of(path / "bad.jsonl"), Error,
+                          input_error("bad.jsonl:2: the field 'text' is not text"));
+  }
+  for (const char* const other :
+       {"nan", "-NaN", "+1", "Infinit", "NaNs", "01", "1e400x", "0xFF", "inf", "1.", "99999999999999999999."}) {
+    publish_file(path / "bad.jsonl", fmt::format(R"({{"text": "a", "x": {}, "y": NaN}})", other));
+    BOOST_CHECK_EXCEPTION(documents_of(path / "bad.jsonl"), Error, input_error("bad.jsonl:1: not valid JSON"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_no_utf8_is_named_by_its_first_bytes) {
+  const std::vector<std::pair<std::string, std::string>> cases{{std::string("\xFF\xFE{\0", 4), "UTF-16 text"},
+                                                               {std::string("\xFE\xFF\0{", 4), "UTF-16 text"},
+                                                               {std::string("\xFF\xFE\0\0{\0\0\0", 8), "UTF-32 text"},
+                                                               {gzipped("text"), "gzip data"},
+                                                               {zstandard("text"), "zstd data"}};
+  for (const auto& [content, what] : cases) {
+    for (const char* const name : {"a.jsonl", "a.json", "a.csv"}) {
+      publish_file(path / name, content);
+      BOOST_CHECK_EXCEPTION(documents_of(path / name), Error, input_error("it is " + what));
+    }
+    publish_file(path / "a.txt", content);
+    const auto inputs = find_inputs({(path / "a.txt").string()});
+    BlockReader reader(inputs.files, whole_files(inputs.files), anywhere);
+    TextBlock block;
+    BOOST_REQUIRE(reader.next(block));
+    BOOST_CHECK_EXCEPTION(told([&] { require_utf8(block); }), Error,
+                          input_error("a.txt:1: not valid UTF-8: it is " + what));
+  }
+  publish_file(path / "b.csv", "PAR1,text\n1,a\n");
+  BOOST_TEST((documents_of(path / "b.csv") == std::vector<std::string>{"a"}));
 }
 
 BOOST_AUTO_TEST_CASE(invalid_utf8_in_a_text_is_named_with_its_line) {
