@@ -37,6 +37,7 @@ class CsvLines : public ByteReader {
   }
   std::uint64_t consumed() const override { return bytes_->consumed(); }
   ReadContent content() const override { return bytes_->content(); }
+  std::string warning() const override { return bytes_->warning(); }
 
  private:
   enum class State { row_begin, field_begin, plain, quoted, quote_closed };
@@ -59,8 +60,8 @@ class CsvLines : public ByteReader {
   // A byte order mark that readers hand over in parts would be one of a name; they fill what they are given.
   std::string_view without_mark(std::string_view text) {
     at_begin_ = false;
-    if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
     refuse_foreign_content(text, file_);
+    if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
     return text;
   }
 

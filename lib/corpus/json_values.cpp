@@ -31,6 +31,7 @@ class JsonValues : public ByteReader {
   }
   std::uint64_t consumed() const override { return bytes_->consumed(); }
   ReadContent content() const override { return bytes_->content(); }
+  std::string warning() const override { return bytes_->warning(); }
 
  private:
   enum class Place { begin, before_value, in_value, in_text, behind_value, behind_all };

@@ -227,6 +227,8 @@ class Preparation {
     files_ = std::move(unpacked.files);
     bytes_read_ += unpacked.bytes_read;
     if (config_.train_tokenizer) return make_trained_tokenizer(std::move(output), start_s);
+    if (is_root())
+      for (const std::string& warning : unpacked.warnings) output_.log().warning("{}", warning);
     make_tokenizer();
     std::unique_ptr<WorkFolder> work;  // on rank 0; goes before the lock of the output does
     units_ = start_work(work);
@@ -435,7 +437,7 @@ class Preparation {
     if (corpus.duplicate_documents > 0)
       log.info("left out {}", counted(corpus.duplicate_documents, "duplicate document"));
     if (corpus.empty_documents > 0) log.warning("left out {} empty documents", corpus.empty_documents);
-    for (const std::string& file : corpus.input.empty_files) log.warning("{} is empty: its data holds nothing", file);
+    for (const std::string& warning : corpus.input.warnings) log.warning("{}", warning);
     if (corpus.malformed_documents == 0) return;
     log.warning("left out {}, first:\n  {}", counted(corpus.malformed_documents, "malformed document"),
                 join(corpus.malformed_places, "\n  "));

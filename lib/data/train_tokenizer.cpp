@@ -124,6 +124,7 @@ void summarise(const TokenizerFacts& facts, const TokenizerTraining& settings, c
   const double rate = static_cast<double>(corpus.text_bytes) / 1e6 / std::max(seconds, 1e-9);
   const double bytes_per_token =
       static_cast<double>(corpus.text_bytes) / static_cast<double>(std::max<std::int64_t>(facts.tokens, 1));
+  for (const std::string& warning : corpus.input.warnings) output.log().warning("{}", warning);
   if (corpus.malformed > 0) output.log().warning("left out {}", counted(corpus.malformed, "malformed document"));
   if (corpus.left_out > 0)
     output.log().info("left out {} of {} that occur less than {}: together they have more than {}", corpus.left_out,

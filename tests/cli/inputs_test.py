@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 import random
+import resource
 import shutil
 import subprocess
 import unittest
@@ -112,6 +113,37 @@ def test_numbers_that_python_writes_as_json_are_taken_in_fields_that_nobody_read
     (tmp / "read.jsonl").write_text('{"text": "a"}\n{"text": NaN}\n{"text": 1e400}\n{"text": "b"}\n')
     assert "read.jsonl:2: the field 'text' is not text" in refused(tmp, tmp / "read.jsonl")
     assert prepared(tmp, tmp / "read.jsonl", "--data.malformed", "skip", name="skipped") == ["a", "b"]
+
+
+def test_bytes_behind_compressed_data_are_ignored_with_a_warning_as_its_program_does(tmp):
+    text = "".join(drawn_texts(2000, 17))
+    for suffix, compress, tool in [("gz", gzip.compress, "gzip"), ("bz2", bz2.compress, "bzip2")]:
+        whole = compress(text[:1000].encode()) + compress(text[1000:].encode())
+        for name, behind, says in [("zeros", bytes(10240), "10240 zero bytes"), ("garbage", b"no data\0", "8 bytes")]:
+            path = tmp / f"{name}.txt.{suffix}"
+            path.write_bytes(whole + behind)
+            assert subprocess.run([tool, "-dc", path], capture_output=True).stdout.decode() == text
+            for ranks in None, 3:   # with three, one of them unpacks it first
+                done = prepare(path, "--output", tmp / f"{path.name}-{ranks}", "--data.tokenizer", "bytes", "--data.validation", "none", ranks=ranks)
+                assert done.stderr.count(f"{path}: ignored {says} behind its {tool} data") == 1, done.stderr
+                (document,) = documents(tmp / f"{path.name}-{ranks}", "train")
+                assert bytes(document).decode() == text
+        (tmp / f"cut.txt.{suffix}").write_bytes(whole + whole[:2])
+        assert "ends too early" in refused(tmp, tmp / f"cut.txt.{suffix}")
+
+
+def test_windows_that_zstd_makes_with_long_31_are_read_or_refused_for_want_of_memory(tmp):
+    if shutil.which("zstd") is None:
+        raise unittest.SkipTest("the program zstd is not installed")
+    made = subprocess.run(["zstd", "--long=31", "-1", "-c"], input=b"text of a large window\n" * 9, capture_output=True, check=True).stdout
+    (tmp / "a.txt.zst").write_bytes(made)
+    probe = [BUILD / "tests/cli/lines-probe", tmp / "a.txt.zst"]
+    bounded = subprocess.run(probe, capture_output=True, text=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)))
+    assert bounded.returncode == 5 and "its window needs 2.0 GiB of memory" in bounded.stderr, bounded
+    whole = subprocess.run(probe, capture_output=True, text=True)
+    if whole.returncode == 5:
+        raise unittest.SkipTest("this machine has no 2 GiB of memory left: " + whole.stderr)
+    assert whole.stdout == "text of a large window\n" * 9, whole
 
 
 def needs_tables():

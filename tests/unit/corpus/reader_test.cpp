@@ -194,10 +194,10 @@ BOOST_AUTO_TEST_CASE(however_a_corpus_is_divided_its_blocks_are_the_same) {
     for (int rank = 0; rank < ranks; ++rank) {
       BlockReader reader(files, parts_of_rank(files, rank, ranks), before_a_space);
       for (TextBlock block; reader.next(block);) found.push_back(shown(block));
-      empty.insert(empty.end(), reader.empty_files().begin(), reader.empty_files().end());
+      empty.insert(empty.end(), reader.warnings().begin(), reader.warnings().end());
     }
     BOOST_TEST((found == expected), ranks << " ranks");
-    BOOST_TEST((empty == std::vector{(path / "h.txt").string()}));
+    BOOST_TEST((empty == std::vector{(path / "h.txt").string() + " is empty: its data holds nothing"}));
   }
 }
 
@@ -309,6 +309,23 @@ BOOST_AUTO_TEST_CASE(numbers_that_python_writes_are_taken_where_nobody_reads_the
   }
 }
 
+// One frame with one raw block, as RFC 8878 has it.
+std::string frame_with_window(unsigned log, const std::string& text) {
+  const auto size = static_cast<std::uint32_t>(text.size()) << 3 | 1;
+  std::string frame("\x28\xB5\x2F\xFD\0", 5);
+  frame += static_cast<char>((log - 10) << 3);
+  for (int byte = 0; byte < 3; ++byte) frame += static_cast<char>(size >> 8 * byte);
+  return frame + text;
+}
+
+BOOST_AUTO_TEST_CASE(windows_of_zstd_above_128_mebibytes_are_read_and_those_above_2_gibibytes_refused) {
+  publish_file(path / "a.txt.zst", frame_with_window(28, "one") + frame_with_window(12, "two"));
+  BOOST_TEST(read_all(path / "a.txt.zst").text == "onetwo");
+  publish_file(path / "b.txt.zst", frame_with_window(32, "one"));
+  BOOST_CHECK_EXCEPTION(read_all(path / "b.txt.zst"), Error,
+                        input_error("its window is 4.0 GiB, and zstd takes at most 2.0 GiB"));
+}
+
 BOOST_AUTO_TEST_CASE(what_is_no_utf8_is_named_by_its_first_bytes) {
   const std::vector<std::pair<std::string, std::string>> cases{{std::string("\xFF\xFE{\0", 4), "UTF-16 text"},
                                                                {std::string("\xFE\xFF\0{", 4), "UTF-16 text"},
@@ -367,7 +384,8 @@ BOOST_AUTO_TEST_CASE(files_that_prove_to_hold_nothing_are_named_and_passed_over)
     text += block.text;
   }
   BOOST_TEST(text == "text");
-  BOOST_TEST((reader.empty_files() == std::vector{(path / "a.txt.gz").string(), (path / "b.txt").string()}));
+  const std::string says = " is empty: its data holds nothing";
+  BOOST_TEST((reader.warnings() == std::vector{(path / "a.txt.gz").string() + says, (path / "b.txt").string() + says}));
 }
 
 BOOST_AUTO_TEST_CASE(links_are_followed_and_those_that_lead_nowhere_or_back_are_noted) {
