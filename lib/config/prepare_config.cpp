@@ -11,9 +11,17 @@
 namespace lockstep {
 
 ChoiceList<InputFormat> choices_of(InputFormat) {
-  return {{InputFormat::txt, "txt"},   {InputFormat::jsonl, "jsonl"},     {InputFormat::json, "json"},
-          {InputFormat::csv, "csv"},   {InputFormat::tsv, "tsv"},         {InputFormat::megatron, "megatron"},
-          {InputFormat::llmc, "llmc"}, {InputFormat::nanogpt, "nanogpt"}, {InputFormat::datatrove, "datatrove"},
+  return {{InputFormat::txt, "txt"},
+          {InputFormat::jsonl, "jsonl"},
+          {InputFormat::json, "json"},
+          {InputFormat::csv, "csv"},
+          {InputFormat::tsv, "tsv"},
+          {InputFormat::parquet, "parquet"},
+          {InputFormat::arrow, "arrow"},
+          {InputFormat::megatron, "megatron"},
+          {InputFormat::llmc, "llmc"},
+          {InputFormat::nanogpt, "nanogpt"},
+          {InputFormat::datatrove, "datatrove"},
           {InputFormat::mds, "mds"}};
 }
 ChoiceList<WriteFormat> choices_of(WriteFormat) {
@@ -40,6 +48,24 @@ ChoiceList<SpecialTokens> choices_of(SpecialTokens) {
   return {{SpecialTokens::special, "special"}, {SpecialTokens::text, "text"}};
 }
 
+bool is_text_format(InputFormat format) {
+  switch (format) {
+    case InputFormat::txt:
+    case InputFormat::jsonl:
+    case InputFormat::json:
+    case InputFormat::csv:
+    case InputFormat::tsv:
+    case InputFormat::parquet:
+    case InputFormat::arrow: return true;
+    case InputFormat::megatron:
+    case InputFormat::llmc:
+    case InputFormat::nanogpt:
+    case InputFormat::datatrove:
+    case InputFormat::mds: return false;
+  }
+  fail(ExitCode::bug, "unknown format of input");
+}
+
 void describe(Declaration& visit, PrepareDataOptions& data) {
   visit.field(
       "tokenizer", data.tokenizer,
@@ -48,6 +74,9 @@ void describe(Declaration& visit, PrepareDataOptions& data) {
                "OWNER/NAME in the cache of the Hugging Face hub, or the name of one of a plug-in; null: "
                "bytes, and of token files none",
        .completes = Completes::files});
+  visit.field("format", data.format,
+              {.help = "format of the files that the input names, whose names or content do not tell it: one text, "
+                       "records or tables of these forms, or token files; null: names and content tell"});
   visit.field("text_field", data.text_field,
               {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
   describe_records(visit, data.records);
@@ -139,8 +168,8 @@ void describe(Declaration& visit, PrepareConfig& config) {
                .value_name = "SIZE",
                .command_line_only = true});
   visit.field("format", config.format,
-              {.help = "what standard input holds: one text, or records in one of these forms; or whose token files "
-                       "INPUT names, where their content does not tell: those of nanogpt"});
+              {.help = "format of INPUT: of standard input; of files whose names do not tell it; or of token files "
+                       "whose content does not tell it, those of nanogpt; null: data.format"});
   visit.field("overwrite", config.overwrite,
               {.help = "replace a dataset that is there; anything else is never replaced"});
   visit.field(
@@ -255,13 +284,11 @@ void check(const PrepareConfig& config, Problems& problems) {
   const bool reads_standard_input = std::ranges::find(config.inputs, "-") != config.inputs.end();
   if (reads_standard_input && config.inputs.size() > 1)
     problems.add({"inputs"}, "standard input (-) is prepared alone: name no other INPUT beside it");
-  const bool text_format = config.format && *config.format <= InputFormat::tsv;
-  if (reads_standard_input && !(config.format && text_format))
-    problems.add({"format"}, "--format txt, jsonl, json, csv or tsv is needed: standard input has no name that tells");
-  if (!reads_standard_input && text_format)
+  const auto format = config.input_format();
+  if (reads_standard_input && !(format && is_text_format(*format)))
     problems.add({"format"},
-                 "--format txt, jsonl, json, csv and tsv are of standard input; the names of files say what they hold, "
-                 "such as .txt or .jsonl");
+                 "--format txt, jsonl, json, csv, tsv, parquet or arrow is needed: standard input has no name that "
+                 "tells");
   if (config.format == InputFormat::txt && config.data.records.form != RecordForm::text)
     problems.add({"format", "data.records"}, "--format txt holds one text, no records: data.records must be text");
   if (config.train_tokenizer && config.data.records.form != RecordForm::text)
@@ -271,6 +298,9 @@ void check(const PrepareConfig& config, Problems& problems) {
 
 void check(const PrepareDataOptions& data, Problems& problems) {
   check_records(data.records, problems);
+  if (data.format == InputFormat::txt && data.records.form != RecordForm::text)
+    problems.add({"data.format", "data.records"},
+                 "data.format txt holds one text, no records: data.records must be text");
   if (data.records.form != RecordForm::text) {
     if (data.text_field != PrepareDataOptions{}.text_field)
       problems.add({"data.text_field", "data.records"}, "data.text_field has no effect unless data.records is text");

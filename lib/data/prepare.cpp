@@ -56,10 +56,11 @@ enum class Told { result, log };
 constexpr const char* standard_input = "-";
 
 // The files as rank 0 sees them, so that no rank works on another list. Collective.
-InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& words) {
+InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& words,
+                         const std::optional<InputFormat>& format) {
   if (words == std::vector<std::string>{standard_input}) return {};  // read when there is a place for it
   const std::string told = rank0_tells(world, "find the input", [&] {
-    const InputFiles inputs = find_inputs(words);
+    const InputFiles inputs = find_inputs(words, format ? text_format_of(*format) : std::nullopt);
     Json files = Json::array();
     for (const InputFile& file : inputs.files) {
       files.push_back({file.path.string(), static_cast<int>(file.format), static_cast<int>(file.compression),
@@ -119,7 +120,7 @@ class Preparation {
         world_(session.world()),
         output_(output),
         told_(told),
-        inputs_(agreed_inputs(world_, config.text())) {
+        inputs_(agreed_inputs(world_, config.text(), config.input_format())) {
     threads_ =
         config.threads ? checked_cast<int>(*config.threads, "threads", ExitCode::usage) : default_threads(world_);
     require_records();
@@ -219,16 +220,16 @@ class Preparation {
     staging_ = paths->content;
     spill_ = paths->scratch;
     if (inputs_.files.empty()) {
-      inputs_.files.push_back(copy_standard_input(session_, text_format_of(*config_.format), spill_));
+      inputs_.files.push_back(copy_standard_input(session_, text_format_of(*config_.input_format()).value(), spill_));
       stamps_.emplace_back();  // nothing to remember: it is read once
       bytes_read_ += inputs_.files[0].bytes;
     }
     UnpackedInput unpacked = unpack_large_files(session_, inputs_.files, spill_);
     files_ = std::move(unpacked.files);
     bytes_read_ += unpacked.bytes_read;
-    if (config_.train_tokenizer) return make_trained_tokenizer(std::move(output), start_s);
     if (is_root())
       for (const std::string& warning : unpacked.warnings) output_.log().warning("{}", warning);
+    if (config_.train_tokenizer) return make_trained_tokenizer(std::move(output), start_s);
     make_tokenizer();
     std::unique_ptr<WorkFolder> work;  // on rank 0; goes before the lock of the output does
     units_ = start_work(work);

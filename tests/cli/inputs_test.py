@@ -107,7 +107,7 @@ def test_numbers_that_python_writes_as_json_are_taken_in_fields_that_nobody_read
     records = [{"score": number, "text": f"text {number}"[:40], "more": [number, {"NaN": [number]}]} for number in numbers]
     lines = [json.dumps(record) for record in records] + ['{"x": 1e400, "text": "e", "y": -1E+999}']
     texts = [json.loads(line)["text"] for line in lines]
-    for name, content in [("in.jsonl", "\n".join(lines)), ("array.json", json.dumps(records, indent=1)), ("values.json", "\n".join(lines))]:
+    for name, content in [("in.jsonl", "\n".join(lines)), ("in.ndjson", "\n".join(lines)), ("array.json", json.dumps(records, indent=1)), ("values.json", "\n".join(lines))]:
         (tmp / name).write_text(content)
         assert prepared(tmp, tmp / name, name=f"of-{name}") == texts[:len(records) if name == "array.json" else None], name
     (tmp / "read.jsonl").write_text('{"text": "a"}\n{"text": NaN}\n{"text": 1e400}\n{"text": "b"}\n')
@@ -144,6 +144,24 @@ def test_windows_that_zstd_makes_with_long_31_are_read_or_refused_for_want_of_me
     if whole.returncode == 5:
         raise unittest.SkipTest("this machine has no 2 GiB of memory left: " + whole.stderr)
     assert whole.stdout == "text of a large window\n" * 9, whole
+
+
+def test_files_of_any_name_are_what_the_format_says(tmp):
+    (tmp / "notes.md").write_text("# A heading\n")
+    (tmp / "LOG").write_text('{"text": "one"}\n{"text": "two"}\n')
+    (tmp / "table.dat.gz").write_bytes(gzip.compress(b"text,n\nthree,1\n"))
+    for name, form, texts in [("notes.md", "txt", ["# A heading\n"]), ("LOG", "jsonl", ["one", "two"]), ("table.dat.gz", "csv", ["three"])]:
+        assert prepared(tmp, tmp / name, "--format", form, name=f"by-{form}") == texts
+        assert prepared(tmp, tmp / name, "--data.format", form, name=f"data-{form}", ranks=2) == texts
+        (tmp / "all.yaml").write_text(f"data: {{format: {form}, path: {tmp / name}}}\n")
+        assert prepared(tmp, tmp / "all.yaml", name=f"file-{form}") == texts
+        same, other = (json.loads((tmp / f"{made}-{form}/DATASET.json").read_text())["key"] for made in ("by", "data"))
+        assert same == other, "the name of a format is known by the files"
+    for arguments in [tmp / "LOG", "--format", "txt", "--data.records", "prompt"], [tmp / "LOG", "--data.format", "txt", "--data.records", "prompt"]:
+        assert "no records" in refused(tmp, *arguments, expect=2)
+    (tmp / "a.parquet").write_bytes(b"PAR1")
+    error = refused(tmp, tmp / "a.parquet", "--format", "txt")
+    assert "a.parquet as a corpus: the format is txt, its name says .parquet" in error, error
 
 
 def needs_tables():
@@ -233,7 +251,7 @@ def path_suffix(name):
 
 
 
-def test_standard_input_may_hold_each_form_but_tables(tmp):
+def test_standard_input_may_hold_each_form(tmp):
     for form, content in [("json", b'[{"text": "a"}, {"text": "b"}]'), ("csv", b"id,text\n1,a\n2,b\n"), ("tsv", b"id\ttext\n1\ta\n2\tb\n")]:
         command = [BUILD / "tools/prepare-data", "-", "--format", form, "--output", tmp / form, "--data.tokenizer", "bytes", "--data.validation", "none"]
         done = subprocess.run(command, input=content, capture_output=True, timeout=PATIENCE_S)

@@ -81,6 +81,10 @@ def test_data_path_takes_files_globs_and_folders_and_datasets_take_text_too(tmp)
     made = {len(json.loads((path / "DATASET.json").read_text())["inputs"]["files"]): path for path in entries(tmp / "runs/.lockstep-cache")}
     assert sorted(made) == [1, 2], "the folder holds the two files"
     text, lines = tmp / "in/text.txt", tmp / "in/lines.jsonl"
+    shutil.copy(text, tmp / "notes.md")
+    train(tmp, tmp / "runs/named", {"data.path": tmp / "notes.md", "data.format": "txt"})
+    train(tmp, tmp / "runs/usual")
+    assert losses(tmp / "runs/named") == losses(tmp / "runs/usual") != [] and len(entries(tmp / "runs/.lockstep-cache")) == 3, "of any name with data.format"
     mixed = {"data.path": None, "data.datasets": json.dumps([{"path": str(text)}, {"path": str(made[2]), "name": "made"}]),
              "eval.datasets": json.dumps([{"path": str(lines), "name": "lines"}, {"path": str(text), "split": "train"}])}
     train(tmp, tmp / "runs/mixed", mixed, ranks=2)

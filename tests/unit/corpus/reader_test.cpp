@@ -349,6 +349,37 @@ BOOST_AUTO_TEST_CASE(what_is_no_utf8_is_named_by_its_first_bytes) {
   BOOST_TEST((documents_of(path / "b.csv") == std::vector<std::string>{"a"}));
 }
 
+BOOST_AUTO_TEST_CASE(a_format_is_that_of_files_whose_names_tell_none_and_contradicts_those_that_tell_another) {
+  make_folder(path / "in");
+  for (const char* const name : {"a.md", "b", "c.py.gz", "d.txt", "e.parquet", "f.tar", "g.csv", "h.ndjson"})
+    publish_file(path / "in" / name, "x");
+  const auto names = [&](std::optional<TextFormat> format) {
+    std::string found;
+    for (const InputFile& file : find_inputs({(path / "in").string()}, format).files) {
+      BOOST_TEST((!format || file.format == *format));
+      found += file.path.filename().string() + (file.compression == Compression::gzip ? "(gzip) " : " ");
+    }
+    return found;
+  };
+  BOOST_TEST(names({}) == "d.txt e.parquet g.csv h.ndjson ");
+  BOOST_TEST(names(TextFormat::text) == "a.md b c.py.gz(gzip) d.txt ");
+  BOOST_TEST(names(TextFormat::json_lines) == "a.md b c.py.gz(gzip) d.txt h.ndjson ");
+  BOOST_TEST(names(TextFormat::json) == "a.md b c.py.gz(gzip) d.txt h.ndjson ");
+  BOOST_TEST(names(TextFormat::csv) == "a.md b c.py.gz(gzip) d.txt g.csv ");
+  BOOST_TEST(names(TextFormat::parquet) == "a.md b e.parquet ");
+  const auto named = [&](const char* name, TextFormat format) {
+    (void)find_inputs({(path / "in" / name).string()}, format);
+  };
+  BOOST_CHECK_EXCEPTION(named("e.parquet", TextFormat::text), Error,
+                        input_error("the format is txt, its name says .parquet"));
+  BOOST_CHECK_EXCEPTION(named("h.ndjson", TextFormat::text), Error,
+                        input_error("the format is txt, its name says .ndjson"));
+  BOOST_CHECK_EXCEPTION(named("d.txt", TextFormat::arrow), Error,
+                        input_error("the format is arrow, its name says .txt"));
+  BOOST_CHECK_EXCEPTION(named("f.tar", TextFormat::text), Error, input_error("f.tar as a corpus: it is an archive"));
+  BOOST_CHECK_EXCEPTION(find_inputs({(path / "in/a.md").string()}), Error, input_error("its type is not known"));
+}
+
 BOOST_AUTO_TEST_CASE(invalid_utf8_in_a_text_is_named_with_its_line) {
   publish_file(path / "a.txt", many_lines(600000) + "\xC3(\n");
   const auto inputs = find_inputs({(path / "a.txt").string()});
