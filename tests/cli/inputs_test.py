@@ -201,8 +201,33 @@ def test_values_of_tables_have_the_form_that_json_gives_them(tmp):
     write_stream(pyarrow, tmp / "forms.arrow", pyarrow.table(columns), 2)
     probe = subprocess.run([BUILD / "tests/cli/lines-probe", tmp / "forms.arrow"], check=True, capture_output=True, text=True, encoding="utf-8").stdout
     assert [json.loads(line) for line in probe.splitlines()] == [
-        {"text": "x", "n": 1, "f": 0.1, "b": True, "list": [1, 2], "of structs": [{"role": "user", "n": 1}], "big": 2**64 - 1, "day": "2026-01-02"},
-        {"text": "y", "n": None, "f": None, "b": False, "list": [], "of structs": [{"role": None, "n": 2}], "big": 0, "day": None}]
+        {"text": "x", "n": 1, "f": 0.1, "b": True, "list": [1, 2], "of structs": [{"role": "user", "n": 1}], "big": 2**64 - 1, "raw": None, "day": "2026-01-02"},
+        {"text": "y", "n": None, "f": None, "b": False, "list": [], "of structs": [{"role": None, "n": 2}], "big": 0, "raw": "", "day": None}]
+
+
+def test_text_of_any_type_of_arrow_is_read_as_pyarrow_reads_it(tmp):
+    pyarrow = needs_tables()
+    import pyarrow.parquet
+    texts = [text for text in drawn_texts(300, 19) if text] + ["again"] * 40
+    raw = [text.encode() for text in texts]
+    columns = {"binary": pyarrow.array(raw, pyarrow.binary()), "large_binary": pyarrow.array(raw, pyarrow.large_binary()), "large_string": pyarrow.array(texts, pyarrow.large_string()),
+               "dictionary": pyarrow.array(texts).dictionary_encode(), "dictionary of binary": pyarrow.array(raw).dictionary_encode()}
+    for name in "string_view", "binary_view":
+        if hasattr(pyarrow, name):
+            columns[name] = pyarrow.array(raw if name == "binary_view" else texts, getattr(pyarrow, name)())
+    if hasattr(pyarrow.compute, "run_end_encode"):
+        columns["runs"] = pyarrow.compute.run_end_encode(pyarrow.array(texts))
+    table = pyarrow.table(columns)
+    write_stream(pyarrow, tmp / "types.arrow", table, 37)
+    with pyarrow.OSFile(str(tmp / "sliced.arrow"), "wb") as file, pyarrow.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table.slice(5, 300), max_chunksize=50)
+    pyarrow.parquet.write_table(table.select(["binary", "large_binary", "dictionary"]), tmp / "unmarked.parquet", store_schema=False)
+    assert pyarrow.parquet.read_schema(tmp / "unmarked.parquet").field("binary").type == pyarrow.binary()
+    for name, rows in [("types.arrow", table), ("sliced.arrow", table.slice(5, 300)), ("unmarked.parquet", table.select(["binary", "large_binary", "dictionary"]))]:
+        probe = subprocess.run([BUILD / "tests/cli/lines-probe", tmp / name], check=True, capture_output=True).stdout
+        expected = [{key: value.decode() if isinstance(value, bytes) else value for key, value in row.items()} for row in rows.to_pylist()]
+        assert [json.loads(line) for line in probe.splitlines()] == expected, name
+    assert prepared(tmp, tmp / "unmarked.parquet", "--data.text_field", "binary") == texts
 
 
 def test_folders_as_datasets_saves_them_are_one_corpus_a_split(tmp):
