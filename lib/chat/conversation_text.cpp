@@ -26,6 +26,15 @@ std::string excerpt(std::string_view text, std::size_t at) {
   return part.empty() ? "its end" : to_text(Json(std::string(part))) + (ends ? "" : "…");
 }
 
+/// Where a text is not the beginning of the whole, for messages.
+std::string difference(const std::string& text, const std::string& whole) {
+  const auto differs = std::ranges::mismatch(text, whole).in1 - text.begin();
+  auto at = static_cast<std::size_t>(differs);
+  while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return fmt::format("as {} at byte {}, where the whole conversation has {}", excerpt(text, at), at,
+                     excerpt(whole, at));
+}
+
 /// The longest beginning of `place` that ends `text` (Knuth, Morris and Pratt 1977).
 std::size_t overlap(std::string_view text, std::string_view place) {
   place = place.substr(0, text.size());
@@ -142,13 +151,10 @@ class TurnFinder {
 
   void require_prefix(const std::string& text, std::size_t count, std::string_view how) const {
     if (whole_.text.starts_with(text)) return;
-    const auto differs = std::ranges::mismatch(text, whole_.text).in1 - text.begin();
-    auto at = static_cast<std::size_t>(differs);
-    while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
     throw Error(ExitCode::input,
                 fmt::format("cannot tell what the assistant writes: the template renders the first {} of {} messages {}"
-                            "as {} at byte {}, where the whole conversation has {}",
-                            count, messages_.size(), how, excerpt(text, at), at, excerpt(whole_.text, at)),
+                            "{}",
+                            count, messages_.size(), how, difference(text, whole_.text)),
                 turns_hint);
   }
 
@@ -248,6 +254,22 @@ ConversationText text_of(const Conversation& conversation, const ConversationFor
   made.counted = counted == CountedTurns::all ? others(spans, made.text.size()) : std::move(spans);
   const bool last_is_chosen = !chosen.empty() && chosen.back() + 1 == messages.size();
   made.counts_at_end = last_is_chosen != (counted == CountedTurns::all);
+  return made;
+}
+
+ConversationText text_with_completion(const Conversation& conversation, std::size_t prompt,
+                                      const ConversationFormat& format) {
+  const std::string before = format.render(conversation, prompt, GenerationPrompt::added).text;
+  ConversationText made{.text =
+                            format.render(conversation, conversation.messages.size(), GenerationPrompt::absent).text};
+  if (!made.text.starts_with(before))
+    throw Error(ExitCode::input,
+                fmt::format("cannot tell where the completion begins: the template renders the prompt with a "
+                            "generation prompt {}",
+                            difference(before, made.text)),
+                "data.malformed: skip leaves such records out");
+  if (before.size() < made.text.size()) made.counted = {{before.size(), made.text.size()}};
+  made.counts_at_end = true;
   return made;
 }
 

@@ -40,4 +40,10 @@ struct ConversationFormat {
 /// nor renderings of the first messages tell what the assistant writes.
 ConversationText text_of(const Conversation& conversation, const ConversationFormat& format, CountedTurns counted);
 
+/// The text of a prompt, the first `prompt` messages, and its completion, the others. The completion counts: what
+/// follows the text of the prompt with a generation prompt. Local, from any thread. Throws Error(input) for what the
+/// template refuses, and where the whole text does not begin with that of the prompt.
+ConversationText text_with_completion(const Conversation& conversation, std::size_t prompt,
+                                      const ConversationFormat& format);
+
 }  // namespace lockstep

@@ -58,7 +58,7 @@ void describe_records(Declaration& visit, RecordOptions& records) {
   visit.field(
       "records", records.form,
       {.help = "what records hold: text in one field; tokenized, input_ids with labels or none; prompt, a prompt "
-               "and its completion; messages, a conversation"});
+               "and its completion, both text or both lists of messages; messages, a conversation"});
   visit.field("labels", records.labels,
               {.help = "where labels of tokenized records stand: aligned, at their own token; shifted, at the token "
                        "before; null: aligned"});
@@ -80,8 +80,9 @@ void describe_records(Declaration& visit, RecordOptions& records) {
                        "completion, and of messages assistant"});
   visit.field("add_bos", records.add_bos,
               {.help = "whether a sample begins with the tokenizer's bos_token, once; null: no"});
-  visit.field("add_eos", records.add_eos,
-              {.help = "whether a sample ends with the end-of-text token, once; null: after a completion"});
+  visit.field(
+      "add_eos", records.add_eos,
+      {.help = "whether a sample ends with the end-of-text token, once; null: after a completion that is text"});
   visit.field(
       "max_length", records.max_length,
       {.help = "longest sample made of a record; null: no limit", .unit = "tokens", .min = 2, .max = most_tokens});
@@ -114,7 +115,7 @@ void check_records(const RecordOptions& records, Problems& problems) {
   only_with(records.prompt_field.has_value(), "prompt_field", {prompt});
   only_with(records.completion_field.has_value(), "completion_field", {prompt});
   only_with(records.messages_field.has_value(), "messages_field", {messages});
-  only_with(records.chat_template.has_value(), "chat_template", {messages});
+  only_with(records.chat_template.has_value(), "chat_template", {prompt, messages});
   only_with(records.train_on.has_value(), "train_on", {prompt, messages});
   only_with(records.add_bos.has_value(), "add_bos", {tokenized, prompt, messages});
   only_with(records.add_eos.has_value(), "add_eos", {tokenized, prompt, messages});

@@ -32,11 +32,8 @@ ChatTemplateFile template_file(const PrepareDataOptions& options) {
   }
 }
 
-}  // namespace
-
-std::shared_ptr<const MessageFormat> message_format(const PrepareDataOptions& options, const Tokenizer& tokenizer) {
-  if (options.records.form != RecordForm::messages) return nullptr;
-  ChatTemplateFile file = template_file(options);
+std::shared_ptr<const MessageFormat> format_with(ChatTemplateFile file, const PrepareDataOptions& options,
+                                                 const Tokenizer& tokenizer) {
   file.variables.update(named_special_tokens(tokenizer));
   const Hash128 hash = hash128(to_text(Json{{"template", file.text}, {"variables", file.variables}}));
   return std::make_shared<const MessageFormat>(
@@ -45,6 +42,19 @@ std::shared_ptr<const MessageFormat> message_format(const PrepareDataOptions& op
                     .origin = file.origin,
                     .hash = to_hex(hash),
                     .spelled = options.special_tokens_in_messages()});
+}
+
+}  // namespace
+
+std::shared_ptr<const MessageFormat> message_format(const PrepareDataOptions& options, const Tokenizer& tokenizer) {
+  if (options.records.form != RecordForm::messages && options.records.form != RecordForm::prompt) return nullptr;
+  const bool needs_template = options.records.form == RecordForm::messages || options.records.chat_template;
+  try {
+    return format_with(template_file(options), options, tokenizer);
+  } catch (const Error& problem) {
+    if (needs_template || (problem.code() != ExitCode::input && problem.code() != ExitCode::usage)) throw;
+    return nullptr;  // prompts may be text
+  }
 }
 
 std::string message_format_hash(const PrepareDataOptions& options, const Tokenizer* tokenizer) {

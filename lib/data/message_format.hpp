@@ -21,7 +21,8 @@ struct MessageFormat {
 };
 
 /// With the template that data.chat_template names, or that lies beside the tokenizer. Null where records hold no
-/// messages. Local. Throws Error(usage) where there is no template, Error(input) for one that is not understood.
+/// messages; for prompts, which may be text or messages, also where no template that is understood lies there. Local.
+/// Throws Error(usage) where there is no template, Error(input) for one that is not understood.
 std::shared_ptr<const MessageFormat> message_format(const PrepareDataOptions& options, const Tokenizer& tokenizer);
 
 /// The hash of that format; empty where records hold no messages. `tokenizer`: null where it is made of the text

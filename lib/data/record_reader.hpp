@@ -24,7 +24,8 @@ class RecordReader {
 
 /// The tokenizer outlives the reader.
 std::unique_ptr<RecordReader> tokenized_reader(const Tokenizer& tokenizer, const RecordOptions& options);
-std::unique_ptr<RecordReader> prompt_reader(const Tokenizer& tokenizer, const RecordOptions& options);
+std::unique_ptr<RecordReader> prompt_reader(const Tokenizer& tokenizer, const RecordOptions& options,
+                                            const MessageFormat* messages);
 std::unique_ptr<RecordReader> message_reader(const Tokenizer& tokenizer, const RecordOptions& options,
                                              const MessageFormat& format);
 
