@@ -134,6 +134,11 @@ Found find_best(const Path& run) {
                 fmt::format("{} has no checkpoint with the metric {}: none is the best", run.string(), by.metric),
                 "a checkpoint has it where the run evaluates at its step; --which last is the newest one");
   Found found = first_sound(candidates, judge);
+  for (const CheckpointEntry& entry : newest_first(list_checkpoints(run))) {  // nobody knows how good these were
+    if (std::ranges::find(candidates, entry.path, &CheckpointEntry::path) != candidates.end()) continue;
+    const Judgement judgement = judge_checkpoint(entry.path, VerifyLevel::manifest);
+    if (judgement.verdict == Verdict::damaged) found.damaged.push_back({entry, judgement.reason});
+  }
   if (!found.checkpoint) fail(ExitCode::input, "no checkpoint of {} that was evaluated is sound", run.string());
   return found;
 }

@@ -32,7 +32,8 @@ bool is_model_folder(const Path& path) {
 /// A folder to read.
 struct SourcePath {
   Path path;
-  bool model_folder = false;  // of Hugging Face; else a checkpoint
+  bool model_folder = false;      // of Hugging Face; else a checkpoint
+  std::vector<PassedOver> newer;  // checkpoints of its run that are damaged
 };
 
 // As rank 0 sees them: a run may get another newest checkpoint while ranks look. Collective.
@@ -41,19 +42,49 @@ std::vector<SourcePath> sources_of(const ReshardConfig& config, Communicator& ra
     Json found = Json::array();
     for (const std::string& path : config.checkpoints) {
       if (is_model_folder(path)) {
-        found.push_back({path, true});
+        found.push_back({{"path", path}, {"model_folder", true}, {"newer", Json::array()}});
         continue;
       }
       refuse_other_trainers(path);
       const Found sound = find_at(path, [](const Path& one) { return judge_checkpoint(one, VerifyLevel::sizes); });
-      found.push_back({sound.checkpoint->path.string(), false});
+      Json newer = Json::array();
+      for (const PassedOver& passed : sound.damaged)
+        newer.push_back(
+            {{"path", passed.checkpoint.path.string()}, {"step", passed.checkpoint.step}, {"reason", passed.reason}});
+      found.push_back({{"path", sound.checkpoint->path.string()}, {"model_folder", false}, {"newer", newer}});
     }
     return to_text(found);
   });
   std::vector<SourcePath> sources;
-  for (const Json& one : parse_json(told, "the folders that rank 0 found"))
-    sources.push_back({one[0].get<std::string>(), one[1].get<bool>()});
+  for (const Json& one : parse_json(told, "the folders that rank 0 found")) {
+    SourcePath source{.path = one.at("path").get<std::string>(), .model_folder = one.at("model_folder"), .newer = {}};
+    for (const Json& passed : one.at("newer"))
+      source.newer.push_back(
+          {{.path = passed.at("path").get<std::string>(), .step = passed.at("step")}, passed.at("reason")});
+    sources.push_back(std::move(source));
+  }
   return sources;
+}
+
+Json passed_over_json(const std::vector<SourcePath>& paths) {
+  Json all = Json::array();
+  for (const SourcePath& source : paths)
+    for (const PassedOver& passed : source.newer)
+      all.push_back({{"path", passed.checkpoint.path.string()}, {"reason", passed.reason}});
+  return all;
+}
+
+/// The folders that are read, a line each.
+std::string sources_text(const std::vector<SourcePath>& paths) {
+  std::string text;
+  for (const SourcePath& source : paths) text += fmt::format("source  {}\n", source.path.string());
+  return text;
+}
+
+void warn_of_passed_over(const std::vector<SourcePath>& paths, Log& log) {
+  for (const SourcePath& source : paths)
+    for (const PassedOver& passed : source.newer)
+      log.warning("passed over a damaged checkpoint: {}; {} is read", to_text(passed), source.path.string());
 }
 
 /// Blocks of each checkpoint, for who reads by rows what ranks cut by columns: an eighth of the memory at most.
@@ -328,16 +359,21 @@ int checkpoint_reshard(const ReshardConfig& config, Session& session, Output& ou
   });
   agree_equal(ranks, "what is written, and of what", identity_of(*source, plan));
   const bool json = output.common().json, speaks = ranks.rank() == 0;
+  if (speaks) warn_of_passed_over(paths, output.log());
   if (output.common().dry_run) {
     const std::vector<ProcessShare> shares =
         share_out(*source, plan.state, plan.parts, config.memory.bytes, ranks.size());
-    if (speaks && json) output.print_json(planned_json(*source, plan, shares));
-    if (speaks && !json) output.print(planned_text(plan, shares));
+    Json planned = planned_json(*source, plan, shares);
+    planned["passed_over"] = passed_over_json(paths);
+    if (speaks && json) output.print_json(planned);
+    if (speaks && !json) output.print(sources_text(paths) + planned_text(plan, shares));
     return 0;
   }
   const Resharded result = reshard(session, *source, plan, config.output, config.memory.bytes);
-  if (speaks && json) output.print_json(done_json(*source, plan, result, config.output));
-  if (speaks && !json) output.print(done_text(plan, result));
+  Json done = done_json(*source, plan, result, config.output);
+  done["passed_over"] = passed_over_json(paths);
+  if (speaks && json) output.print_json(done);
+  if (speaks && !json) output.print(sources_text(paths) + done_text(plan, result));
   return 0;
 }
 
