@@ -85,10 +85,11 @@ void lower_start(Lowering& lowering) {
 
 constexpr std::array keys{
     DialectKey{"output_dir", text, "trainer_output", taken, "train.run_dir"},
-    DialectKey{"overwrite_output_dir", flag, "false", taken, "checkpoint.resume",
-               "true without resume_from_checkpoint: afresh, each time that the command starts; older checkpoints are "
-               "put aside",
-               "", "", jointly},
+    DialectKey{
+        "overwrite_output_dir", flag, "false", taken, "checkpoint.resume",
+        "true without resume_from_checkpoint: afresh; older checkpoints are put aside, unless the run was stopped "
+        "with exit code 75 or requeued",
+        "", "", jointly},
     DialectKey{"do_train", flag, "", refused, "", "train trains", "true"},
     DialectKey{"do_eval", flag, "", moot, "", "eval_strategy and eval.at_end say it"},
     DialectKey{"do_predict", flag, "", refused, "", "train trains and evaluates", "false"},

@@ -1,5 +1,6 @@
 #include "config/fixed_options.hpp"
 
+#include "base/hash.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "config/former_options.hpp"
@@ -137,6 +138,18 @@ std::vector<Difference> differing_fixed_options(const SavedRun& run, const Train
   // A decay that ends with the run moves as the run is extended: then its learning rates would not be what they were.
   compare("schedule.decay_steps", then.length.decay_steps, resolved.length.decay_steps);
   return differences;
+}
+
+std::string digest_of_run(const TrainConfig& config) {
+  const Bound bound(config);
+  StreamHash hash;
+  for (const Option& option : bound.declaration.options()) {
+    const std::string& path = option.path;
+    const bool makes_the_run = is_fixed(option) || path.starts_with("model.") || path.starts_with("data.") ||
+                               path == "optimizer.frozen" || path == "checkpoint.resume";
+    if (makes_the_run) hash.add(path + " " + to_text(option.get()) + "\n");
+  }
+  return to_hex(hash.digest());
 }
 
 void check_allowed_changes(const TrainConfig& config, Problems& problems) {

@@ -35,6 +35,10 @@ struct SavedRun {
 std::vector<Difference> differing_fixed_options(const SavedRun& run, const TrainConfig& now,
                                                 const ResolvedRun& resolved);
 
+/// Equal for configurations that make the same run: a digest of checkpoint.resume, the sections model and data, and the
+/// options that are fixed on resume or say such an option in other words. Pure.
+std::string digest_of_run(const TrainConfig& config);
+
 /// Whether checkpoint.allow_change lets an option that such a difference names be another one. Pure.
 bool may_change(const TrainConfig& config, const std::string& option);
 

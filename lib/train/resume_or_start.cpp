@@ -10,6 +10,7 @@
 #include "store/verdict.hpp"
 #include "tensor/runtime.hpp"
 #include "train/evaluated_metrics.hpp"
+#include "train/run_files.hpp"
 
 #include <algorithm>
 #include <array>
@@ -26,10 +27,10 @@ std::string new_run_from(const TrainConfig& config, const Path& checkpoint, std:
 }
 
 /// The step of the newest checkpoint that is seen here, of the run or of its local tier; nothing if there is none.
-std::optional<std::int64_t> newest_step(const TrainConfig& config, const std::optional<LocalTier>& local) {
+std::optional<std::int64_t> newest_step(const TrainConfig& config, const std::optional<Path>& local_tier) {
   std::vector<CheckpointEntry> entries = list_checkpoints(config.train.run_dir);
-  if (local) {
-    const std::vector<CheckpointEntry> others = list_checkpoints(local->folder);
+  if (local_tier) {
+    const std::vector<CheckpointEntry> others = list_checkpoints(*local_tier);
     entries.insert(entries.end(), others.begin(), others.end());
   }
   const auto newest = std::ranges::max_element(entries, {}, &CheckpointEntry::step);
@@ -37,9 +38,8 @@ std::optional<std::int64_t> newest_step(const TrainConfig& config, const std::op
 }
 
 /// A run never goes on behind checkpoints that it already has: they would be overwritten.
-void refuse_to_overwrite(const TrainConfig& config, const std::optional<LocalTier>& local,
-                         const CheckpointReader& reader) {
-  const std::optional<std::int64_t> newest = newest_step(config, local);
+void refuse_to_overwrite(const TrainConfig& config, const CheckpointReader& reader) {
+  const std::optional<std::int64_t> newest = newest_step(config, known_local_tier(config));
   const std::int64_t step = reader.manifest().step;
   if (!newest || *newest <= step) return;
   throw Error(
@@ -49,15 +49,6 @@ void refuse_to_overwrite(const TrainConfig& config, const std::optional<LocalTie
       fmt::format("leave checkpoint.resume out to go on from step {}, or start a new run from step {}: the same "
                   "command with {}",
                   *newest, step, new_run_from(config, reader.path(), step)));
-}
-
-void refuse_to_start_over(const TrainConfig& config, const std::optional<LocalTier>& local) {
-  const std::optional<std::int64_t> newest = newest_step(config, local);
-  if (!newest) return;
-  throw Error(ExitCode::usage,
-              fmt::format("checkpoint.resume = never starts {} from scratch, but it has checkpoints up to step {}",
-                          config.train.run_dir, *newest),
-              "give the new run a train.run_dir of its own");
 }
 
 std::string part_option(const TrainConfig& config) {
@@ -322,12 +313,22 @@ Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session&
 
 }  // namespace
 
+void refuse_to_start_over(const TrainConfig& config) {
+  if (config.checkpoint.resume.from != Resume::From::never) return;
+  const std::optional<std::int64_t> newest = newest_step(config, known_local_tier(config));
+  if (!newest) return;
+  throw Error(ExitCode::usage,
+              fmt::format("checkpoint.resume = never starts {} from scratch, but it has checkpoints up to step {}",
+                          config.train.run_dir, *newest),
+              "give the new run a train.run_dir of its own");
+}
+
 RunStart resume_or_start(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
                          const LoadedState& state) {
   Communicator& world = session.world();
   session.enter(Phase::load);
   if (config.checkpoint.resume.from == Resume::From::never) {
-    together(world, "start from scratch", [&] { refuse_to_start_over(config, state.local); });
+    together(world, "start from scratch", [&] { refuse_to_start_over(config); });
     return {};
   }
   if (config.checkpoint.resume.from == Resume::From::afresh) {
@@ -343,7 +344,7 @@ RunStart resume_or_start(const TrainConfig& config, const TrainPlan& plan, Sessi
   const Accept accept = [&](const CheckpointReader& reader) {
     check_steps_left(config, plan, reader);
     changed = check_same_trajectory(config, plan, reader);
-    if (named) refuse_to_overwrite(config, state.local, reader);
+    if (named) refuse_to_overwrite(config, reader);
     if (state.accepted) state.accepted(reader);
   };
   const Resumed resumed = load_as_asked(
