@@ -196,6 +196,14 @@ void log_end(Log& log, const TrainConfig& config, const SummaryRecord& record) {
     log.warning("asked to stop a second time: what came after the last checkpoint is not saved");
 }
 
+/// Rank 0 records it, and the rank whose node has none says it.
+void warn_of_no_tier(const AgreedError& failure, std::int64_t step, int rank, RunFiles& files, Log& log) {
+  const std::string message =
+      fmt::format("{}\n  the run has no local tier: saves go to {} at once", failure.what(), files.folder().string());
+  if (rank == failure.owner()) log.warning("{}", message);
+  if (rank == 0) files.records().write(EventRecord{.step = step, .name = "local_tier_unusable", .message = message});
+}
+
 /// What the run trains on, prepared; nothing where the job was asked to stop meanwhile. Collective.
 std::optional<TrainConfig> prepare_or_stop(const TrainConfig& config, Session& session, Output& output) {
   try {
@@ -290,6 +298,9 @@ int train(const TrainConfig& given, Session& session, Output& output) {
       files.records().write(EventRecord{.step = start.step, .name = "unexplained_end", .message = unexplained});
     }
   }
+
+  if (const auto& failure = files.tier_failure())
+    warn_of_no_tier(*failure, start.step, world.rank(), files, output.log());
 
   const std::unique_ptr<ShardVerifier> verifier = make_verifier(config.data.verify, world.rank(), machines.hosts);
   if (config.data.verify == VerifyData::start) verify_now(*verifier, plan, session);

@@ -233,3 +233,18 @@ def test_a_run_that_stops_promotes_what_it_saved_and_a_shared_folder_is_refused(
     (tmp / "shared/beta").symlink_to("alpha")
     told = train(tmp, "shared", expect=2).stderr
     assert "checkpoint.local_dir is storage of each node's own, but alpha and beta see one folder at disk/run-" in told, told
+
+
+def test_a_tier_that_a_node_cannot_make_is_gone_around_from_the_start(tmp):
+    prepare(tmp)
+    whole = reference(tmp)
+    (tmp / "run/beta").mkdir(parents=True)
+    (tmp / "run/beta/disk").write_text("no folder")
+    done = train(tmp, "run", *WAITED, steps=4)
+    told, = events(tmp, "run", "local_tier_unusable")
+    assert f"the run has no local tier: saves go to {tmp}/run/run at once" in told["message"] and done.stderr.count("has no local tier") == 1, done.stderr
+    assert promoted(tmp, "run") == {step: whole[step] for step in [2, 4]} and not events(tmp, "run", "promoted")
+    assert not list((tmp / "run/alpha").rglob("step-*"))
+    (tmp / "run/beta/disk").unlink()                        # it is there again
+    train(tmp, "run", *WAITED)
+    assert [event["step"] for event in events(tmp, "run", "promoted")] == [6] and promoted(tmp, "run") == whole and losses(tmp, "run") == losses(tmp, "whole")
