@@ -759,6 +759,12 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
                        "behind training, and a start goes on from either; null: saves go to train.run_dir",
                .value_name = "DIR",
                .completes = Completes::folders});
+  visit.field("max_unpromoted", checkpoint.max_unpromoted,
+              {.help = "most saves in checkpoint.local_dir that are newer than all checkpoints in train.run_dir, or "
+                       "wait to be copied there; a further save waits, and training with it; null: 8",
+               .unit = "saves",
+               .min = 1,
+               .max = most_count});
   visit.field("ranks_per_file", checkpoint.ranks_per_file,
               {.help = "neighbouring ranks that share one part file of a pattern; node: those of a node"});
   visit.field("background", checkpoint.background,

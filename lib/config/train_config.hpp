@@ -264,8 +264,9 @@ struct CheckpointOptions {
   std::vector<NamePattern> skip;           // that are not
   std::vector<SavedComponent> components;  // that checkpoints hold; empty: all
   CheckpointStorage storage = CheckpointStorage::shared;  // what train.run_dir is on
-  std::optional<std::string> local_dir;  // where saves go first, on a disk of each node; absent: to train.run_dir
-  RanksPerFile ranks_per_file;           // that share one part file
+  std::optional<std::string> local_dir;        // where saves go first, on a disk of each node; absent: to train.run_dir
+  std::optional<std::int64_t> max_unpromoted;  // saves there that training goes on with at most; absent: 8
+  RanksPerFile ranks_per_file;                 // that share one part file
   Background background = Background::automatic;  // whether training goes on while a copy of the state is written
   std::optional<OnBusy> on_busy;            // what becomes of a save that is due while one is under way; absent: wait
   std::optional<ByteSize> snapshot_memory;  // for that copy; absent: for all of it at once

@@ -196,6 +196,7 @@ TABLE = [
     (2, {"checkpoint.validation": "rolling"}, "checkpoint.validation rolling needs checkpoint.every in steps alone: the share that a save compares follows from its step"),
     (2, {"checkpoint.validation_saves": 4}, "checkpoint.validation_saves has no effect: only checkpoint.validation rolling goes by turns"),
     (2, {"checkpoint.validation": "none", "checkpoint.on_difference": "warn"}, "checkpoint.on_difference has no effect: checkpoint.validation none finds no difference"),
+    (2, {"checkpoint.max_unpromoted": 2}, "checkpoint.max_unpromoted has no effect: without checkpoint.local_dir saves go to train.run_dir"),
     (2, {"checkpoint.local_dir": "disk", "checkpoint.storage": "per_node"}, "with checkpoint.storage per_node train.run_dir is none: leave one out"),
     (2, {"checkpoint.background": "false", "checkpoint.on_busy": "wait"}, "checkpoint.on_busy has no effect: without checkpoint.background each save is waited for"),
     (2, {"checkpoint.metadata": "[team]"}, "is not of the form KEY=VALUE"),
