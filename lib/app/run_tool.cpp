@@ -1,5 +1,6 @@
 #include "app/run_tool.hpp"
 
+#include "base/mapped_file.hpp"
 #include "comm/failure.hpp"
 #include "comm/launch.hpp"
 #include "comm/waiting.hpp"
@@ -136,6 +137,7 @@ int in_words_of_user(const Settings& settings, const std::function<int()>& work)
 
 std::vector<std::string> prepare_process(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  handle_bus_errors();
   // The lowest free descriptor is the one that was closed. Standard output is opened for reading: writing results to it
   // must fail.
   for (int fd = 0; fd <= 2; ++fd) {

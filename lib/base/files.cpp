@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -274,23 +273,6 @@ bool durable_exchange(const Path& from, const Path& to) {
     throw;
   }
   return true;
-}
-
-MappedFile::MappedFile(const Path& path) {
-  const FileDescriptor file = open_regular(path);
-  struct stat status{};
-  if (::fstat(file.get(), &status) != 0) fail_errno("map", path);
-  const auto size = static_cast<std::size_t>(status.st_size);
-  if (size == 0) return;
-  void* const address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) fail_errno("map", path);
-  bytes_ = {static_cast<const std::byte*>(address), size};
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
-
-MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 }  // namespace lockstep

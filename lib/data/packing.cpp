@@ -1,6 +1,7 @@
 #include "data/packing.hpp"
 
 #include "base/error.hpp"
+#include "base/mapped_file.hpp"
 #include "base/rounding.hpp"
 
 #include <algorithm>
@@ -330,13 +331,18 @@ std::size_t group_size(const PackingSettings& settings, std::size_t documents) {
 
 Packing::Packing(std::span<const std::uint64_t> starts, std::span<const std::uint64_t> begins,
                  std::span<const std::uint32_t> labels, const PackingCounts& counts, const Hash128& made_from,
-                 std::shared_ptr<const void> owner)
+                 std::shared_ptr<const void> owner, const MappedFile* file)
     : starts_(starts),
       begins_(begins),
       labels_(labels),
       counts_(counts),
       made_from_(made_from),
-      owner_(std::move(owner)) {}
+      owner_(std::move(owner)),
+      file_(file) {}
+
+void Packing::require_intact() const {
+  if (file_ != nullptr) lockstep::require_intact(*file_);
+}
 
 std::int64_t Packing::documents(std::int64_t row) const {
   invariant(row >= 0 && row < rows(), "a row lies within its packing");

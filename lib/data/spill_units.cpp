@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/json_integer.hpp"
+#include "base/mapped_file.hpp"
 #include "base/random.hpp"
 
 #include <algorithm>
@@ -80,6 +81,7 @@ bool has_hash(const Path& path, const std::string& hash, const std::function<voi
     alive();
     found.add(file.bytes().subspan(at, std::min(step, file.bytes().size() - at)));
   }
+  require_intact(file);
   return to_hex(found.digest()) == hash;
 }
 

@@ -1,4 +1,5 @@
 #include "base/error.hpp"
+#include "base/mapped_file.hpp"
 #include "base/text.hpp"
 #include "exchange/safetensors.hpp"
 #include "layout/box_runs.hpp"
@@ -21,11 +22,12 @@ class SafetensorsSource : public TensorSource {
   /// Adds a file's tensors behind those of the files before it.
   void add_file(const Path& path) {
     auto file = std::make_unique<MappedFile>(path);
-    for (SafetensorsEntry& entry : parse_safetensors_header(file->bytes(), path.string())) {
+    const auto parse = [&] { return parse_safetensors_header(file->bytes(), path.string()); };
+    for (SafetensorsEntry& entry : read_mapped(*file, parse)) {
       const auto size = static_cast<std::size_t>(entry.end - entry.begin);
       const auto added = locations_.emplace(
           entry.tensor.name,
-          Location{list_.size(), file->bytes().subspan(static_cast<std::size_t>(entry.begin), size)});
+          Location{list_.size(), file.get(), file->bytes().subspan(static_cast<std::size_t>(entry.begin), size)});
       if (!added.second)
         fail(ExitCode::input, "{}: tensor '{}' is also in a file before it", path.string(), entry.tensor.name);
       list_.push_back(std::move(entry.tensor));
@@ -50,6 +52,7 @@ class SafetensorsSource : public TensorSource {
                   bytes.data() + static_cast<std::size_t>(run.in_a) * size,
                   static_cast<std::size_t>(run.length) * size);
     });
+    require_intact(*found->second.file);
   }
 
   bool has(const std::string& name) const { return locations_.count(name) > 0; }
@@ -57,7 +60,8 @@ class SafetensorsSource : public TensorSource {
  private:
   struct Location {
     std::size_t index = 0;             // in list_
-    std::span<const std::byte> bytes;  // in its file
+    const MappedFile* file = nullptr;  // of files_
+    std::span<const std::byte> bytes;  // in it
   };
   std::vector<std::unique_ptr<MappedFile>> files_;
   std::vector<TensorDescription> list_;
