@@ -1,6 +1,7 @@
 #include "base/files.hpp"
 
 #include "base/error.hpp"
+#include "base/own_files.hpp"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <utility>
 
@@ -212,8 +212,7 @@ std::string read_file(const Path& path) {
 }
 
 void publish_file(const Path& path, std::string_view content) {
-  static std::atomic<unsigned> serial{0};
-  const Path staged = path.parent_path() / fmt::format(".{}.{}-{}", path.filename().string(), ::getpid(), serial++);
+  const Path staged = temporary_beside(path);
   try {
     FileDescriptor file = open_file(staged, O_WRONLY | O_CREAT | O_EXCL);
     write_at(file, std::as_bytes(std::span(content)), 0, staged);

@@ -5,6 +5,7 @@
 #include "base/json.hpp"
 #include "base/json_integer.hpp"
 #include "base/mapped_file.hpp"
+#include "base/own_files.hpp"
 #include "store/hdf5.hpp"
 
 #include <fcntl.h>
@@ -13,7 +14,6 @@
 #include <array>
 #include <cstring>
 #include <memory>
-#include <random>
 #include <utility>
 
 namespace lockstep {
@@ -166,7 +166,7 @@ Packing open_packing(const Path& path, std::string_view identity) {
 }
 
 void write_packing(const Path& path, std::string_view identity, const Packing& packing) {
-  const Path staged = path.parent_path() / fmt::format(".{}.{:08x}", path.filename().string(), std::random_device{}());
+  const Path staged = temporary_beside(path);
   try {
     write_arrays(staged, identity, packing);
     sync_file(open_file(staged, O_RDWR), staged);
