@@ -137,6 +137,7 @@ int in_words_of_user(const Settings& settings, const std::function<int()>& work)
 
 std::vector<std::string> prepare_process(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   handle_bus_errors();
   // The lowest free descriptor is the one that was closed. Standard output is opened for reading: writing results to it
   // must fail.

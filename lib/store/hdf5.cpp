@@ -1,6 +1,7 @@
 #include "store/hdf5.hpp"
 
 #include "base/error.hpp"
+#include "base/file_size_limit.hpp"
 
 #include <fcntl.h>
 #include <hdf5.h>
@@ -8,6 +9,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace lockstep {
@@ -57,7 +60,8 @@ std::string innermost_reason() {
 [[noreturn]] void fail_hdf5(ExitCode code, std::string_view tried, const Path& path) {
   const std::string reason = innermost_reason();
   H5Eclear2(H5E_DEFAULT);
-  fail(code, "cannot {} {}: {}", tried, path.string(), reason);
+  fail(code, "cannot {} {}: {}{}", tried, path.string(), reason,
+       reason == std::strerror(EFBIG) ? file_size_limit_text() : "");
 }
 
 Handle file_settings() {
