@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/own_files.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -37,8 +38,10 @@ std::string text_of(const Json& status, const char* member, const Path& path) {
 
 void keep_status(Session& session, const Path& run_dir) {
   const Path path = run_dir / "status.json";
-  if (session.world().rank() == 0)
+  if (session.world().rank() == 0) {
+    refuse_link(path);
     write_status(path, "running", std::nullopt, {.host = host_name(), .phase = session.phase()});
+  }
   // By descriptor where there is one: a folder that is moved meanwhile has its status, and its old name gets none.
   const auto folder = std::make_shared<FileDescriptor>(::open(run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const Path at_end = folder->get() < 0 ? path : Path(fmt::format("/proc/self/fd/{}/status.json", folder->get()));

@@ -13,7 +13,7 @@ namespace lockstep {
 /// reason (a name of ExitCode, or "running"), code, explanation, the rank that it is about with its host, phase and
 /// step, and the time. Where no rank of the job lived to say how it ended, "running" stays behind, with host and
 /// process of rank 0. Each version appears whole, the last one in the folder that had this name at the call. Local, on
-/// every rank. Throws Error(storage) if rank 0 cannot write.
+/// every rank. Throws Error(storage) if rank 0 cannot write, or the file is a symbolic link.
 void keep_status(Session& session, const Path& run_dir);
 
 /// What is known of a job that left "running" behind; nothing if the last job said how it ended. The caller holds the

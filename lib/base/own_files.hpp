@@ -17,4 +17,8 @@ Path temporary_beside(const Path& path, const std::string& token = make_uuid());
 /// process is writing one. Throws Error(storage).
 void remove_temporaries(const Path& folder);
 
+/// Throws Error(storage) if `path` is a symbolic link: whoever may write in its folder could redirect the output to any
+/// file of the user.
+void refuse_link(const Path& path);
+
 }  // namespace lockstep

@@ -150,6 +150,18 @@ def test_a_limit_on_the_size_of_files_is_named_and_leaves_nothing_behind(tmp):
     assert not step_folders(folder) and not list(folder.glob("checkpoints/.*")), list(folder.rglob("*"))
 
 
+def test_files_of_a_run_that_are_links_are_refused_and_what_they_lead_to_stays(tmp):
+    make_inputs(tmp)
+    for name in ["records.jsonl", "status.json"]:
+        (tmp / "victim").write_text("mine\n")
+        folder = tmp / f"with-{name}"
+        folder.mkdir()
+        (folder / name).symlink_to(tmp / "victim")
+        for ranks in [None, 2]:
+            done = run("train", *training(tmp), "--train.run_dir", folder, ranks=ranks, expect=4)
+            assert done.stderr.count(f"cannot write {folder / name}: it is a symbolic link") == 1, done.stderr
+        assert (tmp / "victim").read_text() == "mine\n" and not step_folders(folder)
+
 
 def test_a_run_whose_standard_descriptors_are_closed_trains_on(tmp):
     make_inputs(tmp)

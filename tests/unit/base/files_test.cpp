@@ -53,6 +53,18 @@ BOOST_FIXTURE_TEST_CASE(temporary_names_are_told_from_others_and_never_equal, Fo
   BOOST_TEST(list_folder(path).size() == kept.size() + 1);
 }
 
+BOOST_FIXTURE_TEST_CASE(a_symbolic_link_is_refused_also_one_that_leads_nowhere, Folder) {
+  publish_file(path / "a", "");
+  std::filesystem::create_symlink("a", path / "to-a");
+  std::filesystem::create_symlink("absent", path / "to-nothing");
+  for (const char* const name : {"to-a", "to-nothing"})
+    BOOST_CHECK_EXCEPTION(refuse_link(path / name), Error, [&](const Error& error) {
+      return error.code() == ExitCode::storage && std::string(error.what()).find(name) != std::string::npos;
+    });
+  refuse_link(path / "a");
+  refuse_link(path / "absent");
+}
+
 BOOST_FIXTURE_TEST_CASE(a_file_that_cannot_be_published_leaves_the_target_untouched, Folder) {
   make_folder(path / "a" / "not-empty");  // a folder cannot be replaced by a file
   BOOST_CHECK_EXCEPTION(publish_file(path / "a", "new"), Error,
