@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 from checkpoint_files import step_folders
-from lockstep_testing import GPT2_TINY, PATIENCE_S, SOURCE, damage_shard, program, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, PATIENCE_S, SOURCE, damage_shard, needs, program, records, run, sample_text, write_config
 from running_jobs import started_and_stopped, wait_for_pause
 
 SHARD = 500   # tokens; a step reads 65
@@ -178,3 +178,20 @@ def test_a_shard_that_one_rank_cannot_read_ends_all_ranks_and_the_run_goes_on_on
     shard.write_bytes(whole)
     train(tmp, tmp / "run", changes, ranks=2)
     assert saved(tmp / "run")[-1] == 34
+
+
+def test_a_shard_that_leads_to_another_file_is_refused(tmp):
+    h5py = needs("h5py")
+    prepare(tmp)
+    shard = tmp / "data/train/tokens-00000.h5"
+    size = shard.stat().st_size
+    shard.rename(tmp / "elsewhere.h5")
+    with h5py.File(shard, "w", libver=("v110", "v110")) as file:
+        file["tokens"] = h5py.ExternalLink(str(tmp / "elsewhere.h5"), "/tokens")
+        file["documents"] = h5py.ExternalLink(str(tmp / "elsewhere.h5"), "/documents")
+    assert shard.stat().st_size <= size
+    os.truncate(shard, size)
+    with h5py.File(shard) as file:
+        assert file["tokens"][:].size == SHARD   # other programs follow
+    done = train(tmp, tmp / "run", {"data.verify": "off"}, expect=3)
+    assert "/tokens of" in done.stderr and "tokens-00000.h5 is a link to another file, which is not followed" in done.stderr, done.stderr
