@@ -12,6 +12,7 @@
 #include "store/checkpoint_reader.hpp"
 #include "store/checkpoint_verify.hpp"
 #include "store/run_directory.hpp"
+#include "store/tokenizer_record.hpp"
 
 #include <algorithm>
 
@@ -58,6 +59,14 @@ void add_all(ModelSource& source, const Path& folder) {
   for (const Path& path : list_folder(folder)) {
     if (kind_of(path) == FileKind::file) add_companion(source, folder, path);
   }
+}
+
+/// RUN/tokenizer, as it was when the checkpoint was saved.
+void add_tokenizer_of_run(ModelSource& source, const Path& folder) {
+  for (const Defect& defect : tokenizer_defects(source.folder))
+    throw Error(code_of(defect.verdict), defect.message,
+                defect.hint + (defect.hint.empty() ? "" : "; --tokenizer names other ones"));
+  add_all(source, folder);
 }
 
 /// The model's config.json: a document of the manifest, or a value of the trainer.
@@ -207,7 +216,7 @@ ModelSource open_model_source(const Path& path, const CheckpointChoice& which, c
   if (checkpoint || run) {
     const Path of_run =
         absolute_path(source.folder).parent_path().parent_path() / "tokenizer";  // RUN/checkpoints/step-N
-    if (!tokenizer) add_all(source, of_run);
+    if (!tokenizer) add_tokenizer_of_run(source, of_run);
     take_end_of_text(source, of_run);
   }
   return source;

@@ -115,10 +115,15 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::st
   return file_tokenizer(word, end_name, reading);
 }
 
+std::vector<TokenizerFile> saved_files(const Tokenizer& tokenizer) {
+  std::vector<TokenizerFile> files = tokenizer.files();
+  if (tokenizer.chat_template()) files.push_back({template_name, *tokenizer.chat_template()});
+  return files;
+}
+
 void save_tokenizer(const Tokenizer& tokenizer, const Path& folder) {
   make_folder(folder);
-  for (const TokenizerFile& file : tokenizer.files()) publish_file(folder / file.name, file.content);
-  if (tokenizer.chat_template()) publish_file(folder / template_name, *tokenizer.chat_template());
+  for (const TokenizerFile& file : saved_files(tokenizer)) publish_file(folder / file.name, file.content);
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& folder) {

@@ -43,6 +43,8 @@ std::unique_ptr<Tokenizer> plugin_tokenizer(const std::string& word, const std::
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::string& end_name = {},
                                           SpecialTokens reading = SpecialTokens::special);
 
+/// The files that save_tokenizer writes: those of the tokenizer, and its chat template. Pure.
+std::vector<TokenizerFile> saved_files(const Tokenizer& tokenizer);
 /// Writes the tokenizer's files into the folder, which is made. Throws Error(storage).
 void save_tokenizer(const Tokenizer& tokenizer, const Path& folder);
 /// The tokenizer of a plug-in that save_tokenizer left in the folder; null if none did. Throws Error(input) if the

@@ -8,6 +8,7 @@
 #include "store/checkpoint_reader.hpp"
 #include "store/checkpoint_verify.hpp"
 #include "store/lost_elements.hpp"
+#include "store/tokenizer_record.hpp"
 
 #include <algorithm>
 #include <set>
@@ -214,7 +215,9 @@ InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level) {
   InspectAnswer answer{
       ExitCode::done, "", {{"level", name_of(level)}, {"sound", true}, {"checkpoints", Json::array()}}};
   for (const Path& checkpoint : checkpoints) {
-    const Verification found = verify_checkpoint(checkpoint, level);
+    Verification found = verify_checkpoint(checkpoint, level);
+    if (level >= VerifyLevel::hashes && found.reached == level)
+      std::ranges::move(tokenizer_defects(checkpoint), std::back_inserter(found.defects));
     const Verdict verdict = found.judgement().verdict;
     Json row = {{"path", checkpoint.string()},
                 {"verdict", name_of(verdict)},

@@ -9,7 +9,9 @@
 #include "base/words.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
+#include "corpus/tokenizers.hpp"
 #include "report/build_info.hpp"
+#include "store/tokenizer_record.hpp"
 #include "tensor/runtime.hpp"
 #include "train/eval_only.hpp"
 #include "train/export_at_end.hpp"
@@ -28,6 +30,12 @@
 namespace lockstep {
 
 namespace {
+
+std::string record_of(const Tokenizer& tokenizer) {
+  std::vector<std::pair<std::string, std::string>> files;
+  for (TokenizerFile& file : saved_files(tokenizer)) files.emplace_back(std::move(file.name), std::move(file.content));
+  return tokenizer_record(files);
+}
 
 /// A failure that passes here may leave other ranks waiting in the middle of a step, and unwinding takes a while: their
 /// watchdogs must not explain it.
@@ -250,6 +258,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
     for (const MetadataEntry& entry : config.checkpoint.metadata) metadata[entry.key] = entry.value;
     documents.emplace_back("metadata", to_text(metadata));
   }
+  if (tokenizer) documents.emplace_back(tokenizer_document, record_of(*tokenizer));
   files.open(world, config, config_yaml, tokenizer.get());
   if (world.rank() == 0) {
     log_start(config, plan, machines, start, resumed, output.log());

@@ -168,3 +168,25 @@ def test_a_run_whose_standard_descriptors_are_closed_trains_on(tmp):
     words = ["bash", "-c", 'exec "$@" <&- >&- 2>&-', "bash"]
     run("train", *training(tmp), "--train.run_dir", tmp / "closed", through=words)
     assert step_folders(tmp / "closed")
+
+
+def test_tokenizer_files_that_changed_since_a_checkpoint_are_told_and_not_exported(tmp):
+    make_inputs(tmp)
+    [checkpoint] = step_folders(tmp / "run")
+    for name in ["tokenizer.json", "tokenizer_config.json"]:
+        path = tmp / "run/tokenizer" / name
+        sound = path.read_text()
+        run("checkpoint-inspect", checkpoint, "--verify=hashes")
+        for text in [sound.replace("{", "{ ", 1), None]:
+            path.unlink() if text is None else path.write_text(text)
+            done = run("checkpoint-inspect", checkpoint, "--verify=hashes", expect=1)
+            assert f"{path} is " in done.stdout, done.stdout
+            run("checkpoint-inspect", checkpoint, "--verify=sizes")
+            done = run("finalize-quantize", checkpoint, "--output", tmp / "out", expect=3)
+            assert f"{path} is " in done.stderr and "--tokenizer" in done.stderr, done.stderr
+        run("finalize-quantize", checkpoint, "--output", tmp / f"out-{name}", "--tokenizer", tmp / "data/tokenizer")
+        path.write_text(sound)
+    run("finalize-quantize", checkpoint, "--output", tmp / "out")
+    run("train", *training(tmp), "--train.run_dir", tmp / "run", "--train.max_steps", 2)   # and goes on from it
+    shutil.rmtree(tmp / "run/tokenizer")   # what is a copy has none
+    run("checkpoint-inspect", checkpoint, "--verify=hashes")
