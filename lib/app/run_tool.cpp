@@ -1,7 +1,9 @@
 #include "app/run_tool.hpp"
 
+#include "app/status_file.hpp"
 #include "comm/failure.hpp"
 #include "comm/launch.hpp"
+#include "comm/start_watch.hpp"
 #include "comm/waiting.hpp"
 
 #include <fcntl.h>
@@ -13,6 +15,7 @@
 #include <functional>
 #include <optional>
 #include <thread>
+#include <utility>
 
 namespace lockstep {
 
@@ -108,6 +111,15 @@ void tell_numbers(const Communicator& world, Log& log) {
             launched[static_cast<std::size_t>(world.rank())]);
 }
 
+/// Null in a job of one process, which waits for nobody.
+std::unique_ptr<StartWatch> watch_start(const StartUp& start_up) {
+  if (launch_of_process().ranks == 1) return nullptr;
+  StartWatch::Settings settings{.limit_s = start_up.limit_s};
+  if (!start_up.run_dir.empty())
+    settings.on_end = [run = start_up.run_dir](const Session::End& how) { tell_failed_start(run, how); };
+  return std::make_unique<StartWatch>(std::move(settings));
+}
+
 Session* session_of_process = nullptr;  // for the handler below, which takes no arguments
 
 [[noreturn]] void explain_uncaught() {
@@ -158,9 +170,10 @@ int give_answer(const Tool& tool, const std::string& answer) {
   }
 }
 
-int run_job(const Tool& tool, const CommonOptions& common, const StartJob& start,
+int run_job(const Tool& tool, const CommonOptions& common, const StartUp& start_up, const StartJob& start,
             const std::function<int(Session&, Log&)>& work) {
   Log log({.program = tool.name, .level = common.log_level, .color = common.color});
+  std::unique_ptr<StartWatch> watch = watch_start(start_up);
   std::unique_ptr<Job> job;
   try {
     job = start(tool.name);
@@ -176,6 +189,7 @@ int run_job(const Tool& tool, const CommonOptions& common, const StartJob& start
   int code = 0;
   {
     Session session(job->world(), tool.name);
+    watch.reset();
     if (session.world().size() > 1) log.set_rank(session.world().rank());
     tell_numbers(session.world(), log);
     session_of_process = &session;

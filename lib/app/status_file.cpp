@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "store/run_directory.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -45,6 +46,11 @@ void keep_status(Session& session, const Path& run_dir) {
   session.on_end([folder, at_end](const Session::End& how) {
     write_status(at_end, name_of(static_cast<ExitCode>(how.code)), how.code, how);
   });
+}
+
+void tell_failed_start(const Path& run_dir, const Session::End& how) {
+  const FileLock lock = lock_run(run_dir);
+  write_status(run_dir / "status.json", name_of(static_cast<ExitCode>(how.code)), how.code, how);
 }
 
 std::optional<std::string> unexplained_end(const Path& run_dir) {

@@ -16,6 +16,10 @@ namespace lockstep {
 /// every rank. Throws Error(storage) if rank 0 cannot write.
 void keep_status(Session& session, const Path& run_dir);
 
+/// Writes how a job ended whose ranks did not find each other, unless another job is at work in the folder. Local, on
+/// the rank that explains the end. Throws Error(usage) if another job holds the folder's lock, Error(storage).
+void tell_failed_start(const Path& run_dir, const Session::End& how);
+
 /// What is known of a job that left "running" behind; nothing if the last job said how it ended. The caller holds the
 /// run's lock, so that no other job is at work. Local.
 std::optional<std::string> unexplained_end(const Path& run_dir);

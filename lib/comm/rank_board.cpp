@@ -86,19 +86,6 @@ void write_slot(Slot& slot, Phase phase, std::int64_t step, const CurrentAction&
   slot.version.store(version + 2, std::memory_order_release);
 }
 
-RankStatus::Process process_state(std::int32_t process) {
-  std::string stat;
-  try {
-    stat = read_file(fmt::format("/proc/{}/stat", process));
-  } catch (const Error&) {
-    return RankStatus::Process::gone;
-  }
-  const std::size_t name_end = stat.rfind(')');
-  const char state = name_end == std::string::npos || name_end + 2 >= stat.size() ? '?' : stat[name_end + 2];
-  if (state == 'Z' || state == 'X') return RankStatus::Process::gone;
-  return state == 'T' || state == 't' ? RankStatus::Process::stopped : RankStatus::Process::runs;
-}
-
 /// What the folder holds, as far as the system says.
 std::vector<Path> try_list_folder(const Path& folder) {
   try {
@@ -126,6 +113,19 @@ Json to_json(const RankStatus& status) {
 }  // namespace
 
 std::string machine_name() {
+RankStatus::Process state_of_process(int process) {
+  std::string stat;
+  try {
+    stat = read_file(fmt::format("/proc/{}/stat", process));
+  } catch (const Error&) {
+    return RankStatus::Process::gone;
+  }
+  const std::size_t name_end = stat.rfind(')');
+  const char state = name_end == std::string::npos || name_end + 2 >= stat.size() ? '?' : stat[name_end + 2];
+  if (state == 'Z' || state == 'X') return RankStatus::Process::gone;
+  return state == 'T' || state == 't' ? RankStatus::Process::stopped : RankStatus::Process::runs;
+}
+
   std::array<char, 64> space{};
   if (::readlink("/proc/self/ns/pid", space.data(), space.size() - 1) < 0) return host_name();
   return host_name() + " " + space.data();
@@ -157,7 +157,7 @@ struct RankBoard::State {
     RankStatus status = read_slot(its);
     status.rank = world_rank;
     status.host = hosts[static_cast<std::size_t>(world_rank)];
-    if (status.known && world_rank != rank && !its.left) status.process = process_state(its.process);
+    if (status.known && world_rank != rank && !its.left) status.process = state_of_process(its.process);
     return status;
   }
   Path file_of(int a_machine) const { return folder / fmt::format("machine-of-rank-{}", a_machine); }

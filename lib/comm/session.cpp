@@ -5,6 +5,7 @@
 #include "comm/rank_board.hpp"
 #include "comm/rank_table.hpp"
 #include "comm/stop_signals.hpp"
+#include "comm/start_watch.hpp"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -209,7 +210,11 @@ void Session::configure(const Settings& settings) {
   if (state_->watchdog.joinable()) return;
   state_->watchdog_s = settings.watchdog_s;
   state_->phase_limits_s = settings.phase_limits_s;
-  state_->board.share(world(), settings.folder);
+  {
+    const StartWatch watch(
+        {.limit_s = state_->limit_of(Phase::start_up), .place = "the first exchange between ranks", .on_end = {}});
+    state_->board.share(world(), settings.folder);
+  }
   state_->wake = FileDescriptor(::eventfd(0, EFD_CLOEXEC));
   state_->watchdog = std::thread([this] { state_->watch(); });
 }

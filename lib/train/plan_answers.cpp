@@ -5,6 +5,7 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "config/log_check.hpp"
+#include "config/start_up.hpp"
 #include "optim/schedule.hpp"
 #include "program/layout_text.hpp"
 #include "program/plot.hpp"
@@ -132,16 +133,11 @@ void print_layout(const TrainConfig& config, const TrainPlan& plan, Output& outp
                            plan.types, config.rank ? std::optional(chosen_rank(config)) : std::nullopt));
 }
 
-bool prints(const TrainConfig& config) {
-  return config.print_program || config.print_layout || config.print_groups || config.print_components ||
-         config.plot_program || config.plot_schedule;
-}
-
 }  // namespace
 
 bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
-  const bool asks = common.dry_run || prints(config);
-  if (common.json && (!common.dry_run || prints(config)))
+  const bool asks = common.dry_run || prints_plan(config);
+  if (common.json && (!common.dry_run || prints_plan(config)))
     throw Error(ExitCode::usage, "--json says how --dry-run prints the plan: it is for nothing else",
                 "the records of a run are JSON without it: train --print-schema");
   if (!asks && (config.world_size || config.ranks_per_node))
@@ -154,6 +150,7 @@ bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
 }
 
 int answer_from_plan(const TrainConfig& given, Session& session, Output& output) {
+  session.configure(session_settings(given, {}));  // no folder: nothing is written
   const Machines machines = set_up_machines(given, session.world());
   const TrainConfig placed = with_nodes_filled(given, nodes_planned(given, machines));
   const int ranks = ranks_planned(placed, session.world().size());
@@ -185,7 +182,7 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
   if (config.print_components) output.print(component_table(config, plan, placement));
   if (config.plot_program) plot_programs(config, plan, output);
   if (config.plot_schedule) plot_schedule(config, plan, output);
-  if (prints(config)) return 0;
+  if (prints_plan(config)) return 0;
   const std::vector<Row> rows = rows_of(config, plan, placement);
   if (output.common().json)
     output.print_json(to_json(rows));
