@@ -120,6 +120,14 @@ std::unique_ptr<StartWatch> watch_start(const StartUp& start_up) {
   return std::make_unique<StartWatch>(std::move(settings));
 }
 
+void warn_of_torchrun(Log& log) {
+  if (const int processes = ranks_of_torchrun(); processes > 1)
+    log.warning(
+        "torchrun started {} processes (WORLD_SIZE), and each of them is a job of its own with one rank: start "
+        "the ranks of one job with mpirun -n {} or srun",
+        processes, processes);
+}
+
 Session* session_of_process = nullptr;  // for the handler below, which takes no arguments
 
 [[noreturn]] void explain_uncaught() {
@@ -173,6 +181,7 @@ int give_answer(const Tool& tool, const std::string& answer) {
 int run_job(const Tool& tool, const CommonOptions& common, const StartUp& start_up, const StartJob& start,
             const std::function<int(Session&, Log&)>& work) {
   Log log({.program = tool.name, .level = common.log_level, .color = common.color});
+  warn_of_torchrun(log);
   std::unique_ptr<StartWatch> watch = watch_start(start_up);
   std::unique_ptr<Job> job;
   try {

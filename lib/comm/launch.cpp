@@ -1,5 +1,6 @@
 #include "comm/launch.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <utility>
@@ -36,8 +37,18 @@ Launch launch_in(const EnvironmentLookup& variable) {
   return {};
 }
 
+int ranks_of_torchrun(const EnvironmentLookup& variable) {
+  if (launch_in(variable).by == Launch::By::launcher) return 1;
+  const char* const size = variable("WORLD_SIZE");
+  if (size == nullptr || variable("RANK") == nullptr || variable("LOCAL_RANK") == nullptr) return 1;
+  return std::max(std::atoi(size), 1);
+}
+
 Launch launch_of_process() {
   return launch_in([](const char* name) { return std::getenv(name); });
+}
+int ranks_of_torchrun() {
+  return ranks_of_torchrun([](const char* name) { return std::getenv(name); });
 }
 
 }  // namespace lockstep

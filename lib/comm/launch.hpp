@@ -19,4 +19,9 @@ using EnvironmentLookup = std::function<const char*(const char*)>;
 /// How a process with this environment was started. Pure.
 Launch launch_in(const EnvironmentLookup& variable);
 
+/// How many processes torchrun started together with this one, if it is more than one and no MPI launcher did: MPI does
+/// not connect them. 1 otherwise. Pure.
+int ranks_of_torchrun(const EnvironmentLookup& variable);
+int ranks_of_torchrun();  // of this process
+
 }  // namespace lockstep

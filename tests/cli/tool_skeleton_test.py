@@ -50,6 +50,15 @@ def test_an_input_that_is_missing_is_explained_once_on_any_number_of_ranks(tmp):
         assert not (tmp / "data").exists()
 
 
+def test_processes_of_torchrun_are_told_that_they_are_jobs_of_their_own(tmp):
+    (tmp / "text.txt").write_text("some text\n" * 40)
+    torchrun = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
+    for ranks, warnings in [(None, 1), (2, 0)]:   # of mpirun, whose scripts set these as well
+        done = run("prepare-data", tmp / "text.txt", "--output", tmp / f"data-{warnings}", "--data.tokenizer", "bytes", ranks=ranks, env=torchrun)
+        told = [line for line in done.stderr.splitlines() if "torchrun started 2 processes" in line and "mpirun -n 2" in line]
+        assert len(told) == warnings and all("warning" in line for line in told), (ranks, done.stderr)
+
+
 def test_serial_programs_refuse_to_run_in_several_processes(tmp):
     for name in SERIAL:
         more = [] if name == "checkpoint-inspect" else ["--output", tmp / "out"]

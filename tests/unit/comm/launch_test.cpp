@@ -60,6 +60,18 @@ BOOST_AUTO_TEST_CASE(jobs_have_names_that_all_their_ranks_see) {
   BOOST_TEST(job_with({{"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "3"}}) == "");
 }
 
+BOOST_AUTO_TEST_CASE(torchrun_is_recognised_where_no_mpi_launcher_connects_its_processes) {
+  using Variables = std::map<std::string, std::string>;
+  const auto ranks_with = [](const Variables& variables) { return ranks_of_torchrun(lookup(variables)); };
+  Variables torchrun{{"WORLD_SIZE", "4"}, {"RANK", "1"}, {"LOCAL_RANK", "1"}};
+  BOOST_TEST(ranks_with(torchrun) == 4);
+  BOOST_TEST(launch_in(lookup(torchrun)).ranks == 1);
+  torchrun.merge(Variables{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}});
+  BOOST_TEST(ranks_with(torchrun) == 1);  // scripts set these variables for ranks of mpirun
+  BOOST_TEST(ranks_with({{"WORLD_SIZE", "4"}}) == 1);
+  BOOST_TEST(ranks_with({{"WORLD_SIZE", "1"}, {"RANK", "0"}, {"LOCAL_RANK", "0"}}) == 1);
+}
+
 BOOST_AUTO_TEST_CASE(a_batch_script_without_srun_is_alone) {
   BOOST_TEST(launch_with({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}).ranks == 1);
 }
