@@ -1,6 +1,6 @@
 #include "artifact/finalize.hpp"
 
-#include "app/plugins_alike.hpp"
+#include "app/agreed_start.hpp"
 #include "architecture/architecture.hpp"
 #include "artifact/compressed_tensors.hpp"
 #include "artifact/export_report.hpp"
@@ -167,7 +167,7 @@ int finalize_quantize(const FinalizeConfig& config, Session& session, Output& ou
   hand_to_plugins(config.plugin_values);
   session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(config.output).parent_path()});
   session.accept_stop_signals();
-  agree_on_plugins(session.world());
+  agree_on_start(session.world(), output.settings());
   Communicator& ranks = session.world();
   const bool is_root = ranks.rank() == 0;
   const ModelSource source = agreed_source(ranks, config);

@@ -8,6 +8,7 @@
 #include "config/faces.hpp"
 #include "config/interpret.hpp"
 #include "config/layers.hpp"
+#include "config/path_text.hpp"
 #include "plugin/plugins.hpp"
 #include "report/build_info.hpp"
 #include "report/record.hpp"
@@ -125,7 +126,7 @@ void open_named_plugins(const Tool& tool, const Declaration& declaration, const 
   }
   if (const Node* const said = sorted.configuration.find("plugin")) named = *said;
   for (const Node& file : named.kind == Node::Kind::scalar ? std::vector{named} : named.items)
-    if (file.kind == Node::Kind::scalar) Plugins::opened().open(file.text);
+    if (file.kind == Node::Kind::scalar) Plugins::opened().open(expand_path(file.text));
 }
 
 ParsedLine parse_arguments(const Tool& tool, Declaration& declaration, const std::vector<std::string>& arguments) {

@@ -735,7 +735,8 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
       {.help = "where to start: auto continues from the newest valid checkpoint if there is one; a path "
                "names a checkpoint of another run, or of weights alone, which counts until this run has one of its "
                "own; never and afresh start from scratch, the one where there is no checkpoint, the other after those "
-               "that are there were put aside"});
+               "that are there were put aside",
+       .completes = Completes::folders});
   visit.field("allow_change", checkpoint.allow_change,
               {.help = "options whose values may be others than those of the checkpoint that the run goes on from, "
                        "though they alter what follows, or sections of such options: each change is recorded",

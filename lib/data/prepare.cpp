@@ -1,6 +1,6 @@
 #include "data/prepare.hpp"
 
-#include "app/plugins_alike.hpp"
+#include "app/agreed_start.hpp"
 #include "base/checked_cast.hpp"
 #include "base/clock.hpp"
 #include "base/json.hpp"
@@ -548,7 +548,7 @@ int prepare_data(const PrepareConfig& named, Session& session, Output& output) {
   const Path folder = named.verify ? *named.verify : named.inspect.value_or(named.output);
   session.configure({.watchdog_s = named.watchdog.value, .folder = absolute_path(folder).parent_path()});
   session.accept_stop_signals();
-  agree_on_plugins(session.world());
+  agree_on_start(session.world(), output.settings());
   if (named.verify) return verify_dataset(*named.verify, session, output);
   if (named.inspect) return inspect_dataset(named, session, output);
   const LocalInputs local = bring_hub_inputs(named, session, output);

@@ -1,6 +1,6 @@
 #include "reshard/reshard.hpp"
 
-#include "app/plugins_alike.hpp"
+#include "app/agreed_start.hpp"
 #include "base/checked_cast.hpp"
 #include "base/json.hpp"
 #include "base/output_folder.hpp"
@@ -316,7 +316,7 @@ int checkpoint_reshard(const ReshardConfig& config, Session& session, Output& ou
   hand_to_plugins(config.plugin_values);
   session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(config.output).parent_path()});
   session.accept_stop_signals();
-  agree_on_plugins(session.world());
+  agree_on_start(session.world(), output.settings());
   Communicator& ranks = session.world();
   const std::vector<SourcePath> paths = sources_of(config, ranks);
   std::unique_ptr<StateSource> source;

@@ -1,5 +1,6 @@
 #include "train/eval_only.hpp"
 
+#include "app/agreed_start.hpp"
 #include "base/json.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
@@ -18,6 +19,7 @@ namespace lockstep {
 int evaluate_only(const TrainConfig& given, Session& session, Output& output) {
   Communicator& world = session.world();
   session.configure(session_settings(given, {}));  // no folder: nothing is written
+  agree_on_start(world, output.settings());
   const Machines machines = set_up_machines(given, world);
   TrainConfig placed;
   together(world, "lay out the ranks", [&] { placed = with_nodes_filled(given, machines.placement.nodes); });

@@ -1,5 +1,6 @@
 #include "train/plan_answers.hpp"
 
+#include "app/agreed_start.hpp"
 #include "base/checked_cast.hpp"
 #include "base/files.hpp"
 #include "base/json.hpp"
@@ -151,6 +152,7 @@ bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
 
 int answer_from_plan(const TrainConfig& given, Session& session, Output& output) {
   session.configure(session_settings(given, {}));  // no folder: nothing is written
+  agree_on_start(session.world(), output.settings());
   const Machines machines = set_up_machines(given, session.world());
   const TrainConfig placed = with_nodes_filled(given, nodes_planned(given, machines));
   const int ranks = ranks_planned(placed, session.world().size());

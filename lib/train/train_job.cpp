@@ -1,6 +1,6 @@
 #include "train/train_job.hpp"
 
-#include "app/plugins_alike.hpp"
+#include "app/agreed_start.hpp"
 #include "app/status_file.hpp"
 #include "base/clock.hpp"
 #include "base/json.hpp"
@@ -211,7 +211,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   session.configure(session_settings(given, given.train.run_dir));
   session.accept_stop_signals();
   const Machines machines = set_up_machines(given, world);
-  agree_on_plugins(world);
+  agree_on_start(world, output.settings());
   TrainConfig placed;
   together(world, "lay out the ranks", [&] { placed = with_nodes_filled(given, machines.placement.nodes); });
   const std::optional<TrainConfig> prepared = prepare_or_stop(with_seed(placed, world), session, output);
