@@ -1,8 +1,8 @@
 #include "checkpoint/promote.hpp"
 
-#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/run_clock.hpp"
 #include "base/text.hpp"
 #include "checkpoint/background_work.hpp"
 #include "checkpoint/commit.hpp"
@@ -137,7 +137,7 @@ class Promoter::Promotion {
 
   Communicator& ranks_;
   const PromotionRequest request_;
-  const double start_s_ = monotonic_seconds();
+  const double start_s_ = run_seconds();
   Stage stage_ = Stage::staging;
   Manifest manifest_;              // on ranks that copy and on rank 0
   std::vector<std::size_t> mine_;  // numbers of the files that this rank copies
@@ -275,7 +275,7 @@ PromotionReport Promoter::Promotion::report() const {
   return {.path = checkpoint_folder(request_.run, request_.step),
           .step = request_.step,
           .bytes = result.at("bytes").get<std::uint64_t>(),
-          .seconds = monotonic_seconds() - start_s_,
+          .seconds = run_seconds() - start_s_,
           .retired = result.at("retired").get<std::vector<std::int64_t>>(),
           .problem = result.at("problem").get<std::string>()};
 }

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/process.hpp"
+#include "base/run_clock.hpp"
 #include "base/text.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
@@ -41,8 +42,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
           {.control_file = parts.session.world().rank() == 0 ? parts.files.folder() / "control" : Path(),
            .max_time_s = parts.config.train.max_time ? std::optional(parts.config.train.max_time->value) : std::nullopt,
            .options = cadence_options()}),
-      log_clock_(parts.config.log.every, monotonic_seconds()),
-      eval_clock_(parts.config.eval.every, monotonic_seconds()),
+      log_clock_(parts.config.log.every, run_seconds()),
+      eval_clock_(parts.config.eval.every, run_seconds()),
       schedule_(schedule_of(parts.config, parts.plan.length)),
       loss_of_user_(loss_of_user(parts.config.train.loss)),
       journal_(parts.config, parts.plan, parts.output, parts.files, parts.session.world().rank()),
@@ -60,7 +61,7 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
                facts_.checkpoint = nullptr;
              }),
       statistics_({parts.config, parts.plan, parts.session, parts.engine, parts.cells, parts.model, journal_},
-                  monotonic_seconds()),
+                  run_seconds()),
       began_step_(parts.train_state.step),
       began_s_(monotonic_seconds()) {
   if (const auto steps = profiled_steps(parts.config, parts.train_state.step))
@@ -231,7 +232,7 @@ StepOutcome TrainingLoop::step() {
   if (outcome.updated) watch(DivergenceLoss::loss, outcome.loss);
   journal_.count(now, outcome, samples_, valid_tokens_, prefetcher_->waited_s() - waited_s);
   const ProfiledScope scope(profile, "records");
-  if (asks(outcome.requests, Request::statistics)) statistics_.asked(monotonic_seconds());
+  if (asks(outcome.requests, Request::statistics)) statistics_.asked(run_seconds());
   statistics_.end_step(now, gradients.get(), order.loss_scale);  // before what may end the run: they show why
   if (scales_loss(parts_.config)) update_loss_scale(outcome);
   if (!outcome.updated && !overflows(parts_.config, outcome)) skip_step(outcome);
@@ -254,7 +255,7 @@ StepOutcome TrainingLoop::step() {
     journal_.step(now, outcome, order, fill);
     logged_step_ = now.step;
     tell(LOCKSTEP_LOGGED);
-    log_clock_.done(monotonic_seconds());
+    log_clock_.done(run_seconds());
   }
   if (asked.status) tell_status();
   return outcome;
@@ -370,7 +371,7 @@ void TrainingLoop::evaluate() {
   }
   const bool best_follows = finished() && parts_.config.checkpoint.load_best_at_end;
   if (!best_follows) callbacks_.after_evaluation(view());
-  eval_clock_.done(monotonic_seconds());
+  eval_clock_.done(run_seconds());
   journal_.exclude(monotonic_seconds() - start_s);
 }
 
@@ -435,7 +436,7 @@ bool TrainingLoop::due(const Cadence& every) const {
 
 Request TrainingLoop::requests_of_clocks() const {
   if (parts_.session.world().rank() != 0) return Request::none;
-  const double now_s = monotonic_seconds();
+  const double now_s = run_seconds();
   return (saves_.due(now_s) ? Request::save : Request::none) | (log_clock_.due(now_s) ? Request::log : Request::none) |
          (statistics_.due(now_s) ? Request::statistics : Request::none) |
          (eval_clock_.due(now_s) && evaluation_delay_is_over() ? Request::evaluate : Request::none);

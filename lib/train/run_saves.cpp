@@ -1,6 +1,7 @@
 #include "train/run_saves.hpp"
 
 #include "base/clock.hpp"
+#include "base/run_clock.hpp"
 #include "base/text.hpp"
 #include "checkpoint/replicas.hpp"
 #include "comm/failure.hpp"
@@ -48,7 +49,7 @@ RunSaves::RunSaves(const LoopParts& parts, RunJournal& journal, StopChannels& st
       evaluations_(evaluations),
       tell_(std::move(tell)),
       saver_(parts.session.world()),
-      clock_(parts.config.checkpoint, monotonic_seconds()),
+      clock_(parts.config.checkpoint, run_seconds()),
       saved_step_(parts.train_state.step),
       failed_(parts.config, parts.plan.length) {
   if (parts.files.local() == nullptr) return;
@@ -85,6 +86,7 @@ void RunSaves::save(AfterSave after) {
   const bool begins = may_go_on && !around_local;
   parts_.verifier.settle(parts_.session);
   const double start_s = monotonic_seconds();
+  const double run_start_s = run_seconds();
   require_finite_weights(parts_.model, now.step, parts_.session.world());
   std::optional<SaveReport> report;
   try {
@@ -107,10 +109,10 @@ void RunSaves::save(AfterSave after) {
     tell_failure(reason_of(error), now.step, after);
   }
   parts_.cells.drop();
-  const double seconds = monotonic_seconds() - start_s;
+  const double seconds = run_seconds() - run_start_s;
   stop_.save_took(seconds);
-  clock_.save_ended(seconds, monotonic_seconds());
-  journal_.exclude(seconds);
+  clock_.save_ended(seconds, run_seconds());
+  journal_.exclude(monotonic_seconds() - start_s);
   if (report) saved(*report, seconds, 0);
 }
 
