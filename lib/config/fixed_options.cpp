@@ -24,8 +24,8 @@ struct Bound {
 
 /// Options that several of say one thing together, which is compared as it is resolved.
 const std::set<std::string> resolved_options{
-    "train.global_batch",   "schedule.warmup_steps",   "schedule.warmup_ratio",  "schedule.decay_steps",
-    "schedule.decay_ratio", "schedule.cooldown_steps", "schedule.cooldown_ratio"};
+    "train.global_batch",   "schedule.warmup_steps",   "schedule.warmup_ratio",   "schedule.decay_steps",
+    "schedule.decay_ratio", "schedule.cooldown_steps", "schedule.cooldown_ratio", "data.pad_to_multiple_of"};
 
 /// Another way to say an option that differences name.
 const std::map<std::string, std::string> said_as{{"schedule.warmup_ratio", "schedule.warmup_steps"},
@@ -124,6 +124,9 @@ std::vector<Difference> differing_fixed_options(const SavedRun& run, const Train
     if (before != after) differences.push_back({option, std::to_string(before), std::to_string(after)});
   };
   compare("train.global_batch", then.global_batch, resolved.global_batch);
+  const auto& said = saved.config.data.pad_to_multiple_of;
+  if (const auto& padded = said ? said : then.pad_to_multiple_of; padded && resolved.pad_to_multiple_of)
+    compare("data.pad_to_multiple_of", *padded, *resolved.pad_to_multiple_of);
   compare("schedule.warmup_steps", then.length.warmup_steps, resolved.length.warmup_steps);
   const ScheduleName schedule = now.schedule.name;
   const bool cools = schedule == ScheduleName::wsd || schedule == ScheduleName::infinite;

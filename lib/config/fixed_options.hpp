@@ -28,10 +28,9 @@ struct SavedRun {
 
 /// The options of `now`, which come to `resolved`, that alter trajectory or shapes and differ from those that the run
 /// saved. Files are compared by content elsewhere (dataset hash, tensor shapes), not by the paths that name them. The
-/// global batch, warm-up and the end of the decay are compared as they were resolved, however they are said; the run
-/// may become longer, and a decay that follows it then ends later. A
-/// cooldown that has not begun may begin at another step. Local. Throws Error(usage) naming the origin of
-/// what is not a configuration of train.
+/// global batch, warm-up, the end of the decay and data.pad_to_multiple_of are compared as they were resolved, however
+/// they are said; the run may become longer, and a decay that follows it then ends later. A cooldown that has not begun
+/// may begin at another step. Local. Throws Error(usage) naming the origin of what is not a configuration of train.
 std::vector<Difference> differing_fixed_options(const SavedRun& run, const TrainConfig& now,
                                                 const ResolvedRun& resolved);
 

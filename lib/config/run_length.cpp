@@ -69,6 +69,7 @@ std::string to_text(const ResolvedRun& run) {
             {"cooldown_steps", run.length.cooldown_steps}};
   if (run.samples_said) json["samples_said"] = *run.samples_said;
   if (run.seed) json["seed"] = *run.seed;
+  if (run.pad_to_multiple_of) json["pad_to_multiple_of"] = *run.pad_to_multiple_of;
   return to_text(json);
 }
 
@@ -83,6 +84,7 @@ ResolvedRun parse_resolved(const std::string& text, const std::string& origin) {
                   .length = {number("steps"), number("warmup_steps"), number("decay_steps"), number("cooldown_steps")}};
   if (json.contains("samples_said") && !json.at("samples_said").is_null()) run.samples_said = number("samples_said");
   if (json.contains("seed")) run.seed = number("seed");
+  if (json.contains("pad_to_multiple_of")) run.pad_to_multiple_of = number("pad_to_multiple_of");
   return run;
 }
 

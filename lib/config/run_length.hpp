@@ -43,6 +43,7 @@ struct ResolvedRun {
   std::optional<std::int64_t> samples_said;  // as of that function
   RunLength length;
   std::optional<std::int64_t> seed = {};  // train.seed, said or drawn; absent in what earlier versions saved
+  std::optional<std::int64_t> pad_to_multiple_of = {};  // of packed documents; absent where samples are windows
   bool operator==(const ResolvedRun&) const = default;
 };
 std::string to_text(const ResolvedRun& run);

@@ -101,14 +101,13 @@ void describe(Declaration& visit, DataOptions& data) {
                .fixed_on_resume = true});
   visit.field(
       "pad_to_multiple_of", data.pad_to_multiple_of,
-      {.help = "what a packed document takes of its row, and with none a row, is a multiple of so many; absent: "
-               "as many as ranks share samples evenly with",
+      {.help = "what a packed document takes of its row, and with none a row, is a multiple of so many; absent: 1",
        .unit = "tokens",
        .min = 1,
        .max = most_count,
        .fixed_on_resume = true});
   visit.field("max_documents_per_row", data.max_documents_per_row,
-              {.help = "documents of a sample, at most, where parallel.ring pads each of them: the dataset is checked "
+              {.help = "documents of a sample, at most, where parallel.ring cuts each of them: the dataset is checked "
                        "against it, and without one memory is planned for so many; absent: data.sequence_length",
                .unit = "documents",
                .min = 1,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <charconv>
 #include <exception>
 #include <limits>
 #include <mutex>
@@ -315,6 +316,8 @@ void check_packing(const PackingSettings& settings) {
                 fmt::format("use rows of {} tokens", rounded_up(settings.length, settings.multiple)));
 }
 
+constexpr std::string_view padded_to = "documents padded to multiples of ";
+
 std::size_t group_size(const PackingSettings& settings, std::size_t documents) {
   switch (settings.method) {
     case PackingMethod::none:
@@ -421,13 +424,20 @@ std::string to_text(const PackingSettings& settings) {
       break;
   }
   add(fmt::format("rows of {} tokens", settings.length));
-  if (settings.multiple > 1) add(fmt::format("documents padded to multiples of {}", settings.multiple));
+  if (settings.multiple > 1) add(fmt::format("{}{}", padded_to, settings.multiple));
   switch (settings.long_documents) {
     case LongDocuments::split: add("long documents split"); break;
     case LongDocuments::truncate: add("long documents truncated"); break;
     case LongDocuments::drop: add("long documents dropped"); break;
   }
   return text;
+}
+
+std::int64_t multiple_in(std::string_view text) {
+  std::int64_t multiple = 1;
+  if (const std::size_t at = text.rfind(padded_to); at != std::string_view::npos)
+    std::from_chars(text.data() + at + padded_to.size(), text.data() + text.size(), multiple);
+  return multiple;
 }
 
 }  // namespace lockstep

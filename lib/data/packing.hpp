@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -113,5 +114,7 @@ Packing make_packing(const TokenStream& stream, const PackingSettings& settings,
 /// All that says which packing of which documents it is, but for those of a stream that is not known: "best_fit into
 /// rows of 64 tokens, groups of 1000 documents, long documents split". Pure.
 std::string to_text(const PackingSettings& settings);
+/// PackingSettings::multiple of such a text. Pure.
+std::int64_t multiple_in(std::string_view text);
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include "comm/together.hpp"
 #include "engine/engine.hpp"
 #include "train/evaluation.hpp"
+#include "train/kept_run.hpp"
 #include "train/run_model.hpp"
 #include "train/run_preparation.hpp"
 #include "train/run_seed.hpp"
@@ -21,8 +22,10 @@ int evaluate_only(const TrainConfig& given, Session& session, Output& output) {
   const Machines machines = set_up_machines(given, world);
   TrainConfig placed;
   together(world, "lay out the ranks", [&] { placed = with_nodes_filled(given, machines.placement.nodes); });
-  const TrainConfig config = with_local_model(
-      with_prepared_data(with_seed(placed, world), WithoutPrepared::prepare, session, output), session);
+  const TrainConfig config = with_kept_multiple(
+      with_local_model(with_prepared_data(with_seed(placed, world), WithoutPrepared::prepare, session, output),
+                       session),
+      world);
   const TrainPlan plan = agree_on_plan(config, world);
   const std::unique_ptr<ShardVerifier> verifier = make_verifier(config.data.verify, world.rank(), machines.hosts);
   for (const EvaluationPlan& evaluation : plan.evaluations)

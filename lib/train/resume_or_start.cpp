@@ -10,6 +10,7 @@
 #include "store/verdict.hpp"
 #include "tensor/runtime.hpp"
 #include "train/evaluated_metrics.hpp"
+#include "train/kept_run.hpp"
 
 #include <algorithm>
 #include <array>
@@ -134,11 +135,8 @@ std::vector<Difference> differing_options(const CheckpointReader& reader, const 
                                           const TrainPlan& plan) {
   SavedRun saved{
       document(reader, "config.yaml"), reader.path().string() + " (config.yaml)", {}, reader.manifest().step};
-  const auto& documents = reader.manifest().documents;
-  const auto resolved =
-      std::ranges::find(documents, ResolvedRun::document, &std::pair<std::string, std::string>::first);
   try {
-    if (resolved != documents.end()) saved.resolved = parse_resolved(resolved->second, reader.path().string());
+    saved.resolved = resolved_in(reader.manifest(), reader.path().string());
     return differing_fixed_options(saved, config, plan.resolved(config));
   } catch (const Error& error) {
     fail_foreign(error.what(), reader.manifest().software);
@@ -169,8 +167,8 @@ void compare_samples(std::vector<std::string>& problems, const TrainConfig& conf
   if (!problems.empty()) return;  // of which packings are others
   const auto& documents = reader.manifest().documents;
   const auto packed = std::ranges::find(documents, "packing", &std::pair<std::string, std::string>::first);
-  compare(problems, "packing (data.pad_to_multiple_of keeps it where parallel.ring is another)",
-          packed == documents.end() ? "windows" : packed->second, packing_identity(config, plan.mesh, plan.training));
+  compare(problems, "packing", packed == documents.end() ? "windows" : packed->second,
+          packing_identity(config, plan.training));
 }
 
 /// Returns what differs and may.

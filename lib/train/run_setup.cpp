@@ -11,9 +11,9 @@
 #include "tensor/gemm.hpp"
 #include "tensor/runtime.hpp"
 #include "train/components.hpp"
+#include "train/kept_run.hpp"
 #include "train/memory_check.hpp"
 #include "train/nonfinite.hpp"
-#include "train/run_batch.hpp"
 #include "train/run_mesh.hpp"
 
 #include <algorithm>
@@ -152,15 +152,6 @@ Processor processor_of(Communicator& world) {
   const std::int64_t threads = world.all_reduce(std::int64_t{thread_count()}, Reduce::max);
   const std::int64_t most_scratch = world.all_reduce(static_cast<std::int64_t>(multiplier()), Reduce::max);
   return {static_cast<int>(threads), static_cast<Multiplier>(most_scratch)};
-}
-
-std::optional<ResolvedRun> agree_on_kept(const TrainConfig& config, Communicator& world) {
-  if (config.train.global_batch) return std::nullopt;
-  const std::string text = rank0_tells(world, "look at the checkpoints of the run", [&] {
-    const std::optional<ResolvedRun> kept = kept_run(config);
-    return kept ? to_text(*kept) : std::string();
-  });
-  return text.empty() ? std::nullopt : std::optional(parse_resolved(text, "what rank 0 tells"));
 }
 
 TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world) {

@@ -54,10 +54,6 @@ TrainConfig with_nodes_filled(TrainConfig config, const Nodes& nodes);
 /// What a user would hardly want of the options. Local.
 std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan& plan);
 
-/// What the run before resolved, which a batch that follows from the ranks goes by; absent where train.global_batch
-/// says it. Collective over `world`.
-std::optional<ResolvedRun> agree_on_kept(const TrainConfig& config, Communicator& world);
-
 /// The plan, whose step programs are equal on all ranks and fit into the memory of their machines. Collective over
 /// `world`. Throws what make_train_plan, notes_on and require_memory throw.
 TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world);

@@ -216,7 +216,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   together(world, "lay out the ranks", [&] { placed = with_nodes_filled(given, machines.placement.nodes); });
   const std::optional<TrainConfig> prepared = prepare_or_stop(with_seed(placed, world), session, output);
   if (!prepared) return static_cast<int>(ExitCode::stopped);
-  TrainConfig config = *prepared;
+  const TrainConfig config = with_kept_multiple(*prepared, world);
   prepare_packings(config, world, output.log());
   const TrainPlan plan = agree_on_plan(config, world);
   const World ranks = world_of(plan, machines);
@@ -243,7 +243,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
       {"config.yaml", config_yaml},
       {"config.json", to_text(*plan.architecture.config.original)},
       {"dataset", dataset_identity(plan.training)},
-      {"packing", packing_identity(config, plan.mesh, plan.training)},
+      {"packing", packing_identity(config, plan.training)},
       {ResolvedRun::document, to_text(plan.resolved(config))}};
   if (!config.checkpoint.metadata.empty()) {
     Json metadata = Json::object();

@@ -108,7 +108,7 @@ std::string evaluation_identity(const TrainConfig& config, const TrainPlan& plan
   StreamHash content;
   content.add(to_hex(set.dataset->manifest.tokenizer_hash));
   add_content(content, set.dataset->manifest.of(set.split));
-  const auto packing = packing_of(config, SampleUse::evaluation, plan.mesh);
+  const auto packing = packing_of(config, SampleUse::evaluation);
   const std::string part = set.choice.shard ? fmt::format(", part {}", set.choice.shard->text()) : "";
   const std::string how = packing                         ? fmt::format(", {}", to_text(*packing))
                           : config.data.isolate_documents ? ", documents isolated"
@@ -118,8 +118,7 @@ std::string evaluation_identity(const TrainConfig& config, const TrainPlan& plan
 
 /// Of a sample that attention keeps apart: the most that is planned for.
 std::int64_t most_segments(const TrainConfig& config, const TrainPlan& plan) {
-  const auto packs = [&](SampleUse use) { return packing_of(config, use, plan.mesh).has_value(); };
-  if (!config.data.isolate_documents && !packs(SampleUse::training) && !packs(SampleUse::evaluation)) return 1;
+  if (!config.data.isolate_documents && !packs(config)) return 1;
   const std::int64_t length = config.data.sequence_length;
   const std::int64_t planned = std::min(config.data.max_documents_per_row.value_or(length), length);
   if (sequence_ranks(plan.mesh).ring == 1 || plan.training.empty()) return planned;
@@ -169,9 +168,9 @@ void plan_data(const TrainConfig& config, TrainPlan& plan) {
   check_tokenizers(all, vocabulary);
   plan.proportions = proportions_of(plan.training);
   plan.deciding = deciding_of(config, plan.evaluations);
-  for (RunDataset& dataset : plan.training) make_samples(config, SampleUse::training, plan.mesh, vocabulary, dataset);
+  for (RunDataset& dataset : plan.training) make_samples(config, SampleUse::training, vocabulary, dataset);
   for (EvaluationPlan& evaluation : plan.evaluations)
-    make_samples(config, SampleUse::evaluation, plan.mesh, vocabulary, evaluation.set);
+    make_samples(config, SampleUse::evaluation, vocabulary, evaluation.set);
   plan.training_samples = joined_samples(plan.training);
   plan.samples_per_epoch =
       TrainingDataLoader(*plan.training_samples, plan.loader(config, SampleUse::training, 0)).samples_per_epoch();
@@ -252,6 +251,12 @@ std::int64_t TrainPlan::load_bytes(Rank rank) const {
   return bytes_held(programs.train.class_of(rank)) + bytes_in_work(ranks, most * element_bytes);
 }
 
+ResolvedRun TrainPlan::resolved(const TrainConfig& config) const {
+  ResolvedRun run{batch.global_batch, samples_said(config), length, config.train.seed};
+  if (packs(config)) run.pad_to_multiple_of = config.data.pad_to_multiple_of.value_or(1);
+  return run;
+}
+
 const ModelPlan& TrainPlan::model_of(const StepProgram& program) const {
   if (&program == &programs.sample) return text_model.value();
   return &program == &programs.eval && evaluated_model ? *evaluated_model : model;
@@ -268,7 +273,7 @@ DataLoaderSettings TrainPlan::loader(const TrainConfig& config, SampleUse use, R
                      : config.data.repeat_order ? Shuffle::once
                                                 : Shuffle::every_epoch,
           .tail = config.data.drop_last ? EpochTail::dropped : EpochTail::joined,
-          .pad_to_multiple = row_multiple(config, use, mesh),
+          .pad_to_multiple = row_multiple(config, use),
           .proportions = use == SampleUse::training ? proportions : std::nullopt,
           .shuffled = shuffled_of(config)};
 }

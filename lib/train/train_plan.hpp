@@ -78,9 +78,7 @@ struct TrainPlan {
   /// What of each dataset was trained on, by name; null where datasets have none, or it is not known.
   std::shared_ptr<const Json> uses_by_name(const TrainConfig& config, const TrainState& state) const;
   /// What a start on other ranks goes by.
-  ResolvedRun resolved(const TrainConfig& config) const {
-    return {batch.global_batch, samples_said(config), length, config.train.seed};
-  }
+  ResolvedRun resolved(const TrainConfig& config) const;
   /// The model that a program of `programs` runs.
   const ModelPlan& model_of(const StepProgram& program) const;
   /// How rank `rank` is fed.
