@@ -222,8 +222,8 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
   visit.field(
       "bucket_size", parallel.bucket_size,
       {.help =
-           "neighbouring blocks whose gradients fit in are gathered, reduced and updated together, as one unit, with "
-           "a size above the model's all of it; null: each block by itself"});
+           "neighbouring blocks of a stage whose gradients fit in are gathered, reduced and updated together, as one "
+           "unit, with a size above the model's all of a stage; null: each block by itself"});
   visit.field(
       "schedule", parallel.schedule,
       {.help = "order in which a rank runs its stages: gpipe, all forwards first; 1f1b, forward and backward in "

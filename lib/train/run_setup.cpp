@@ -180,7 +180,7 @@ std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const 
 }
 
 RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
-    : model(plan.architecture, config.precision.dtype, plan.types.states, plan.bucket_bytes,
+    : model(plan.architecture, config.precision.dtype, plan.types.states, plan.buckets,
             {plan.mesh, sharding_of(plan.mesh, config.parallel), rank}, plan.programs.parts,
             unit_memory_of(offload_options(config.train), config.optimizer.in_backward,
                            plan.types.only ? WeightMemory::compute : WeightMemory::master)),

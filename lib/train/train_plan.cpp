@@ -422,9 +422,6 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   if (config.precision.weights == WeightsKept::bf16) plan.types.only = plan.types.compute;
   if (const auto& reduce = config.precision.reduce_dtype) plan.types.reduce = compute_dtype(*reduce);
   if (const auto& output = config.precision.output_dtype) plan.types.output = compute_dtype(*output);
-  if (config.parallel.bucket_size)
-    plan.bucket_bytes =
-        checked_cast<std::int64_t>(config.parallel.bucket_size->bytes, "parallel.bucket_size", ExitCode::usage);
   const Sharding sharding = sharding_of(plan.mesh, config.parallel);
   const SequenceRanks sequence = sequence_ranks(plan.mesh);
   cut_over(plan.architecture, sharding.blocks);
@@ -433,13 +430,9 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
     return plan_of(
         plan.architecture, plan.types,
         {.samples = samples, .length = config.data.sequence_length, .sequence = sequence, .segments = plan.segments},
-        plan.bucket_bytes, processor, sharding);
+        plan.buckets, processor, sharding);
   };
   plan.model = model_on(plan.batch.micro_batch);
-  plan.model.shared_bytes +=
-      update_bytes(config.optimizer, stored_tensors(plan.architecture), plan.model.units, master_dtype(precision));
-  if (const auto& samples = config.eval.micro_batch; samples && *samples != plan.batch.micro_batch)
-    plan.evaluated_model = model_on(*samples);
   ProgramOptions options{
       .micro_batches =
           checked_cast<int>(plan.batch.accumulation, "the number of micro-batches of a step", ExitCode::usage),
@@ -454,11 +447,21 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       .eval_reduction_bytes = heartbeat_bytes,
       .local = local_options(config.post_local_sgd, plan.mesh),
   };
+  if (config.parallel.bucket_size) {  // buckets end where stages do, which blocks alone decide
+    plan.buckets = {
+        checked_cast<std::int64_t>(config.parallel.bucket_size->bytes, "parallel.bucket_size", ExitCode::usage),
+        begins_of(pipeline_of(plan.mesh, plan.model, options, ProgramPhase::training).stages)};
+    plan.model = model_on(plan.batch.micro_batch);
+  }
+  plan.model.shared_bytes +=
+      update_bytes(config.optimizer, stored_tensors(plan.architecture), plan.model.units, master_dtype(precision));
+  if (const auto& samples = config.eval.micro_batch; samples && *samples != plan.batch.micro_batch)
+    plan.evaluated_model = model_on(*samples);
   plan.text = {.positions = longest_length(plan.architecture.config)};
   if (samples_text(config))
     plan.text_model =
         plan_of(plan.architecture, plan.types, {1, longest_text(config.sample, plan.text), ForwardFor::text, sequence},
-                plan.bucket_bytes, processor, sharding);
+                plan.buckets, processor, sharding);
   options.recompute = recompute_policy(config.train, plan, options);
   plan.programs = make_catalogue(plan.mesh, plan.model, options, plan.text_model, plan.evaluated_model);
   if (options.offload.activations) check_activations_move(plan.programs.train, plan.model, options.offload);

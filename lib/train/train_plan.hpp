@@ -51,9 +51,9 @@ struct TrainPlan {
   BatchPlan batch;  // samples of a step over ranks and micro-batches
   std::int64_t samples_per_epoch = 0;
   RunLength length;
-  std::int64_t segments = 1;      // of a sample, which attention keeps apart, at most
-  UnitTypes types;                // of weights, gradients and optimizer state
-  std::int64_t bucket_bytes = 0;  // as units_of takes it
+  std::int64_t segments = 1;  // of a sample, which attention keeps apart, at most
+  UnitTypes types;            // of weights, gradients and optimizer state
+  Buckets buckets;            // as units_of takes them
   ModelPlan model;
   std::optional<ModelPlan> evaluated_model;  // on micro-batches of evaluations; absent: as model
   Catalogue programs;                        // verified over all ranks

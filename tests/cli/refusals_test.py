@@ -104,7 +104,6 @@ TABLE = [
     (2, {"parallel.pp": 2, "parallel.split_points": "[layer.1, layer.3]"}, "at 2 split points: it takes 1"),
     (2, {"parallel.pp": 2, "parallel.split_points": "[layer.9]"}, "split point layer.9 is no block of the model"),
     (3, {"parallel.pp": 3, "parallel.split_points": "[layer.3, layer.1]"}, "split point layer.1 leaves no block to the stage before it"),
-    (2, {"parallel.pp": 2, "parallel.bucket_size": "1GiB"}, "has blocks on pipeline ranks 0 and 1, but is stored and reduced as one"),
     (2, {"parallel.micro_batches": 4, "train.micro_batch": 4}, "cannot divide the 6 samples of a rank into"),
     (2, {"parallel.micro_batches": 7}, "cannot divide the 6 samples of a rank into"),
     (2, {"train.accumulation": 4, "parallel.micro_batches": 2}, "cannot divide the 6 samples of a rank into"),
