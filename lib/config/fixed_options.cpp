@@ -55,6 +55,7 @@ constexpr std::array never_other{NeverOther{"model.config", shape_of_model},
                                  NeverOther{"data.long_documents", counts_samples},
                                  NeverOther{"data.pad_to_multiple_of", counts_samples},
                                  NeverOther{"data.drop_last", counts_samples},
+                                 NeverOther{"data.short_last_step", counts_samples},
                                  NeverOther{"optimizer.name", other_state},
                                  NeverOther{"optimizer.frozen", other_state}};
 
@@ -128,6 +129,9 @@ std::vector<Difference> differing_fixed_options(const SavedRun& run, const Train
   if (const auto& padded = said ? said : then.pad_to_multiple_of; padded && resolved.pad_to_multiple_of)
     compare("data.pad_to_multiple_of", *padded, *resolved.pad_to_multiple_of);
   compare("schedule.warmup_steps", then.length.warmup_steps, resolved.length.warmup_steps);
+  if (then.epoch_multiple && resolved.epoch_multiple)
+    compare("samples of an epoch that are left by data.drop_last, a multiple", *then.epoch_multiple,
+            *resolved.epoch_multiple);
   const ScheduleName schedule = now.schedule.name;
   const bool cools = schedule == ScheduleName::wsd || schedule == ScheduleName::infinite;
   const bool cooling = cools && run.step > std::min(steps_before_cooldown(schedule, then.length),

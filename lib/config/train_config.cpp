@@ -119,7 +119,13 @@ void describe(Declaration& visit, DataOptions& data) {
   visit.field(
       "drop_last", data.drop_last,
       {.help = "an epoch ends with its last whole step, and what is left is not used in it; otherwise the first "
-               "samples of the next epoch complete a step",
+               "samples of the next epoch complete a step, or short_last_step says so",
+       .fixed_on_resume = true});
+  visit.field(
+      "short_last_step", data.short_last_step,
+      {.help = "an epoch ends with a step of the samples that are left, as in transformers, and no step goes on "
+               "with the next epoch; with drop_last, samples are left out that are fewer than a micro-batch of "
+               "every rank, as these were when the run began",
        .fixed_on_resume = true});
   visit.field("prefetch", data.prefetch,
               {.help = "batches that are made ahead, on a thread of their own, while steps run; 0: each step waits for "
@@ -478,9 +484,17 @@ void describe(Declaration& visit, ScheduleOptions& schedule) {
                "infinite: as a half cosine to schedule.constant_lr, and again in its cooldown; or one of a plug-in",
        .fixed_on_resume = true});
   rate("start_lr", schedule.start_lr, "learning rate that warm-up begins from");
-  steps("warmup_steps", schedule.warmup_steps,
-        "steps over which the learning rate rises linearly, the last of them with optimizer.lr", 0);
+  steps(
+      "warmup_steps", schedule.warmup_steps,
+      "steps over which the learning rate rises linearly to optimizer.lr, which the last of them has, or the next one "
+      "(warmup_from)",
+      0);
   ratio("warmup_ratio", schedule.warmup_ratio, "warmup_steps", false);
+  visit.field(
+      "warmup_from", schedule.warmup_from,
+      {.help = "count the steps of warm-up from one, so that the last of them has optimizer.lr, or from zero, so that "
+               "the first of them has start_lr, as in transformers",
+       .fixed_on_resume = true});
   steps("decay_steps", schedule.decay_steps,
         "step at which the decay has ended, at min_lr, of infinite at constant_lr; null: the last of the run");
   ratio("decay_ratio", schedule.decay_ratio, "decay_steps", true);

@@ -25,6 +25,7 @@ struct Tool;
 
 enum class ScheduleName { linear, cosine, constant, polynomial, inverse_sqrt, wsd, infinite };  // and of plug-ins
 enum class CooldownShape { linear, cosine, sqrt };
+enum class WarmupFrom { one, zero };  // of the steps of warm-up
 enum class Device { cpu, cuda };
 enum class CallbackName { sample };  // and of plug-ins
 enum class Offload { optimizer, shards, activations };
@@ -96,10 +97,11 @@ struct DataOptions {
   SamplePacking packing = SamplePacking::windows;     // what a sample is
   std::optional<std::int64_t> packing_group;          // documents that are sorted at once; absent: 100000
   std::optional<LongDocuments> long_documents;        // absent: split
-  std::optional<std::int64_t> pad_to_multiple_of;     // tokens; absent: what ranks that share samples need
+  std::optional<std::int64_t> pad_to_multiple_of;     // tokens; absent: 1
   std::optional<std::int64_t> seed;                   // of the order of samples; absent: train.seed
   bool repeat_order = false;                          // each epoch has the order of the first
   bool drop_last = false;                             // an epoch ends with its last whole step
+  bool short_last_step = false;                       // or with one of the samples that are left
   std::int64_t prefetch = 2;                          // batches made ahead of the steps that take them
   VerifyData verify = VerifyData::use;                // when the hashes of shards are checked
 };
@@ -172,7 +174,8 @@ struct ScheduleOptions {
   ScheduleName name = ScheduleName::cosine;
   double start_lr = 0;  // absolute, as all rates here
   std::int64_t warmup_steps = 0;
-  std::optional<double> warmup_ratio;       // of the steps of the run, instead
+  std::optional<double> warmup_ratio;  // of the steps of the run, instead
+  WarmupFrom warmup_from = WarmupFrom::one;
   std::optional<std::int64_t> decay_steps;  // step at which min_lr is reached; absent: the last one
   std::optional<double> decay_ratio;        // of the steps of the run, instead
   double min_lr = 0;

@@ -223,7 +223,7 @@ StepOutcome TrainingLoop::step() {
       facts_.micro_batch = micro_batch;
       tell(events.at(static_cast<std::size_t>(moment)));
     };
-  const std::int64_t positions = parts_.plan.batch.global_batch * batch_.length;
+  const std::int64_t positions = samples_ * batch_.length;
   const double fill = static_cast<double>(valid_tokens_) / static_cast<double>(positions);
   const StepOutcome outcome = parts_.engine.run_step(batch_, order);
   began_at_ = std::exchange(now.position, next_position);

@@ -156,6 +156,14 @@ std::size_t deciding_of(const TrainConfig& config, const std::vector<EvaluationP
   return static_cast<std::size_t>(found - names.begin());
 }
 
+/// Of the samples of an epoch that are used. `kept`: what the run resolved before.
+std::int64_t epoch_multiple_of(const TrainConfig& config, const BatchPlan& batch,
+                               const std::optional<ResolvedRun>& kept) {
+  if (!config.data.drop_last) return 1;
+  if (!config.data.short_last_step) return batch.global_batch;
+  return kept && kept->epoch_multiple ? *kept->epoch_multiple : batch.micro_batch * batch.ranks;
+}
+
 /// Opens the datasets; the batch is planned.
 void plan_data(const TrainConfig& config, TrainPlan& plan) {
   const std::int64_t vocabulary = plan.architecture.config.vocabulary;
@@ -254,7 +262,14 @@ std::int64_t TrainPlan::load_bytes(Rank rank) const {
 ResolvedRun TrainPlan::resolved(const TrainConfig& config) const {
   ResolvedRun run{batch.global_batch, samples_said(config), length, config.train.seed};
   if (packs(config)) run.pad_to_multiple_of = config.data.pad_to_multiple_of.value_or(1);
+  if (config.data.drop_last && config.data.short_last_step) run.epoch_multiple = epoch_multiple;
   return run;
+}
+
+std::int64_t TrainPlan::samples_of_run(const TrainConfig& config) const {
+  if (!config.data.short_last_step || samples_per_epoch == 0) return length.steps * batch.global_batch;
+  const std::int64_t steps = steps_per_epoch(batch.global_batch, samples_per_epoch);
+  return length.steps / steps * samples_per_epoch + length.steps % steps * batch.global_batch;
 }
 
 const ModelPlan& TrainPlan::model_of(const StepProgram& program) const {
@@ -272,10 +287,11 @@ DataLoaderSettings TrainPlan::loader(const TrainConfig& config, SampleUse use, R
           .shuffle = !config.data.shuffle       ? Shuffle::never
                      : config.data.repeat_order ? Shuffle::once
                                                 : Shuffle::every_epoch,
-          .tail = config.data.drop_last ? EpochTail::dropped : EpochTail::joined,
+          .tail = config.data.short_last_step ? EpochTail::short_step : EpochTail::joined,
           .pad_to_multiple = row_multiple(config, use),
           .proportions = use == SampleUse::training ? proportions : std::nullopt,
-          .shuffled = shuffled_of(config)};
+          .shuffled = shuffled_of(config),
+          .epoch_multiple = epoch_multiple};
 }
 
 OffloadOptions offload_options(const TrainOptions& train) {
@@ -413,6 +429,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   check_length(config, plan.architecture.config);
   const auto [batch, passes] = plan_run_batch(config, data_place(plan.mesh, 0).count, kept);
   plan.batch = batch;
+  plan.epoch_multiple = epoch_multiple_of(config, batch, kept);
   if (without == WithoutDataset::refused || datasets_are_there(config)) plan_data(config, plan);
   plan.length = plan_length(config, plan);
   plan.segments = most_segments(config, plan);

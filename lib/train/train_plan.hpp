@@ -50,6 +50,7 @@ struct TrainPlan {
   int ranks = 1;
   BatchPlan batch;  // samples of a step over ranks and micro-batches
   std::int64_t samples_per_epoch = 0;
+  std::int64_t epoch_multiple = 1;  // as loaders take it
   RunLength length;
   std::int64_t segments = 1;  // of a sample, which attention keeps apart, at most
   UnitTypes types;            // of weights, gradients and optimizer state
@@ -77,6 +78,8 @@ struct TrainPlan {
   std::int64_t load_bytes(Rank rank) const;
   /// What of each dataset was trained on, by name; null where datasets have none, or it is not known.
   std::shared_ptr<const Json> uses_by_name(const TrainConfig& config, const TrainState& state) const;
+  /// Of all of its steps.
+  std::int64_t samples_of_run(const TrainConfig& config) const;
   /// What a start on other ranks goes by.
   ResolvedRun resolved(const TrainConfig& config) const;
   /// The model that a program of `programs` runs.

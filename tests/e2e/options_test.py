@@ -75,6 +75,7 @@ EFFECTS = {
     "data.seed": lambda tmp: {"data.seed": 5},
     "data.repeat_order": lambda tmp: {**LARGE_BATCHES, "data.repeat_order": "true"},
     "data.drop_last": lambda tmp: {**LARGE_BATCHES, "data.drop_last": "true"},
+    "data.short_last_step": lambda tmp: {**LARGE_BATCHES, "data.short_last_step": "true"},
     "precision.dtype": lambda tmp: {"precision.dtype": "bf16"},
     "precision.output_dtype": lambda tmp: {"precision.output_dtype": "bf16"},
     "precision.init_scale": lambda tmp: {"precision.dtype": "fp16", "precision.init_scale": 1024},
@@ -111,6 +112,7 @@ EFFECTS = {
     "schedule.name": lambda tmp: {"schedule.name": "linear"},
     "schedule.warmup_steps": lambda tmp: {"schedule.warmup_steps": 3},
     "schedule.decay_steps": lambda tmp: {"schedule.decay_steps": 9},
+    "schedule.warmup_from": lambda tmp: {"schedule.warmup_steps": 2, "schedule.warmup_from": "zero"},
     "schedule.warmup_ratio": lambda tmp: {"schedule.warmup_steps": None, "schedule.warmup_ratio": 0.6},
     "schedule.decay_ratio": lambda tmp: {"schedule.decay_ratio": 0.7},
     "schedule.start_lr": lambda tmp: {"schedule.warmup_steps": 2, "schedule.start_lr": 1e-3},
@@ -168,6 +170,7 @@ EFFECTS = {
 }
 BASES = {   # where the effect is against another base
     "schedule.start_lr": {"schedule.warmup_steps": 2},
+    "schedule.warmup_from": {"schedule.warmup_steps": 2},
     "schedule.cooldown_steps": WSD,
     "schedule.cooldown_ratio": WSD,
     "schedule.cooldown_shape": WSD,
@@ -188,6 +191,7 @@ BASES = {   # where the effect is against another base
     "checkpoint.load_best_at_end": FIRST_IS_BEST,
     "data.repeat_order": LARGE_BATCHES,
     "data.drop_last": LARGE_BATCHES,
+    "data.short_last_step": LARGE_BATCHES,
     "checkpoint.keep_best": ONE_LEFT,
     "checkpoint.best_metric": LOWER_BEST,
     "checkpoint.best_direction": ONE_LEFT,
