@@ -301,7 +301,7 @@ class Job {
     std::vector<std::pair<AxisName, int>> axes;
     if (how.stages > 1) axes.emplace_back("pp", how.stages);
     axes.emplace_back("dp_replicate", how.replicas);
-    if (how.node > 1) axes.emplace_back("dp_node", how.node);
+    if (how.node > 1 || !how.local.axes.empty()) axes.emplace_back("dp_node", how.node);
     if (how.inner > 1)
       axes.insert(axes.end(), {{"dp_shard_outer", how.shards / how.inner}, {"dp_shard_inner", how.inner}});
     else if (how.shards > 1)
@@ -351,7 +351,7 @@ class Job {
       sharding.shards *= ranks;
     }
     sharding.blocks = sharing_among(how.tensor, architecture_of(how.family).config, how.sequence);
-    const int others = how.ranks() / how.stages / how.experts;
+    const int others = how.ranks() / how.stages / how.experts / (how.local.axes.empty() ? 1 : how.replicas);
     if (how.experts > 1) sharding.blocks.experts = {how.experts, is_cut(how) ? others : 1, how.capacity};
     return sharding;
   }
