@@ -192,14 +192,14 @@ BOOST_AUTO_TEST_CASE(counts_have_a_least_and_a_largest_value) {
   BOOST_TEST(message_of<ReshardConfig>({"c", "-o", "o", "--to", "4"}).find("type --to parts=4") != std::string::npos);
   BOOST_TEST(message_of<ReshardConfig>({"c", "-o", "o", "--to", "parts=2147483648"}).find("from 1 to 2147483647") !=
              std::string::npos);
-  const std::string help = *parse_command_line<TrainConfig>({"--help"}).answer;
+  const std::string help = *parse_command_line<TrainConfig>({"--help=all"}).answer;
   BOOST_TEST(help.find("2147483647") == std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(unions_are_spelled_in_help) {
-  const std::string help = *parse_command_line<PrepareConfig>({"--help"}).answer;
+  const std::string help = *parse_command_line<PrepareConfig>({"--help=all"}).answer;
   BOOST_TEST(help.find("--data.validation hash:FRACTION|tail:FRACTION|count:N|none") != std::string::npos);
-  BOOST_TEST(parse_command_line<TrainConfig>({"--help"}).answer->find("--train.max_time DURATION ") !=
+  BOOST_TEST(parse_command_line<TrainConfig>({"--help=all"}).answer->find("--train.max_time DURATION ") !=
              std::string::npos);
 }
 
