@@ -18,6 +18,7 @@
 #include "tensor/runtime.hpp"
 #include "train/eval_only.hpp"
 #include "train/export_at_end.hpp"
+#include "train/kept_run.hpp"
 #include "train/loop.hpp"
 #include "train/plan_answers.hpp"
 #include "train/resume_or_start.hpp"
@@ -248,7 +249,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   together(world, "start from scratch", [&] { refuse_to_start_over(placed); });
   const std::optional<TrainConfig> prepared = prepare_or_stop(with_seed(placed, world), session, output);
   if (!prepared) return static_cast<int>(ExitCode::stopped);
-  const TrainConfig config = with_kept_multiple(*prepared, world);
+  TrainConfig config = with_kept_multiple(*prepared, world);
   prepare_packings(config, world, output.log());
   const TrainPlan plan = agree_on_plan(config, world);
   const World ranks = world_of(plan, machines);
