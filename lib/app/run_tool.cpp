@@ -1,6 +1,7 @@
 #include "app/run_tool.hpp"
 
 #include "app/status_file.hpp"
+#include "base/mapped_file.hpp"
 #include "comm/failure.hpp"
 #include "comm/launch.hpp"
 #include "comm/start_watch.hpp"
@@ -156,6 +157,8 @@ int in_words_of_user(const Settings& settings, const std::function<int()>& work)
 
 std::vector<std::string> prepare_process(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  handle_bus_errors();
   // The lowest free descriptor is the one that was closed. Standard output is opened for reading: writing results to it
   // must fail.
   for (int fd = 0; fd <= 2; ++fd) {

@@ -21,8 +21,9 @@ namespace lockstep {
 template <class Config>
 using ToolBody = std::function<int(const Config&, Session&, Output&)>;
 
-/// Readies the process: a closed pipe is an error of write(2), not a death; standard descriptors that were closed do
-/// not become files. Returns the arguments without the program's name. Local.
+/// Readies the process: a closed pipe and a file that grows beyond `ulimit -f` are errors of write(2), not a death, and
+/// so is a mapped file that cannot be read (base/mapped_file.hpp); standard descriptors that were closed do not become
+/// files. Returns the arguments without the program's name. Local.
 std::vector<std::string> prepare_process(int argc, char** argv);
 
 /// Writes `answer` to standard output, on the first process only. Returns the exit code. Local.

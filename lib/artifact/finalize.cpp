@@ -9,8 +9,10 @@
 #include "base/json.hpp"
 #include "base/output_folder.hpp"
 #include "base/text.hpp"
+#include "chat/chat_template_file.hpp"
 #include "comm/together.hpp"
 #include "corpus/tokenizer_files.hpp"
+#include "exchange/model_folder.hpp"
 #include "report/progress.hpp"
 
 #include <algorithm>
@@ -19,8 +21,6 @@
 namespace lockstep {
 
 namespace {
-
-constexpr const char* generation_config_file = "generation_config.json";
 
 Existing existing_of(const FinalizeConfig& config) { return config.overwrite ? Existing::replace : Existing::refuse; }
 
@@ -34,6 +34,7 @@ OutputKind export_output() {
   const auto files = [](const Path& folder) {
     std::set<Path> written{"config.json", generation_config_file, export_report_file};
     for (const std::string_view name : tokenizer_file_names) written.insert(name);
+    for (const Path& path : additional_template_files(folder)) written.insert(path.lexically_relative(folder));
     for (const Path& path : list_folder(folder)) {
       if (is_weights(path.filename().string())) written.insert(path.filename());
     }
@@ -79,12 +80,13 @@ Json generation_document(const Json& config) {
 /// All files but weights and report.
 void write_texts(const FinalizeConfig& config, const ModelSource& source, const Path& folder) {
   const Json document = config_document(config, source);
-  bool generation = false;
-  for (const Path& companion : source.companions) {
-    publish_file(folder / companion.filename(), read_file(companion));
-    generation = generation || companion.filename() == generation_config_file;
+  for (const Companion& companion : source.companions) {
+    if (companion.name.has_parent_path()) make_folder(folder / companion.name.parent_path());
+    publish_file(folder / companion.name, read_file(companion.file));
   }
-  if (!generation) publish_file(folder / generation_config_file, to_text(generation_document(document), 2) + "\n");
+  const auto& generation = source.generation_config;
+  publish_file(folder / generation_config_file,
+               generation ? *generation : to_text(generation_document(document), 2) + "\n");
   publish_file(folder / "config.json", to_text(document, 2) + "\n");
 }
 
@@ -99,12 +101,15 @@ std::vector<std::string> names_in(const Path& folder) {
 ModelSource agreed_source(Communicator& ranks, const FinalizeConfig& config) {
   const std::optional<Path> tokenizer = config.tokenizer ? std::optional<Path>(*config.tokenizer) : std::nullopt;
   ModelSource source;
-  const Path folder = rank0_tells(ranks, "open the model", [&] {
+  const std::string told = rank0_tells(ranks, "open the model", [&] {
     source = open_model_source(config.checkpoint, config.which, tokenizer);
-    return source.folder.string();
+    return to_text(Json{{"folder", source.folder.string()}, {"own_head", source.head == Head::own}});
   });
   together(ranks, "open the model", [&] {
-    if (ranks.rank() != 0) source = open_model_source(folder, {}, tokenizer);
+    if (ranks.rank() == 0) return;
+    const Json found = parse_json(told, "the model that rank 0 found");
+    const Head head = found["own_head"].get<bool>() ? Head::own : Head::as_configured;
+    source = open_model_source(found["folder"].get<std::string>(), {}, tokenizer, head);
   });
   std::string what = source.state_digest;
   for (const TensorDescription& tensor : source.weights->list())
@@ -175,6 +180,7 @@ int finalize_quantize(const FinalizeConfig& config, Session& session, Output& ou
   for (const LogicalTensor& tensor : source.tensors) total += static_cast<double>(elements(tensor.shape));
   if (is_root) {
     for (const std::string& reason : source.rejected) output.log().warning("passed over {}", reason);
+    for (const std::string& warning : source.warnings) output.log().warning("{}", warning);
     for (const std::string& note : source.notes) output.log().info("{}", note);
   }
   if (output.common().dry_run) {

@@ -1,15 +1,14 @@
 #include "base/files.hpp"
 
 #include "base/error.hpp"
+#include "base/own_files.hpp"
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <utility>
 
@@ -148,6 +147,25 @@ FileDescriptor open_regular(const Path& path) {
   return std::move(*file);
 }
 
+namespace {
+
+/// Git LFS leaves a short text in place of a large file that was not fetched, and every reader would take that for
+/// damage.
+void refuse_lfs_pointer(const FileDescriptor& file, off_t size, const Path& path) {
+  constexpr off_t longest = 1024;  // bytes, as the format says
+  if (size >= longest) return;
+  std::string text(static_cast<std::size_t>(size), '\0');
+  const ssize_t got = ::pread(file.get(), text.data(), text.size(), 0);
+  if (got < 0) return;  // whoever reads it is told
+  text.resize(static_cast<std::size_t>(got));
+  if (!text.starts_with("version https://git-lfs.") || text.find("\noid sha256:") == std::string::npos) return;
+  throw Error(ExitCode::input,
+              fmt::format("cannot read {}: it is a pointer of Git LFS, not the file itself", path.string()),
+              fmt::format("git lfs pull, in {}, fetches the file", absolute_path(path).parent_path().string()));
+}
+
+}  // namespace
+
 std::optional<FileDescriptor> open_if_there(const Path& path) {
   FileDescriptor file(
       ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // else a FIFO would wait for its writer
@@ -158,6 +176,7 @@ std::optional<FileDescriptor> open_if_there(const Path& path) {
   struct stat status{};
   if (::fstat(file.get(), &status) != 0) fail_errno("read", path);
   refuse_no_file(status.st_mode, path);
+  refuse_lfs_pointer(file, status.st_size, path);
   return file;
 }
 
@@ -213,8 +232,7 @@ std::string read_file(const Path& path) {
 }
 
 void publish_file(const Path& path, std::string_view content) {
-  static std::atomic<unsigned> serial{0};
-  const Path staged = path.parent_path() / fmt::format(".{}.{}-{}", path.filename().string(), ::getpid(), serial++);
+  const Path staged = temporary_beside(path);
   try {
     FileDescriptor file = open_file(staged, O_WRONLY | O_CREAT | O_EXCL);
     write_at(file, std::as_bytes(std::span(content)), 0, staged);
@@ -274,23 +292,6 @@ bool durable_exchange(const Path& from, const Path& to) {
     throw;
   }
   return true;
-}
-
-MappedFile::MappedFile(const Path& path) {
-  const FileDescriptor file = open_regular(path);
-  struct stat status{};
-  if (::fstat(file.get(), &status) != 0) fail_errno("map", path);
-  const auto size = static_cast<std::size_t>(status.st_size);
-  if (size == 0) return;
-  void* const address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) fail_errno("map", path);
-  bytes_ = {static_cast<const std::byte*>(address), size};
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
-
-MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 }  // namespace lockstep

@@ -462,7 +462,7 @@ void require(const Declaration& declaration, const Node& document, Problems& pro
   for (const Option& option : declaration.options()) {
     if (!option.facts.required || is_set(node_of(document, option.path))) continue;
     const std::string name = option.facts.positional ? option.facts.value_name : name_in_messages(option.path);
-    problems.add({option.path}, fmt::format("{} is needed: {}", name, option.facts.help));
+    problems.add({option.path}, fmt::format("{} is needed: {}", name, option.facts.brief));
   }
 }
 

@@ -3,16 +3,15 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/nesting.hpp"
-#include "corpus/rank_file.hpp"
+#include "corpus/json_member.hpp"
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizer_part.hpp"
-#include "corpus/tokenizers.hpp"
 
 #include <simdjson.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
+#include <unordered_map>
 
 namespace lockstep {
 
@@ -33,9 +32,15 @@ Value parse_document(simdjson::dom::parser& parser, const std::string& text, con
 
 /// The member; nothing if it is absent or null.
 std::optional<Value> member(const Object& object, std::string_view key) {
-  Value value;
-  if (object.at_key(key).get(value) != simdjson::SUCCESS || value.is_null()) return std::nullopt;
-  return value;
+  const auto value = member_of(object, key);
+  return value && !value->is_null() ? value : std::nullopt;
+}
+
+/// The same of one that has to be there.
+Value required(const Object& object, std::string_view key) {
+  const auto value = member_of(object, key);
+  if (!value) throw simdjson::simdjson_error(simdjson::NO_SUCH_FIELD);
+  return *value;
 }
 
 std::string text_or(const Object& object, std::string_view key, std::string_view otherwise) {
@@ -49,8 +54,8 @@ bool is_set(const Object& object, std::string_view key, bool otherwise) {
 }
 
 std::string shown(const Value& value) {
-  Value type;
-  if (value.is_object() && value["type"].get(type) == simdjson::SUCCESS) return simdjson::minify(type);
+  if (value.is_object())
+    if (const auto type = member_of(value, "type")) return simdjson::minify(*type);
   const std::string text = simdjson::minify(value);
   return text.size() <= 40 ? text : text.substr(0, 37) + "...";
 }
@@ -67,7 +72,16 @@ std::int32_t id_from(const Value& value, const std::string& where) {
 
 void read_vocabulary(const Object& vocabulary, const std::string& where, ModelDescription& model) {
   model.vocabulary.reserve(vocabulary.size());
-  for (const auto& [token, id] : vocabulary) model.vocabulary.emplace_back(token, id_from(id, where));
+  std::unordered_map<std::string_view, std::size_t> places;  // of a token given twice the last id counts
+  places.reserve(vocabulary.size());
+  for (const auto& [token, id] : vocabulary) {
+    const std::int32_t number = id_from(id, where);
+    const auto [place, is_new] = places.emplace(token, model.vocabulary.size());
+    if (is_new)
+      model.vocabulary.emplace_back(token, number);
+    else
+      model.vocabulary[place->second].second = number;
+  }
 }
 
 /// A merge of the two tokens that `text` names with a space between them; false if it does not.
@@ -85,7 +99,6 @@ bool add_merge(std::string_view text, ModelDescription& model) {
 
 // Values that change no ids.
 bool is_zero(const Value& value) { return value.is_number() && value.get_double().value() == 0; }
-bool never(const Value&) { return false; }
 
 // A member that must be absent, null or idle.
 void require_idle(const Object& object, const std::string& key, bool (*is_idle)(const Value&),
@@ -116,7 +129,7 @@ void read_merge(const Value& merge, const std::string& where, ModelDescription& 
 }
 
 Object vocabulary_of(const Object& file, const std::string& where) {
-  const Value vocabulary = file["vocab"];
+  const Value vocabulary = required(file, "vocab");
   if (!vocabulary.is_object()) fail(ExitCode::input, "{}: vocab is not an object", where);
   return vocabulary;
 }
@@ -133,8 +146,8 @@ void read_bpe(const Object& file, const std::string& where, ModelDescription& mo
   model.fuse_unknown = is_set(file, "fuse_unk", false);
   model.byte_fallback = is_set(file, "byte_fallback", false);
   model.whole_pieces_first = is_set(file, "ignore_merges", false);
-  const Value vocabulary = file["vocab"];
-  const Value merges = file["merges"];
+  const Value vocabulary = required(file, "vocab");
+  const Value merges = required(file, "merges");
   if (!vocabulary.is_object() || !merges.is_array())
     fail(ExitCode::input, "{}: vocab is not an object, or merges not a list", where);
   read_vocabulary(vocabulary, where, model);
@@ -160,7 +173,7 @@ void read_unigram(const Object& file, const std::string& where, ModelDescription
   require_known_keys(file, {"type", "unk_id", "vocab", "byte_fallback", "fuse_unk"}, where);
   model.byte_fallback = is_set(file, "byte_fallback", false);
   model.fuse_unknown = is_set(file, "fuse_unk", true);
-  for (const Value entry : file["vocab"].get_array()) {
+  for (const Value entry : required(file, "vocab").get_array()) {
     const auto id = static_cast<std::int32_t>(model.vocabulary.size());
     model.vocabulary.emplace_back(entry.at(0).get_string().value(), id);
     model.scores.push_back(entry.at(1).get_double().value());
@@ -192,12 +205,12 @@ void read_model(const Value& file, const std::string& origin, ModelDescription& 
 
 void read_added_tokens(const Value& tokens, const std::string& origin, TokenizerDescription& tokenizer) {
   for (const Object token : tokens.get_array()) {
-    const std::string where = fmt::format("{}: added token {}", origin, shown(token["content"]));
+    const std::string where = fmt::format("{}: added token {}", origin, shown(required(token, "content")));
     require_known_keys(token, {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}, where);
-    tokenizer.added_tokens.push_back({id_from(token["id"], where), std::string(token["content"].get_string().value()),
-                                      is_set(token, "normalized", true), is_set(token, "special", false),
-                                      is_set(token, "single_word", false), is_set(token, "lstrip", false),
-                                      is_set(token, "rstrip", false)});
+    tokenizer.added_tokens.push_back(
+        {id_from(required(token, "id"), where), std::string(required(token, "content").get_string().value()),
+         is_set(token, "normalized", true), is_set(token, "special", false), is_set(token, "single_word", false),
+         is_set(token, "lstrip", false), is_set(token, "rstrip", false)});
   }
 }
 
@@ -232,14 +245,19 @@ void read_document(const Object& document, const std::string& origin, TokenizerD
                      {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                       "post_processor", "decoder", "model"},
                      origin);
-  for (const char* const key : {"truncation", "padding"}) require_idle(document, key, never, origin);
+  for (const char* const key : {"truncation", "padding"}) {
+    if (member(document, key))
+      tokenizer.notes.push_back(fmt::format("{}: {} is ignored, as transformers ignores it by itself", origin, key));
+  }
+  if (const auto padding = member(document, "padding")) tokenizer.padding_token = text_or(*padding, "pad_token", "");
   const auto part = [&](const char* key) { return part_of(document, key, origin); };
   if (const Json processor = part("post_processor"); !processor.is_null())
     check_post_processor(TokenizerPart(processor, origin + ": post_processor"));
-  tokenizer.normalizer = Normalizer(part("normalizer"), origin + ": normalizer");
-  tokenizer.pre_tokenizer = PreTokenizer(part("pre_tokenizer"), origin + ": pre_tokenizer");
+  tokenizer.parts = {part("normalizer"), part("pre_tokenizer")};
+  tokenizer.normalizer = Normalizer(tokenizer.parts.normalizer, origin + ": normalizer");
+  tokenizer.pre_tokenizer = PreTokenizer(tokenizer.parts.pre_tokenizer, origin + ": pre_tokenizer");
   tokenizer.decoder = TokenDecoder(part("decoder"), origin + ": decoder");
-  read_model(document["model"], origin, tokenizer.model);
+  read_model(required(document, "model"), origin, tokenizer.model);
   if (const auto added = member(document, "added_tokens")) read_added_tokens(*added, origin, tokenizer);
 }
 
@@ -254,19 +272,31 @@ void read_merges_txt(std::string_view text, const std::string& origin, ModelDesc
   }
 }
 
-// What a tokenizer_config.json says: the end-of-text name, a string or an added token's content, and how special tokens
-// are read.
-void read_tokenizer_config(const std::string& text, const std::string& origin, TokenizerDescription& tokenizer) {
-  const Json config = parse_json(text, origin);
-  if (!config.is_object()) fail(ExitCode::input, "{} is not a JSON object", origin);
-  tokenizer.reading = special_tokens_in(config);
-  Json end = config.value("eos_token", Json());
-  if (end.is_object()) end = end.value("content", Json());
-  if (end.is_string()) tokenizer.end_name = end.get<std::string>();
+}  // namespace
+
+TokenizerDescription parse_tokenizer_json(const std::string& text, const std::string& origin) {
+  try {
+    simdjson::dom::parser parser;
+    TokenizerDescription tokenizer;
+    read_document(parse_document(parser, text, origin), origin, tokenizer);
+    return tokenizer;
+  } catch (const simdjson::simdjson_error&) {
+    fail(ExitCode::input, "{}: not a tokenizer: a member is missing or of another type than it should be", origin);
+  }
 }
 
-/// For a file that is named itself and is no tokenizer.json: what it is instead. Returns if it may be one.
-void refuse_other_files(const std::string& text, const std::string& origin) {
+ModelDescription parse_vocabulary_and_merges(const std::string& vocabulary, const std::string& vocabulary_origin,
+                                             std::string_view merges, const std::string& merges_origin) {
+  ModelDescription model;
+  simdjson::dom::parser parser;
+  const Value document = parse_document(parser, vocabulary, vocabulary_origin);
+  if (!document.is_object()) fail(ExitCode::input, "{} is not an object", vocabulary_origin);
+  read_vocabulary(document, vocabulary_origin, model);
+  read_merges_txt(merges, merges_origin, model);
+  return model;
+}
+
+void require_tokenizer_json(const std::string& text, const std::string& origin) {
   const auto refuse_file = [&](const std::string& what) {
     throw Error(ExitCode::usage, fmt::format("cannot read {} as a tokenizer: {}", origin, what),
                 "name a file like tokenizer.json or tokenizer.model, or a folder with one or with vocab.json and "
@@ -286,76 +316,24 @@ void refuse_other_files(const std::string& text, const std::string& origin) {
   refuse_file(vocabulary ? "it holds a vocabulary alone, without its merges" : "it has no member 'model'");
 }
 
-/// A file like tokenizer.json or a rank file, whatever its name.
-TokenizerDescription read_file_of_any_name(const Path& path) {
-  std::string text = read_file(path);
-  if (is_rank_file(text)) return read_rank_file(text, path.string());
-  if (path.filename() != "tokenizer.json") refuse_other_files(text, path.string());
-  TokenizerDescription tokenizer = parse_tokenizer_json(text, path.string());
-  tokenizer.files.push_back({"tokenizer.json", std::move(text)});
-  return tokenizer;
+TokenizerParts byte_level_parts(PieceRule rule, bool composes, bool adds_space) {
+  const bool is_gpt2 = rule == PieceRule::gpt2;
+  const auto byte_level = [&](bool uses_expression) {
+    return Json{{"type", "ByteLevel"},
+                {"add_prefix_space", adds_space},
+                {"trim_offsets", true},
+                {"use_regex", uses_expression}};
+  };
+  TokenizerParts parts{composes ? Json{{"type", "NFC"}} : Json(), byte_level(is_gpt2)};
+  if (!is_gpt2) {
+    const Json split{
+        {"type", "Split"}, {"pattern", {{"Regex", expression_of(rule)}}}, {"behavior", "Isolated"}, {"invert", false}};
+    parts.pre_tokenizer = Json{{"type", "Sequence"}, {"pretokenizers", Json::array({split, parts.pre_tokenizer})}};
+  }
+  return parts;
 }
 
-TokenizerDescription read_vocabulary_and_merges(const Path& folder) {
-  TokenizerDescription tokenizer;
-  const std::string origin = (folder / "vocab.json").string();
-  simdjson::dom::parser parser;
-  const Value vocabulary = parse_document(parser, read_file(origin), origin);
-  if (!vocabulary.is_object()) fail(ExitCode::input, "{} is not an object", origin);
-  read_vocabulary(vocabulary, origin, tokenizer.model);
-  const std::string merges = (folder / "merges.txt").string();
-  read_merges_txt(read_file(merges), merges, tokenizer.model);
-  for (const auto& [token, id] : tokenizer.model.vocabulary) {
-    if (token == default_end_name) tokenizer.added_tokens.push_back({id, token});
-  }
-  tokenizer.pre_tokenizer = PreTokenizer(PieceRule::gpt2);
-  tokenizer.files.push_back({"tokenizer.json", bpe_tokenizer_json(tokenizer, PieceRule::gpt2)});
-  return tokenizer;
-}
-
-TokenizerDescription read_any(const Path& path) {
-  if (!is_folder(path)) return read_file_of_any_name(path);
-  for (const char* const name : {"tokenizer.json", "tokenizer.model"}) {
-    if (is_there(path / name)) return read_file_of_any_name(path / name);
-  }
-  if (is_there(path / "vocab.json") && is_there(path / "merges.txt")) return read_vocabulary_and_merges(path);
-  fail(ExitCode::input,
-       "{} holds no tokenizer: neither tokenizer.json, nor tokenizer.model, nor vocab.json with "
-       "merges.txt",
-       path.string());
-}
-
-}  // namespace
-
-TokenizerDescription parse_tokenizer_json(const std::string& text, const std::string& origin) {
-  try {
-    simdjson::dom::parser parser;
-    TokenizerDescription tokenizer;
-    read_document(parse_document(parser, text, origin), origin, tokenizer);
-    return tokenizer;
-  } catch (const simdjson::simdjson_error&) {
-    fail(ExitCode::input, "{}: not a tokenizer: a member is missing or of another type than it should be", origin);
-  }
-}
-
-TokenizerDescription read_tokenizer(const Path& path) {
-  TokenizerDescription tokenizer;
-  try {
-    tokenizer = read_any(path);
-  } catch (const simdjson::simdjson_error&) {
-    fail(ExitCode::input, "{}: not a tokenizer: a member is missing or of another type than it should be",
-         path.string());
-  }
-  const Path config = (is_folder(path) ? path : path.parent_path()) / "tokenizer_config.json";
-  if (is_there(config)) {
-    std::erase_if(tokenizer.files, [](const TokenizerFile& file) { return file.name == "tokenizer_config.json"; });
-    tokenizer.files.push_back({"tokenizer_config.json", read_file(config)});
-    read_tokenizer_config(tokenizer.files.back().content, config.string(), tokenizer);
-  }
-  return tokenizer;
-}
-
-std::string bpe_tokenizer_json(const TokenizerDescription& bpe, PieceRule rule) {
+std::string bpe_tokenizer_json(const TokenizerDescription& bpe, const TokenizerParts& parts) {
   std::vector<std::pair<std::string, std::int32_t>> ordered = bpe.model.vocabulary;
   std::ranges::stable_sort(ordered, {}, [](const auto& entry) { return entry.second; });
   Json vocabulary = Json::object();
@@ -364,21 +342,11 @@ std::string bpe_tokenizer_json(const TokenizerDescription& bpe, PieceRule rule) 
   Json merges = Json::array();
   for (const auto& [left, right] : bpe.model.merges) merges.push_back(Json::array({left, right}));
   Json added = Json::array();
-  for (const AddedToken& token : bpe.added_tokens) added.push_back(added_token_json(token.id, token.content));
-  const bool is_gpt2 = rule == PieceRule::gpt2;
-  const auto byte_level = [](bool uses_expression) {
-    return Json{
-        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", uses_expression}};
-  };
-  Json pre_tokenizer = byte_level(is_gpt2);
-  if (!is_gpt2) {
-    const Json split{
-        {"type", "Split"}, {"pattern", {{"Regex", expression_of(rule)}}}, {"behavior", "Isolated"}, {"invert", false}};
-    pre_tokenizer = Json{{"type", "Sequence"}, {"pretokenizers", Json::array({split, pre_tokenizer})}};
-  }
+  for (const AddedToken& token : bpe.added_tokens) added.push_back(added_token_json(token));
   Json model = bpe_model_json(vocabulary, merges);
   model["ignore_merges"] = bpe.model.whole_pieces_first;
-  return hf_tokenizer_json(added, pre_tokenizer, byte_level(true), model);
+  const Json decoder{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  return hf_tokenizer_json(parts.normalizer, added, parts.pre_tokenizer, decoder, model);
 }
 
 }  // namespace lockstep

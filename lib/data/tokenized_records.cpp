@@ -1,4 +1,5 @@
 // Records of token ids: input_ids, labels and attention_mask, as Hugging Face's models take them.
+#include "corpus/json_member.hpp"
 #include "data/batch.hpp"
 #include "data/record_reader.hpp"
 
@@ -23,6 +24,7 @@ class TokenizedReader : public RecordReader {
 
   Sample read(const simdjson::dom::object& record) override {
     std::optional<Integers> ids = integers(record, "input_ids");
+    if (!ids && member_of(record, "input_ids")) refuse_null("input_ids");
     if (!ids) refuse_field(record, "input_ids", "data.records");
     std::optional<Integers> labels = integers(record, "labels");
     const std::optional<Integers> attention = integers(record, "attention_mask");
@@ -45,21 +47,20 @@ class TokenizedReader : public RecordReader {
  private:
   /// A list of integers, perhaps spelled out in text, as tables of text have them; nothing if it is absent or null.
   std::optional<Integers> integers(const simdjson::dom::object& record, std::string_view name) {
-    simdjson::dom::element member;
-    if (record.at_key(name).get(member) != simdjson::SUCCESS || member.is_null()) return {};
+    auto member = member_of(record, name);
+    if (!member || member->is_null()) return {};
     std::string_view text;
-    if (member.get(text) == simdjson::SUCCESS &&
-        parser_.parse(text.data(), text.size(), true).get(member) != simdjson::SUCCESS)
+    if (member->get(text) == simdjson::SUCCESS &&
+        parser_.parse(text, PythonJsonParser::Padding::absent, *member) != simdjson::SUCCESS)
       throw BadRecord{fmt::format("the text of {} is no list", name)};
     simdjson::dom::array list;
-    if (member.get(list) != simdjson::SUCCESS) throw BadRecord{fmt::format("{} is no list", name)};
+    if (member->get(list) != simdjson::SUCCESS) throw BadRecord{fmt::format("{} is no list", name)};
     Integers values;
     values.reserve(list.size());
     for (const simdjson::dom::element element : list) {
       std::int64_t value = 0;
       if (element.get(value) != simdjson::SUCCESS)
-        throw BadRecord{fmt::format("{}[{}] is no integer: {}", name, values.size(),
-                                    std::string(simdjson::minify(element)).substr(0, 40))};
+        throw BadRecord{fmt::format("{}[{}] is no integer: {}", name, values.size(), text_of(element).substr(0, 40))};
       values.push_back(value);
     }
     return values;
@@ -117,7 +118,7 @@ class TokenizedReader : public RecordReader {
 
   std::int64_t vocabulary_;
   LabelPlace place_;
-  simdjson::dom::parser parser_;  // of lists that text spells out
+  PythonJsonParser parser_;  // of lists that text spells out
 };
 
 }  // namespace

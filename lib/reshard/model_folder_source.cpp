@@ -3,7 +3,6 @@
 #include "architecture/file_tensors.hpp"
 #include "base/json.hpp"
 #include "base/rounding.hpp"
-#include "exchange/model_folder.hpp"
 #include "reshard/made_from.hpp"
 #include "reshard/model_layouts.hpp"
 #include "store/tensor_source.hpp"
@@ -25,7 +24,8 @@ std::map<std::string, std::vector<std::string>> aliases_in(const Architecture& a
 }
 
 /// What a job of one rank would say of its model, had it these weights.
-Manifest manifest_of(const HfConfig& config, const Architecture& architecture, const TensorSource& weights) {
+Manifest manifest_of(const Path& folder, const HfConfig& config, const Architecture& architecture,
+                     const TensorSource& weights) {
   Manifest manifest;
   manifest.mesh = job_mesh({}, 1);
   StoredComponent component{.key = "model"};
@@ -40,6 +40,8 @@ Manifest manifest_of(const HfConfig& config, const Architecture& architecture, c
     manifest.tensors.push_back(std::move(stored));
   }
   manifest.documents = {{"config.json", to_text(*config.original)}};
+  if (const auto generation = generation_config_in(folder))
+    manifest.documents.emplace_back(generation_config_file, *generation);
   return manifest;
 }
 
@@ -55,11 +57,11 @@ std::uint64_t spread_of(const Shape& stored, const Shape& as, const Box& box) {
 
 class ModelFolderSource final : public StateSource {
  public:
-  explicit ModelFolderSource(const Path& folder) : folder_(folder) {
-    const HfConfig config = read_hf_config(folder);
+  ModelFolderSource(const Path& folder, Head head) : folder_(folder) {
+    const HfConfig config = with_head(read_hf_config(folder), head);
     const Architecture architecture = describe(config);
     weights_ = open_stored_weights(folder, architecture);
-    manifest_ = manifest_of(config, architecture, *weights_);
+    manifest_ = manifest_of(folder, config, architecture, *weights_);
     add_made_from(manifest_, "import", {origin()});
   }
 
@@ -89,8 +91,8 @@ class ModelFolderSource final : public StateSource {
 
 }  // namespace
 
-std::unique_ptr<StateSource> open_model_folder(const Path& folder) {
-  return std::make_unique<ModelFolderSource>(folder);
+std::unique_ptr<StateSource> open_model_folder(const Path& folder, Head head) {
+  return std::make_unique<ModelFolderSource>(folder, head);
 }
 
 }  // namespace lockstep

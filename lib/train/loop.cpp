@@ -85,10 +85,7 @@ LoopEnd TrainingLoop::run() {
 
 LoopEnd TrainingLoop::run_steps() {
   TrainState& now = parts_.train_state;
-  if (finished()) {
-    saves_.end();
-    return LoopEnd::finished;
-  }
+  if (finished()) return saves_.end(Promotions::AtEnd::all) ? LoopEnd::finished : LoopEnd::stopped_saved;
   saves_.make_ready();
   parts_.session.enter(Phase::data, now.step);
   together(parts_.session.world(), "read the samples of the first step", [&] {
@@ -110,6 +107,7 @@ LoopEnd TrainingLoop::run_steps() {
   if (now.position.sample > 0) epoch_told_ = now.position.epoch;  // by the start that began it
   tell(LOCKSTEP_RUN_BEGIN);
   if (parts_.config.eval.at_start && now.step == 0) evaluate();
+  bool all_promoted = true;
   while (!finished()) {
     tell_epoch();
     const StepOutcome outcome = step();
@@ -130,12 +128,13 @@ LoopEnd TrainingLoop::run_steps() {
       return LoopEnd::stopped_now;
     }
     if (saves || saves_.is_lost()) save(stopping || last ? AfterSave::nothing : AfterSave::more_steps);
-    if (last || stopping) saves_.end();
+    if (last || stopping) all_promoted = saves_.end(stopping ? Promotions::AtEnd::newest : Promotions::AtEnd::all);
     if (profile_ && (profile_->ends_with(now.step) || last || stopping)) end_profile();
     if (stopping) return LoopEnd::stopped_saved;
     if (logged_step_ == now.step) tell_holdings();
   }
   parts_.verifier.settle(parts_.session);  // no checkpoint, and no end, rests on data that is not verified
+  if (!all_promoted) return LoopEnd::stopped_saved;
   if (parts_.config.checkpoint.load_best_at_end) end_with_best();
   return LoopEnd::finished;
 }
@@ -224,7 +223,7 @@ StepOutcome TrainingLoop::step() {
       facts_.micro_batch = micro_batch;
       tell(events.at(static_cast<std::size_t>(moment)));
     };
-  const std::int64_t positions = parts_.plan.batch.global_batch * batch_.length;
+  const std::int64_t positions = samples_ * batch_.length;
   const double fill = static_cast<double>(valid_tokens_) / static_cast<double>(positions);
   const StepOutcome outcome = parts_.engine.run_step(batch_, order);
   began_at_ = std::exchange(now.position, next_position);
@@ -389,7 +388,7 @@ void TrainingLoop::end_diverged() {
   journal_.event({.step = now.step, .name = "diverged", .message = text});
   if (options.action == DivergenceAction::stop) {
     save(AfterSave::nothing);
-    saves_.end();
+    saves_.end(Promotions::AtEnd::all);
   }
   throw AgreedError(
       Error(ExitCode::numerics, fmt::format("step {}: {}", now.step, text),

@@ -14,6 +14,7 @@
 #include "report/terminal.hpp"
 #include "train/component_table.hpp"
 #include "train/groups_text.hpp"
+#include "train/kept_run.hpp"
 #include "train/memory_check.hpp"
 #include "train/run_mesh.hpp"
 #include "train/run_model.hpp"
@@ -156,12 +157,13 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
   const Machines machines = set_up_machines(given, session.world());
   const TrainConfig placed = with_nodes_filled(given, nodes_planned(given, machines));
   const int ranks = ranks_planned(placed, session.world().size());
-  const TrainConfig config =
-      with_local_model(with_prepared_data(placed, WithoutPrepared::tell, session, output), session);
+  const TrainConfig config = with_kept_multiple(
+      with_prepared_data(with_local_model(placed, session), WithoutPrepared::tell, session, output), session.world());
   const std::vector<std::string> unprepared = unprepared_text(config);
   const bool without_data = config.world_size || !unprepared.empty();
+  const WeightsReport weights = agree_on_weights(config, session.world());
   TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()), agree_on_kept(config, session.world()),
-                                   without_data ? WithoutDataset::planned : WithoutDataset::refused);
+                                   weights, without_data ? WithoutDataset::planned : WithoutDataset::refused);
   const std::vector<std::string> notes = notes_on(config, plan);
   const bool for_these_machines = !config.world_size && !config.ranks_per_node;
   std::optional<std::string> shortage;

@@ -11,6 +11,7 @@
 #include "train/evaluated_metrics.hpp"
 #include "train/nonfinite.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -53,13 +54,13 @@ RunSaves::RunSaves(const LoopParts& parts, RunJournal& journal, StopChannels& st
       saved_step_(parts.train_state.step),
       failed_(parts.config, parts.plan.length) {
   if (parts.files.local() == nullptr) return;
-  promotions_.emplace(Promotions::Parts{parts_.config, parts_.session, parts_.files, journal_,
-                                        retention_of(parts_.config, parts_.plan),
-                                        [this](const PromotionReport& report) {
-                                          stop_.save_took(last_save_s_ + report.seconds);  // which an end waits for
-                                          if (report.step == saved_step_) last_checkpoint_ = report.path.string();
-                                          journal_.promoted(report);
-                                        }});
+  promotions_.emplace(
+      Promotions::Parts{parts_.config, parts_.session, parts_.files, journal_, retention_of(parts_.config, parts_.plan),
+                        [this](const PromotionReport& report) {
+                          stop_.save_took(longest_wait_s_ + last_save_s_ + report.seconds);  // an end waits for it
+                          if (report.step == saved_step_) last_checkpoint_ = report.path.string();
+                          journal_.promoted(report);
+                        }});
 }
 
 void RunSaves::make_ready() {
@@ -85,6 +86,7 @@ void RunSaves::save(AfterSave after) {
   if (saved_step_ == now.step) return;
   const bool begins = may_go_on && !around_local;
   parts_.verifier.settle(parts_.session);
+  if (promotions_ && after == AfterSave::more_steps) keep_up();
   const double start_s = monotonic_seconds();
   const double run_start_s = run_seconds();
   require_finite_weights(parts_.model, now.step, parts_.session.world());
@@ -116,6 +118,14 @@ void RunSaves::save(AfterSave after) {
   if (report) saved(*report, seconds, 0);
 }
 
+void RunSaves::keep_up() {
+  const double start_s = monotonic_seconds();
+  promotions_->keep_up(parts_.train_state.step);
+  const double seconds = monotonic_seconds() - start_s;
+  longest_wait_s_ = std::max(longest_wait_s_, seconds);
+  journal_.exclude(seconds);
+}
+
 SaveReport RunSaves::save_to_run(const std::vector<Component>& components) {
   promotions_->settle(parts_.train_state.step);
   if (!saver_to_run_) saver_to_run_.emplace(parts_.session.world());
@@ -130,10 +140,10 @@ void RunSaves::tell_local_failure(const AgreedError& error, std::int64_t step) {
                 error.owner());
 }
 
-void RunSaves::end() {
+bool RunSaves::end(Promotions::AtEnd promotions) {
   finish(promotions_ ? AfterSave::more_steps : AfterSave::end_of_run);
   if (is_lost_) save(AfterSave::nothing);
-  if (promotions_) promotions_->finish(parts_.train_state.step);
+  return !promotions_ || promotions_->finish(parts_.train_state.step, promotions);
 }
 
 std::vector<Component> RunSaves::chosen_components() const {
@@ -225,7 +235,7 @@ void RunSaves::saved(const SaveReport& report, double stall_s, int waves) {
   tell_(*last_checkpoint_);
   if (!promotions_) return;
   if (step_within(report.path, parts_.files.folder()))
-    promotions_->drop_before(report.step);
+    promotions_->add_to_run(report.step, report.retired);
   else
     promotions_->add(report.step);
 }

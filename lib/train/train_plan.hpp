@@ -3,6 +3,7 @@
 #pragma once
 
 #include "architecture/architecture.hpp"
+#include "architecture/file_tensors.hpp"
 #include "base/json_fwd.hpp"
 #include "config/run_length.hpp"
 #include "config/train_config.hpp"
@@ -41,19 +42,23 @@ struct EvaluationPlan {
 
 struct TrainPlan {
   Architecture architecture;
+  Remarks weights;                                       // on the files of model.path; on rank 0 alone
   std::vector<RunDataset> training;                      // empty if they are not there
   std::optional<Proportions> proportions;                // of them; absent: each sample once an epoch
   std::shared_ptr<const SampleSource> training_samples;  // of all of them; null if they are not there
   std::vector<EvaluationPlan> evaluations;               // empty if the run does not evaluate
   std::size_t deciding = 0;                              // of them, whose loss says what the best is
+  std::string tokenizer;          // of the run, for people; empty where there is none, or nothing says it
+  std::string tokenizer_warning;  // how that of a dataset differs from that of the model; empty: it does not
   Mesh mesh;
   int ranks = 1;
   BatchPlan batch;  // samples of a step over ranks and micro-batches
   std::int64_t samples_per_epoch = 0;
+  std::int64_t epoch_multiple = 1;  // as loaders take it
   RunLength length;
-  std::int64_t segments = 1;      // of a sample, which attention keeps apart, at most
-  UnitTypes types;                // of weights, gradients and optimizer state
-  std::int64_t bucket_bytes = 0;  // as units_of takes it
+  std::int64_t segments = 1;  // of a sample, which attention keeps apart, at most
+  UnitTypes types;            // of weights, gradients and optimizer state
+  Buckets buckets;            // as units_of takes them
   ModelPlan model;
   std::optional<ModelPlan> evaluated_model;  // on micro-batches of evaluations; absent: as model
   Catalogue programs;                        // verified over all ranks
@@ -77,10 +82,10 @@ struct TrainPlan {
   std::int64_t load_bytes(Rank rank) const;
   /// What of each dataset was trained on, by name; null where datasets have none, or it is not known.
   std::shared_ptr<const Json> uses_by_name(const TrainConfig& config, const TrainState& state) const;
+  /// Of all of its steps.
+  std::int64_t samples_of_run(const TrainConfig& config) const;
   /// What a start on other ranks goes by.
-  ResolvedRun resolved(const TrainConfig& config) const {
-    return {batch.global_batch, samples_said(config), length, config.train.seed};
-  }
+  ResolvedRun resolved(const TrainConfig& config) const;
   /// The model that a program of `programs` runs.
   const ModelPlan& model_of(const StepProgram& program) const;
   /// How rank `rank` is fed.
@@ -91,11 +96,13 @@ struct TrainPlan {
 /// no evaluation, is planned then.
 enum class WithoutDataset { refused, planned };
 
-/// For ranks with such a `processor`; `kept`, as kept_run says, is of the run before. Local; opens the model's config
-/// and the datasets, reads no weights. Throws Error(usage) for what contradicts model, data, ranks or the run before,
-/// Error(input) for a missing or malformed file, Error(resources) for more ranks than samples a step.
+/// For ranks with such a `processor` and model.path with such `weights`; `kept`, as kept_run says, is of the run
+/// before. Local; opens the model's config and the datasets, reads no weights. Throws Error(usage) for what contradicts
+/// model, data, ranks or the run before, Error(input) for a missing or malformed file, Error(resources) for more ranks
+/// than samples a step.
 TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor,
-                          const std::optional<ResolvedRun>& kept, WithoutDataset without = WithoutDataset::refused);
+                          const std::optional<ResolvedRun>& kept, const WeightsReport& weights,
+                          WithoutDataset without = WithoutDataset::refused);
 
 /// What the plan says: mesh, coordinates of ranks on it and on `nodes`, batch arithmetic, parameters, memory of a rank
 /// by kind, FLOPs of a step, size of a checkpoint. Local.

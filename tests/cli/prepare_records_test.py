@@ -249,7 +249,7 @@ def test_a_record_that_cannot_be_used_ends_the_job_with_its_place_or_is_left_out
     assert f"left out {len(bad)} malformed documents" in done.stderr and "all.jsonl:4: labels[2] is 4" in done.stderr
     assert manifest(tmp / "kept")["inputs"]["malformed_documents"] == len(bad)
     wrong = write_lines(tmp / "prompt.jsonl", [{"prompt": "a", "completion": ["b"]}])
-    assert "prompt.jsonl:1: the field 'completion' is not text" in prepare(wrong, "--output", tmp / "refused", "--data.records", "prompt", expect=3).stderr
+    assert "prompt.jsonl:1: one of 'prompt' and 'completion' is a list of messages" in prepare(wrong, "--output", tmp / "refused", "--data.records", "prompt", expect=3).stderr
 
 
 def test_characters_that_a_vocabulary_lacks_are_malformed_text_wherever_they_stand(tmp):
@@ -262,6 +262,22 @@ def test_characters_that_a_vocabulary_lacks_are_malformed_text_wherever_they_sta
     done = prepare(source, "--output", tmp / "data", *options, "--data.malformed", "skip")
     assert "left out 1 malformed document" in done.stderr and "in.jsonl:2: cannot tokenize" in done.stderr, done.stderr
     assert [len(document) for document in documents(tmp / "data", "train")] == [3, 2]   # and the end of the first
+
+
+def test_of_a_name_given_twice_the_last_counts_as_python_reads_it(tmp):
+    chat = '"messages": [{"role": "user", "role": "assistant", "content": "x", "content": "y"}]'
+    (tmp / "chat.jinja").write_text("{% for m in messages %}{% generation %}{{ m.role }}: {{ m.content }};{% endgeneration %}{% endfor %}")
+    template = {"chat_template": tmp / "chat.jinja"}
+    for form, lines, more in [
+            ("tokenized", ['{"input_ids": [1, 2], "labels": [1], "input_ids": [3, 4, 5], "labels": [-100, 4, 5]}', '{"labels": null, "labels": [7, 8], "input_ids": [7, 8]}'], {}),
+            ("prompt", ['{"prompt": "a", "completion": 1, "prompt": "b", "completion": "c"}'], {}),
+            ("messages", [f'{{"messages": [], {chat}}}', f'{{{chat}, {chat.replace("y", "z")}}}'], template)]:
+        made = []
+        for name, texts in [("twice", lines), ("once", [json.dumps(json.loads(line)) for line in lines])]:
+            (tmp / f"{form} {name}.jsonl").write_text("\n".join(texts))
+            prepared(tmp, tmp / f"{form} {name}.jsonl", name=f"{form} {name}", form=form, **more)
+            made.append(masked_documents(tmp / f"{form} {name}"))
+        assert made[0] == made[1] and made[0], (form, made)
 
 
 def test_options_that_would_have_no_effect_and_inputs_without_records_are_refused(tmp):

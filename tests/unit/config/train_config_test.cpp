@@ -1,5 +1,6 @@
 #include "config/train_config.hpp"
 
+#include "base/text.hpp"
 #include "config/finalize_config.hpp"
 #include "config/fixed_options.hpp"
 #include "config/former_options.hpp"
@@ -192,14 +193,14 @@ BOOST_AUTO_TEST_CASE(counts_have_a_least_and_a_largest_value) {
   BOOST_TEST(message_of<ReshardConfig>({"c", "-o", "o", "--to", "4"}).find("type --to parts=4") != std::string::npos);
   BOOST_TEST(message_of<ReshardConfig>({"c", "-o", "o", "--to", "parts=2147483648"}).find("from 1 to 2147483647") !=
              std::string::npos);
-  const std::string help = *parse_command_line<TrainConfig>({"--help"}).answer;
+  const std::string help = *parse_command_line<TrainConfig>({"--help=all"}).answer;
   BOOST_TEST(help.find("2147483647") == std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(unions_are_spelled_in_help) {
-  const std::string help = *parse_command_line<PrepareConfig>({"--help"}).answer;
+  const std::string help = *parse_command_line<PrepareConfig>({"--help=all"}).answer;
   BOOST_TEST(help.find("--data.validation hash:FRACTION|tail:FRACTION|count:N|none") != std::string::npos);
-  BOOST_TEST(parse_command_line<TrainConfig>({"--help"}).answer->find("--train.max_time DURATION ") !=
+  BOOST_TEST(parse_command_line<TrainConfig>({"--help=all"}).answer->find("--train.max_time DURATION ") !=
              std::string::npos);
 }
 
@@ -309,6 +310,27 @@ BOOST_AUTO_TEST_CASE(batch_and_schedule_of_a_resumed_run_are_compared_as_they_we
   const std::vector<Difference> batch = differing_fixed_options(other, line.config, resolved_of(line.config));
   BOOST_REQUIRE(batch.size() == 1u);
   BOOST_TEST((batch[0].option == "train.global_batch" && batch[0].saved == "8" && batch[0].now == "4"));
+}
+
+BOOST_AUTO_TEST_CASE(padding_of_packed_documents_is_compared_as_it_was_resolved) {
+  const auto differences = [](const std::vector<std::string>& said, std::int64_t saved, std::int64_t padded) {
+    const TrainConfig now = train_line({"--data.packing", "best_fit"}).config;
+    std::vector<std::string> line{"--data.packing", "best_fit"};
+    line.insert(line.end(), said.begin(), said.end());
+    ResolvedRun before = resolved_of(now), after = before;
+    before.pad_to_multiple_of = saved;
+    after.pad_to_multiple_of = padded;
+    const std::string yaml = to_yaml(train_line(line).settings, tool_of(TrainConfig{}), PrintExtent::full);
+    std::vector<std::string> found;
+    for (const Difference& one : differing_fixed_options({yaml, "config.yaml", before}, now, after))
+      found.push_back(one.option + ": " + one.saved + " -> " + one.now);
+    return join(found, "; ");
+  };
+  BOOST_TEST(differences({}, 1, 1) == "");
+  BOOST_TEST(differences({}, 4, 4) == "");
+  BOOST_TEST(differences({"--data.pad_to_multiple_of", "4"}, 4, 4) == "");
+  BOOST_TEST(differences({}, 4, 1) == "data.pad_to_multiple_of: 4 -> 1");
+  BOOST_TEST(differences({"--data.pad_to_multiple_of", "4"}, 1, 6) == "data.pad_to_multiple_of: 4 -> 6");
 }
 
 BOOST_AUTO_TEST_CASE(null_on_the_command_line_takes_back_what_a_file_says_unless_it_is_a_text_of_the_option) {
