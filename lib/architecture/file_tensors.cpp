@@ -1,7 +1,7 @@
 #include "architecture/file_tensors.hpp"
 
 #include "base/error.hpp"
-#include "exchange/model_folder.hpp"
+#include "exchange/safetensors.hpp"
 
 #include <algorithm>
 #include <unordered_map>
@@ -135,12 +135,36 @@ std::vector<FileTensor> file_tensors(const HfConfig& config, const std::vector<L
   return files;
 }
 
+namespace {
+
+std::vector<TensorDescription> expected_in_files(const std::vector<FileTensor>& parts) {
+  std::vector<TensorDescription> expected;
+  for (const FileTensor& part : parts) expected.push_back({part.tensor.name, part.tensor.shape, DType::f32});
+  return expected;
+}
+
+}  // namespace
+
 std::unique_ptr<TensorSource> open_stored_weights(const Path& folder, const Architecture& architecture) {
   const std::vector<LogicalTensor> stored = stored_tensors(architecture);
   const std::vector<FileTensor> parts = file_tensors(architecture.config, stored);
-  std::vector<TensorDescription> expected;
-  for (const FileTensor& part : parts) expected.push_back({part.tensor.name, part.tensor.shape, DType::f32});
-  return std::make_unique<StackedSource>(open_model_weights(folder, expected), stored, parts);
+  return std::make_unique<StackedSource>(open_model_weights(folder, expected_in_files(parts)), stored, parts);
+}
+
+WeightsReport examine_weights(const Path& folder) {
+  WeightsReport report;
+  if (!has_safetensors(folder)) return report;
+  const HfConfig config = read_hf_config(folder);
+  report.head = head_in(folder, config);
+  const Architecture architecture = describe(with_head(config, report.head));
+  open_model_weights(folder, expected_in_files(file_tensors(architecture.config, stored_tensors(architecture))),
+                     report.remarks);
+  if (report.head == Head::own)
+    report.remarks.warnings.push_back(fmt::format(
+        "{}: config.json ties the head to the embedding, but the files hold different values for them: both "
+        "are kept, as in transformers; tie_word_embeddings false in config.json says the same",
+        folder.string()));
+  return report;
 }
 
 std::unique_ptr<TensorSource> as_file_tensors(std::unique_ptr<TensorSource> stored, std::vector<FileTensor> files) {

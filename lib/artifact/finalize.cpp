@@ -99,12 +99,15 @@ std::vector<std::string> names_in(const Path& folder) {
 ModelSource agreed_source(Communicator& ranks, const FinalizeConfig& config) {
   const std::optional<Path> tokenizer = config.tokenizer ? std::optional<Path>(*config.tokenizer) : std::nullopt;
   ModelSource source;
-  const Path folder = rank0_tells(ranks, "open the model", [&] {
+  const std::string told = rank0_tells(ranks, "open the model", [&] {
     source = open_model_source(config.checkpoint, config.which, tokenizer);
-    return source.folder.string();
+    return to_text(Json{{"folder", source.folder.string()}, {"own_head", source.head == Head::own}});
   });
   together(ranks, "open the model", [&] {
-    if (ranks.rank() != 0) source = open_model_source(folder, {}, tokenizer);
+    if (ranks.rank() == 0) return;
+    const Json found = parse_json(told, "the model that rank 0 found");
+    const Head head = found["own_head"].get<bool>() ? Head::own : Head::as_configured;
+    source = open_model_source(found["folder"].get<std::string>(), {}, tokenizer, head);
   });
   std::string what = source.state_digest;
   for (const TensorDescription& tensor : source.weights->list())
@@ -175,6 +178,7 @@ int finalize_quantize(const FinalizeConfig& config, Session& session, Output& ou
   for (const LogicalTensor& tensor : source.tensors) total += static_cast<double>(elements(tensor.shape));
   if (is_root) {
     for (const std::string& reason : source.rejected) output.log().warning("passed over {}", reason);
+    for (const std::string& warning : source.warnings) output.log().warning("{}", warning);
     for (const std::string& note : source.notes) output.log().info("{}", note);
   }
   if (output.common().dry_run) {

@@ -164,10 +164,14 @@ ModelSource open_saved(const Path& folder, const CheckpointChoice& which) {
   return source;
 }
 
-ModelSource open_hf_folder(const Path& folder) {
+ModelSource open_hf_folder(const Path& folder, const std::optional<Head>& head) {
   ModelSource source;
   source.folder = folder;
-  source.config = read_hf_config(folder);
+  WeightsReport report = head ? WeightsReport{*head} : examine_weights(folder);
+  source.head = report.head;
+  source.warnings = std::move(report.remarks.warnings);
+  source.notes = std::move(report.remarks.notes);
+  source.config = with_head(read_hf_config(folder), report.head);
   std::vector<TensorDescription> expected;
   for (const FileTensor& file : file_tensors(source.config, stored_tensors(describe(source.config)))) {
     expected.push_back({file.tensor.name, file.tensor.shape, DType::f32});
@@ -180,7 +184,8 @@ ModelSource open_hf_folder(const Path& folder) {
 
 }  // namespace
 
-ModelSource open_model_source(const Path& path, const CheckpointChoice& which, const std::optional<Path>& tokenizer) {
+ModelSource open_model_source(const Path& path, const CheckpointChoice& which, const std::optional<Path>& tokenizer,
+                              const std::optional<Head>& head) {
   if (!is_there(path)) fail(ExitCode::input, "{} does not exist", path.string());
   const bool checkpoint = is_there(path / manifest_file);
   const bool run = !checkpoint && is_there(checkpoints_folder(path));
@@ -194,7 +199,7 @@ ModelSource open_model_source(const Path& path, const CheckpointChoice& which, c
                 fmt::format("--which {} chooses among the checkpoints of a run, and {} is {}", which.text(),
                             path.string(), checkpoint ? "one checkpoint" : "a folder of weights"),
                 "leave --which out, or give the folder of the run");
-  ModelSource source = checkpoint || run ? open_saved(path, which) : open_hf_folder(path);
+  ModelSource source = checkpoint || run ? open_saved(path, which) : open_hf_folder(path, head);
   if (tokenizer) {
     const std::size_t before = source.companions.size();
     add_tokenizer(source, *tokenizer);

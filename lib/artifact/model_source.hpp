@@ -4,6 +4,7 @@
 #include "architecture/architecture.hpp"
 #include "base/files.hpp"
 #include "config/values.hpp"
+#include "exchange/model_folder.hpp"
 #include "store/tensor_source.hpp"
 
 #include <memory>
@@ -22,14 +23,18 @@ struct ModelSource {
   std::vector<Path> companions;           // files to copy beside the weights: tokenizer, generation_config.json
   std::optional<std::int64_t> step;       // of a checkpoint
   std::string state_digest;               // of a checkpoint; empty otherwise
+  std::vector<std::string> warnings;      // what of the files is not read or not as config.json says
   std::vector<std::string> notes;         // what of the model's configuration was changed, and why
+  Head head = Head::as_configured;        // of Hugging Face files
   std::vector<std::string> rejected;      // newer checkpoints of the run that are damaged, with the reason
 };
 
 /// Opens `path`; of a run the checkpoint that `which` says, of several candidates the first that is sound. With
 /// `tokenizer` the tokenizer files come from that folder, else from RUN/tokenizer or the Hugging Face folder. Throws
 /// Error(input) naming what is missing, damaged or of another shape, Error(usage) for a choice where there is none.
+/// With `head`, which another rank has found, Hugging Face files are not compared, and there are no remarks on them.
 /// Local.
-ModelSource open_model_source(const Path& path, const CheckpointChoice& which, const std::optional<Path>& tokenizer);
+ModelSource open_model_source(const Path& path, const CheckpointChoice& which, const std::optional<Path>& tokenizer,
+                              const std::optional<Head>& head = {});
 
 }  // namespace lockstep

@@ -148,6 +148,25 @@ FileDescriptor open_regular(const Path& path) {
   return std::move(*file);
 }
 
+namespace {
+
+/// Git LFS leaves a short text in place of a large file that was not fetched, and every reader would take that for
+/// damage.
+void refuse_lfs_pointer(const FileDescriptor& file, off_t size, const Path& path) {
+  constexpr off_t longest = 1024;  // bytes, as the format says
+  if (size >= longest) return;
+  std::string text(static_cast<std::size_t>(size), '\0');
+  const ssize_t got = ::pread(file.get(), text.data(), text.size(), 0);
+  if (got < 0) return;  // whoever reads it is told
+  text.resize(static_cast<std::size_t>(got));
+  if (!text.starts_with("version https://git-lfs.") || text.find("\noid sha256:") == std::string::npos) return;
+  throw Error(ExitCode::input,
+              fmt::format("cannot read {}: it is a pointer of Git LFS, not the file itself", path.string()),
+              fmt::format("git lfs pull, in {}, fetches the file", absolute_path(path).parent_path().string()));
+}
+
+}  // namespace
+
 std::optional<FileDescriptor> open_if_there(const Path& path) {
   FileDescriptor file(
       ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // else a FIFO would wait for its writer
@@ -158,6 +177,7 @@ std::optional<FileDescriptor> open_if_there(const Path& path) {
   struct stat status{};
   if (::fstat(file.get(), &status) != 0) fail_errno("read", path);
   refuse_no_file(status.st_mode, path);
+  refuse_lfs_pointer(file, status.st_size, path);
   return file;
 }
 

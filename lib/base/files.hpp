@@ -85,7 +85,7 @@ class FileDescriptor {
 /// open(2) with errors as Error(storage), or Error(input) where a file to be read does not exist.
 FileDescriptor open_file(const Path& path, int flags, int mode = 0666);
 /// A file to be read, never waiting for one. Throws Error(input) if there is none, or what is no regular file: a
-/// folder, a FIFO, a device; Error(storage).
+/// folder, a FIFO, a device, or if it is a pointer of Git LFS; Error(storage).
 FileDescriptor open_regular(const Path& path);
 /// The same; nothing if nothing has the name.
 std::optional<FileDescriptor> open_if_there(const Path& path);

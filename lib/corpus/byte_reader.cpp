@@ -281,6 +281,7 @@ std::unique_ptr<ByteReader> open_stored(const Path& path, std::uint64_t offset) 
 std::unique_ptr<ByteReader> open_bytes(const InputFile& file, std::uint64_t offset) {
   if (file.is_plain()) return open_stored(file.path, offset);
   invariant(offset == 0, "a file that is not plain is read from its start");
+  if (!names_objects(file.path.string())) open_regular(file.path);  // plug-ins would not know a pointer of Git LFS
   switch (file.format) {
     case TextFormat::text:
     case TextFormat::json_lines: return open_decompressed(file);

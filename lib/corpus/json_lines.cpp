@@ -1,6 +1,7 @@
 #include "corpus/json_lines.hpp"
 
 #include "base/error.hpp"
+#include "corpus/json_member.hpp"
 #include "corpus/json_records.hpp"
 
 #include <utility>
@@ -12,10 +13,10 @@ struct JsonLines::State {
   JsonRecords records;
 
   std::string_view text_of(const simdjson::dom::object& object) const {
-    simdjson::dom::element member;
-    if (object.at_key(field).get(member) != simdjson::SUCCESS) refuse_field(object, field, "data.text_field");
+    const auto member = member_of(object, field);
+    if (!member) refuse_field(object, field, "data.text_field");
     std::string_view text;
-    if (member.get(text) != simdjson::SUCCESS) throw BadRecord{fmt::format("the field '{}' is not text", field)};
+    if (member->get(text) != simdjson::SUCCESS) throw BadRecord{fmt::format("the field '{}' is not text", field)};
     return text;
   }
 };

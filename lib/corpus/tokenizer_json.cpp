@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/nesting.hpp"
+#include "corpus/json_member.hpp"
 #include "corpus/rank_file.hpp"
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizer_part.hpp"
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <unordered_map>
 
 namespace lockstep {
 
@@ -33,9 +35,15 @@ Value parse_document(simdjson::dom::parser& parser, const std::string& text, con
 
 /// The member; nothing if it is absent or null.
 std::optional<Value> member(const Object& object, std::string_view key) {
-  Value value;
-  if (object.at_key(key).get(value) != simdjson::SUCCESS || value.is_null()) return std::nullopt;
-  return value;
+  const auto value = member_of(object, key);
+  return value && !value->is_null() ? value : std::nullopt;
+}
+
+/// The same of one that has to be there.
+Value required(const Object& object, std::string_view key) {
+  const auto value = member_of(object, key);
+  if (!value) throw simdjson::simdjson_error(simdjson::NO_SUCH_FIELD);
+  return *value;
 }
 
 std::string text_or(const Object& object, std::string_view key, std::string_view otherwise) {
@@ -49,8 +57,8 @@ bool is_set(const Object& object, std::string_view key, bool otherwise) {
 }
 
 std::string shown(const Value& value) {
-  Value type;
-  if (value.is_object() && value["type"].get(type) == simdjson::SUCCESS) return simdjson::minify(type);
+  if (value.is_object())
+    if (const auto type = member_of(value, "type")) return simdjson::minify(*type);
   const std::string text = simdjson::minify(value);
   return text.size() <= 40 ? text : text.substr(0, 37) + "...";
 }
@@ -67,7 +75,16 @@ std::int32_t id_from(const Value& value, const std::string& where) {
 
 void read_vocabulary(const Object& vocabulary, const std::string& where, ModelDescription& model) {
   model.vocabulary.reserve(vocabulary.size());
-  for (const auto& [token, id] : vocabulary) model.vocabulary.emplace_back(token, id_from(id, where));
+  std::unordered_map<std::string_view, std::size_t> places;  // of a token given twice the last id counts
+  places.reserve(vocabulary.size());
+  for (const auto& [token, id] : vocabulary) {
+    const std::int32_t number = id_from(id, where);
+    const auto [place, is_new] = places.emplace(token, model.vocabulary.size());
+    if (is_new)
+      model.vocabulary.emplace_back(token, number);
+    else
+      model.vocabulary[place->second].second = number;
+  }
 }
 
 /// A merge of the two tokens that `text` names with a space between them; false if it does not.
@@ -116,7 +133,7 @@ void read_merge(const Value& merge, const std::string& where, ModelDescription& 
 }
 
 Object vocabulary_of(const Object& file, const std::string& where) {
-  const Value vocabulary = file["vocab"];
+  const Value vocabulary = required(file, "vocab");
   if (!vocabulary.is_object()) fail(ExitCode::input, "{}: vocab is not an object", where);
   return vocabulary;
 }
@@ -133,8 +150,8 @@ void read_bpe(const Object& file, const std::string& where, ModelDescription& mo
   model.fuse_unknown = is_set(file, "fuse_unk", false);
   model.byte_fallback = is_set(file, "byte_fallback", false);
   model.whole_pieces_first = is_set(file, "ignore_merges", false);
-  const Value vocabulary = file["vocab"];
-  const Value merges = file["merges"];
+  const Value vocabulary = required(file, "vocab");
+  const Value merges = required(file, "merges");
   if (!vocabulary.is_object() || !merges.is_array())
     fail(ExitCode::input, "{}: vocab is not an object, or merges not a list", where);
   read_vocabulary(vocabulary, where, model);
@@ -160,7 +177,7 @@ void read_unigram(const Object& file, const std::string& where, ModelDescription
   require_known_keys(file, {"type", "unk_id", "vocab", "byte_fallback", "fuse_unk"}, where);
   model.byte_fallback = is_set(file, "byte_fallback", false);
   model.fuse_unknown = is_set(file, "fuse_unk", true);
-  for (const Value entry : file["vocab"].get_array()) {
+  for (const Value entry : required(file, "vocab").get_array()) {
     const auto id = static_cast<std::int32_t>(model.vocabulary.size());
     model.vocabulary.emplace_back(entry.at(0).get_string().value(), id);
     model.scores.push_back(entry.at(1).get_double().value());
@@ -192,12 +209,12 @@ void read_model(const Value& file, const std::string& origin, ModelDescription& 
 
 void read_added_tokens(const Value& tokens, const std::string& origin, TokenizerDescription& tokenizer) {
   for (const Object token : tokens.get_array()) {
-    const std::string where = fmt::format("{}: added token {}", origin, shown(token["content"]));
+    const std::string where = fmt::format("{}: added token {}", origin, shown(required(token, "content")));
     require_known_keys(token, {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}, where);
-    tokenizer.added_tokens.push_back({id_from(token["id"], where), std::string(token["content"].get_string().value()),
-                                      is_set(token, "normalized", true), is_set(token, "special", false),
-                                      is_set(token, "single_word", false), is_set(token, "lstrip", false),
-                                      is_set(token, "rstrip", false)});
+    tokenizer.added_tokens.push_back(
+        {id_from(required(token, "id"), where), std::string(required(token, "content").get_string().value()),
+         is_set(token, "normalized", true), is_set(token, "special", false), is_set(token, "single_word", false),
+         is_set(token, "lstrip", false), is_set(token, "rstrip", false)});
   }
 }
 
@@ -239,7 +256,7 @@ void read_document(const Object& document, const std::string& origin, TokenizerD
   tokenizer.normalizer = Normalizer(part("normalizer"), origin + ": normalizer");
   tokenizer.pre_tokenizer = PreTokenizer(part("pre_tokenizer"), origin + ": pre_tokenizer");
   tokenizer.decoder = TokenDecoder(part("decoder"), origin + ": decoder");
-  read_model(document["model"], origin, tokenizer.model);
+  read_model(required(document, "model"), origin, tokenizer.model);
   if (const auto added = member(document, "added_tokens")) read_added_tokens(*added, origin, tokenizer);
 }
 

@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "chat/spelled_tokens.hpp"
+#include "corpus/json_member.hpp"
 #include "data/message_format.hpp"
 #include "data/record_reader.hpp"
 
@@ -59,18 +60,18 @@ class MessageReader : public RecordReader {
  private:
   /// Also of text that spells it out, as tables of text have it; nothing if it is absent or null.
   std::optional<Json> member(const simdjson::dom::object& record, std::string_view name) {
-    simdjson::dom::element value;
-    if (record.at_key(name).get(value) != simdjson::SUCCESS || value.is_null()) return {};
+    auto value = member_of(record, name);
+    if (!value || value->is_null()) return {};
     std::string_view text;
-    if (value.get(text) == simdjson::SUCCESS &&
-        parser_.parse(text.data(), text.size(), true).get(value) != simdjson::SUCCESS)
+    if (value->get(text) == simdjson::SUCCESS &&
+        parser_.parse(text.data(), text.size(), true).get(*value) != simdjson::SUCCESS)
       throw BadRecord{fmt::format("the text of {} is no JSON", name)};
-    return json_of(value);
+    return json_of(*value);
   }
 
   Json text_member(const simdjson::dom::object& record, std::string_view name) {
-    simdjson::dom::element value;
-    return record.at_key(name).get(value) == simdjson::SUCCESS ? json_of(value) : Json();
+    const auto value = member_of(record, name);
+    return value ? json_of(*value) : Json();
   }
 
   Json messages_of(const simdjson::dom::object& record, std::string& field) {
@@ -82,8 +83,7 @@ class MessageReader : public RecordReader {
         return std::move(*found);
       }
     }
-    simdjson::dom::element value;
-    if (record.at_key(field).get(value) == simdjson::SUCCESS) throw BadRecord{fmt::format("{} is null", field)};
+    if (member_of(record, field)) throw BadRecord{fmt::format("{} is null", field)};
     refuse_field(record, field, "data.messages_field");
   }
 

@@ -1,6 +1,7 @@
 // Records of a prompt and its completion. Their text is encoded as a whole, and the completion is what is behind the
 // ids of the prompt alone, as TRL has it; where a token would reach across, TRL warns, and here both are encoded apart,
 // as the model meets the prompt when it answers.
+#include "corpus/json_member.hpp"
 #include "data/record_reader.hpp"
 
 #include <fmt/format.h>
@@ -42,10 +43,10 @@ class PromptReader : public RecordReader {
  private:
   static std::string_view text_of(const simdjson::dom::object& record, const std::string& field,
                                   const std::string& option) {
-    simdjson::dom::element member;
-    if (record.at_key(field).get(member) != simdjson::SUCCESS) refuse_field(record, field, option);
+    const auto member = member_of(record, field);
+    if (!member) refuse_field(record, field, option);
     std::string_view text;
-    if (member.get(text) != simdjson::SUCCESS) throw BadRecord{fmt::format("the field '{}' is not text", field)};
+    if (member->get(text) != simdjson::SUCCESS) throw BadRecord{fmt::format("the field '{}' is not text", field)};
     return text;
   }
 

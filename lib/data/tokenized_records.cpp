@@ -1,4 +1,5 @@
 // Records of token ids: input_ids, labels and attention_mask, as Hugging Face's models take them.
+#include "corpus/json_member.hpp"
 #include "data/batch.hpp"
 #include "data/record_reader.hpp"
 
@@ -45,14 +46,14 @@ class TokenizedReader : public RecordReader {
  private:
   /// A list of integers, perhaps spelled out in text, as tables of text have them; nothing if it is absent or null.
   std::optional<Integers> integers(const simdjson::dom::object& record, std::string_view name) {
-    simdjson::dom::element member;
-    if (record.at_key(name).get(member) != simdjson::SUCCESS || member.is_null()) return {};
+    auto member = member_of(record, name);
+    if (!member || member->is_null()) return {};
     std::string_view text;
-    if (member.get(text) == simdjson::SUCCESS &&
-        parser_.parse(text.data(), text.size(), true).get(member) != simdjson::SUCCESS)
+    if (member->get(text) == simdjson::SUCCESS &&
+        parser_.parse(text.data(), text.size(), true).get(*member) != simdjson::SUCCESS)
       throw BadRecord{fmt::format("the text of {} is no list", name)};
     simdjson::dom::array list;
-    if (member.get(list) != simdjson::SUCCESS) throw BadRecord{fmt::format("{} is no list", name)};
+    if (member->get(list) != simdjson::SUCCESS) throw BadRecord{fmt::format("{} is no list", name)};
     Integers values;
     values.reserve(list.size());
     for (const simdjson::dom::element element : list) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/files.hpp"
+#include "exchange/remarks.hpp"
 #include "store/tensor_source.hpp"
 
 #include <cstdint>
@@ -32,11 +33,14 @@ struct SafetensorsEntry {
 /// tensor.
 std::vector<SafetensorsEntry> parse_safetensors_header(std::span<const std::byte> bytes, const std::string& origin);
 
-/// The tensors of a .safetensors file, an index (*.safetensors.index.json) or a folder with
-/// model.safetensors(.index.json). Files are mapped, so only what is read occupies memory. Throws Error(input) for a
-/// damaged or missing file or an index that disagrees with its files.
+/// The tensors of a .safetensors file, an index (*.safetensors.index.json) or a folder: of its model.safetensors, else
+/// of the files that model.safetensors.index.json names, else of model-00001-of-N.safetensors to model-N-of-N. Files
+/// are mapped, so only what is read occupies memory. As in transformers, an index only lists files: all their tensors
+/// are taken, and of a tensor in several files the one in the last file, in the order of names. Throws Error(input) for
+/// a damaged or missing file, and for different tensors of one name in files without an index. Local.
+std::unique_ptr<TensorSource> open_safetensors(const Path& path, Remarks& remarks);
 std::unique_ptr<TensorSource> open_safetensors(const Path& path);
-/// Whether the folder holds model.safetensors or its index.
+/// Whether the folder holds files that open_safetensors takes.
 bool has_safetensors(const Path& folder);
 
 /// Rows [first, end) of dim 0 of a tensor; of a scalar its only one.

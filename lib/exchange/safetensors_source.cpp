@@ -1,9 +1,9 @@
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/text.hpp"
+#include "base/words.hpp"
 #include "exchange/safetensors.hpp"
 #include "layout/box_runs.hpp"
-
-#include <simdjson.h>
 
 #include <algorithm>
 #include <cstring>
@@ -15,22 +15,31 @@ namespace lockstep {
 
 namespace {
 
+constexpr const char* single_name = "model.safetensors";
+constexpr const char* index_name = "model.safetensors.index.json";
+
 /// The tensors of one or more mapped files.
 class SafetensorsSource : public TensorSource {
  public:
-  /// Adds a file's tensors behind those of the files before it.
+  /// Adds the tensors of a file. One that a file before it has too is taken from this one.
   void add_file(const Path& path) {
     auto file = std::make_unique<MappedFile>(path);
     for (SafetensorsEntry& entry : parse_safetensors_header(file->bytes(), path.string())) {
       const auto size = static_cast<std::size_t>(entry.end - entry.begin);
-      const auto added = locations_.emplace(
-          entry.tensor.name,
-          Location{list_.size(), file->bytes().subspan(static_cast<std::size_t>(entry.begin), size)});
-      if (!added.second)
-        fail(ExitCode::input, "{}: tensor '{}' is also in a file before it", path.string(), entry.tensor.name);
-      list_.push_back(std::move(entry.tensor));
+      const std::span bytes = file->bytes().subspan(static_cast<std::size_t>(entry.begin), size);
+      const std::string name = entry.tensor.name;
+      const auto [found, is_new] = locations_.emplace(name, Location{list_.size(), path, bytes});
+      if (is_new) {
+        list_.push_back(std::move(entry.tensor));
+        continue;
+      }
+      Location& before = found->second;
+      const bool equal = list_[before.index] == entry.tensor && std::ranges::equal(before.bytes, bytes);
+      repeated_.push_back({name, before.path.filename().string(), path.filename().string(), equal});
+      list_[before.index] = std::move(entry.tensor);
+      before = {before.index, path, bytes};
     }
-    files_.push_back(std::move(file));
+    files_.emplace_back(path, std::move(file));
   }
 
   const std::vector<TensorDescription>& list() const override { return list_; }
@@ -52,86 +61,205 @@ class SafetensorsSource : public TensorSource {
     });
   }
 
-  bool has(const std::string& name) const { return locations_.count(name) > 0; }
+  /// The file that a tensor is taken from; empty if no file has it.
+  std::string file_of(const std::string& name) const {
+    const auto found = locations_.find(name);
+    return found == locations_.end() ? std::string() : found->second.path.filename().string();
+  }
+
+  /// The names of all files.
+  std::set<std::string> files() const {
+    std::set<std::string> names;
+    for (const auto& [path, file] : files_) names.insert(path.filename().string());
+    return names;
+  }
+
+  /// A tensor that two files have.
+  struct Repeated {
+    std::string name, before, after;  // the files; that of `after` counts
+    bool equal = false;
+  };
+  const std::vector<Repeated>& repeated() const { return repeated_; }
 
  private:
   struct Location {
-    std::size_t index = 0;             // in list_
+    std::size_t index = 0;  // in list_
+    Path path;
     std::span<const std::byte> bytes;  // in its file
   };
-  std::vector<std::unique_ptr<MappedFile>> files_;
+  std::vector<std::pair<Path, std::unique_ptr<MappedFile>>> files_;
   std::vector<TensorDescription> list_;
   std::unordered_map<std::string, Location> locations_;
+  std::vector<Repeated> repeated_;
 };
 
-/// tensor → file of an index. Throws Error(input) without the origin.
-std::map<std::string, std::string> read_weight_map(const std::string& text) {
+/// Says which tensors several files have. Throws Error(input) for different ones if there is no `index`.
+void remark_repeated(const SafetensorsSource& source, const Path& folder, bool index, Remarks& remarks) {
+  std::vector<std::string> equal, different;
+  for (const auto& [name, before, after, same] : source.repeated())
+    (same ? equal : different).push_back(fmt::format("{} in {} and {}", name, before, after));
+  if (!equal.empty())
+    remarks.notes.push_back(fmt::format("{}: {} in two files, equal in both: {}", folder.string(),
+                                        counted(std::ssize(equal), "tensor"), listed(equal)));
+  if (different.empty()) return;
+  const std::string what = fmt::format("{}: {} in two files, with different values: {}", folder.string(),
+                                       counted(std::ssize(different), "tensor"), listed(different));
+  if (!index)
+    throw Error(ExitCode::input, what,
+                fmt::format("remove the file that does not belong to the model, or add {}", index_name));
+  remarks.warnings.push_back(what + "; the last file counts, as in transformers");
+}
+
+/// Tensor and file of each entry of an index. Throws Error(input) without the origin.
+std::map<std::string, std::string> read_weight_map(const std::string& text, const std::string& origin) {
+  const Json index = parse_json(text, origin);
+  const auto found = index.is_object() ? index.find("weight_map") : index.end();
+  if (found == index.end() || !found->is_object())
+    fail(ExitCode::input, "{}: damaged index: it has no weight_map from names to files", origin);
   std::map<std::string, std::string> files;
-  const simdjson::padded_string padded(text);
-  simdjson::ondemand::parser parser;
-  simdjson::ondemand::document document = parser.iterate(padded);
-  for (auto field : document.get_object()["weight_map"].get_object()) {
-    std::string name(std::string_view(field.unescaped_key()));
-    std::string file(std::string_view(field.value().get_string()));
+  for (const auto& [name, value] : found->items()) {
+    const std::string file = value.is_string() ? value.get<std::string>() : std::string();
     if (file.empty() || file.find('/') != std::string::npos || file == "." || file == "..") {
-      fail(ExitCode::input, "tensor '{}' lies in '{}', which is not a file beside the index", name, file);
+      fail(ExitCode::input, "{}: damaged index: tensor '{}' lies in {}, which is not a file beside the index", origin,
+           name, to_text(value));
     }
-    if (!files.emplace(name, std::move(file)).second) fail(ExitCode::input, "tensor '{}' appears twice", name);
+    files.emplace(name, file);
   }
   return files;
 }
 
-std::unique_ptr<TensorSource> open_index(const Path& path) {
-  std::map<std::string, std::string> weight_map;
-  const std::string text = read_file(path);
-  try {
-    weight_map = read_weight_map(text);
-  } catch (const Error& error) {
-    fail(ExitCode::input, "{}: damaged index: {}", path.string(), error.what());
-  } catch (const simdjson::simdjson_error&) {
-    fail(ExitCode::input, "{}: damaged index: its weight_map is no map from names to files", path.string());
+/// Says where an index and its files disagree.
+void remark_differences(const SafetensorsSource& source, const std::map<std::string, std::string>& weight_map,
+                        const Path& index, Remarks& remarks) {
+  std::vector<std::string> absent, elsewhere, unlisted;
+  for (const auto& [name, file] : weight_map) {
+    const std::string found = source.file_of(name);
+    if (found.empty())
+      absent.push_back(name);
+    else if (found != file)
+      elsewhere.push_back(fmt::format("{} is in {}, not in {}", name, found, file));
   }
+  for (const TensorDescription& tensor : source.list())
+    if (!weight_map.contains(tensor.name)) unlisted.push_back(tensor.name);
+  const auto note = [&](std::string_view what, const std::vector<std::string>& names) {
+    if (names.empty()) return;
+    remarks.notes.push_back(
+        fmt::format("{}: {} {}: {}", index.string(), counted(std::ssize(names), "tensor"), what, listed(names)));
+  };
+  note("listed that no file has", absent);
+  note("in another file than it says", elsewhere);
+  note("of its files not listed, and taken", unlisted);
+}
+
+std::unique_ptr<SafetensorsSource> open_index(const Path& path, Remarks& remarks) {
+  const std::map<std::string, std::string> weight_map = read_weight_map(read_file(path), path.string());
   std::set<std::string> files;
   for (const auto& [name, file] : weight_map) files.insert(file);
   auto source = std::make_unique<SafetensorsSource>();
-  for (const std::string& file : files) {
-    const std::size_t before = source->list().size();
-    source->add_file(path.parent_path() / file);
-    for (std::size_t i = before; i < source->list().size(); ++i) {
-      const std::string& name = source->list()[i].name;
-      const auto found = weight_map.find(name);
-      if (found == weight_map.end() || found->second != file) {
-        fail(ExitCode::input, "{}: tensor '{}' lies in {}, which the index does not say", path.string(), name, file);
-      }
-    }
-  }
-  for (const auto& [name, file] : weight_map) {
-    if (!source->has(name)) fail(ExitCode::input, "{}: tensor '{}' is not in {}", path.string(), name, file);
-  }
+  for (const std::string& file : files) source->add_file(path.parent_path() / file);
+  remark_repeated(*source, path.parent_path(), true, remarks);
+  remark_differences(*source, weight_map, path, remarks);
   return source;
 }
 
-constexpr const char* single_name = "model.safetensors";
-constexpr const char* index_name = "model.safetensors.index.json";
+/// A file of a model that is stored in several: "model-00001-of-00002.safetensors".
+struct Shard {
+  int number = 0;
+  int of = 0;
+};
+std::optional<Shard> shard_named(const std::string& name) {
+  constexpr std::string_view before = "model-", between = "-of-", behind = ".safetensors";
+  const std::size_t middle = name.find(between);
+  if (!name.starts_with(before) || !name.ends_with(behind) || middle == std::string::npos) return std::nullopt;
+  const auto number = [](const std::string& digits) {
+    const bool fits = !digits.empty() && digits.size() < 8 &&
+                      std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
+    return fits ? std::stoi(digits) : 0;
+  };
+  const std::size_t second = middle + between.size();
+  const Shard shard{number(name.substr(before.size(), middle - before.size())),
+                    number(name.substr(second, name.size() - behind.size() - second))};
+  return shard.number > 0 && shard.of > 0 ? std::optional(shard) : std::nullopt;
+}
 
-}  // namespace
+/// The shards of a folder, in the order of their names.
+std::vector<Path> shards_in(const Path& folder) {
+  std::vector<Path> shards;
+  for (const Path& path : list_folder(folder))
+    if (shard_named(path.filename().string())) shards.push_back(path);
+  return shards;
+}
 
-bool has_safetensors(const Path& folder) { return is_there(folder / single_name) || is_there(folder / index_name); }
+std::unique_ptr<SafetensorsSource> open_shards(const std::vector<Path>& shards, Remarks& remarks) {
+  const Path folder = shards.front().parent_path();
+  const int count = shard_named(shards.front().filename().string())->of;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const Shard shard = *shard_named(shards[i].filename().string());
+    if (shard.of != count || shard.number != static_cast<int>(i) + 1)
+      fail(ExitCode::input, "{} stands where model-{:05}-of-{:05}.safetensors is expected, and there is no {}",
+           shards[i].string(), i + 1, count, index_name);
+  }
+  if (std::ssize(shards) != count)
+    fail(ExitCode::input, "{} has {} of {} files of weights, and no {}", folder.string(), shards.size(), count,
+         index_name);
+  auto source = std::make_unique<SafetensorsSource>();
+  for (const Path& shard : shards) source->add_file(shard);
+  remark_repeated(*source, folder, false, remarks);
+  remarks.notes.push_back(
+      fmt::format("{} has no {}: the tensors of its {} files are taken", folder.string(), index_name, count));
+  return source;
+}
 
-std::unique_ptr<TensorSource> open_safetensors(const Path& path) {
-  if (is_folder(path)) {
-    if (is_there(path / single_name)) return open_safetensors(path / single_name);
-    if (is_there(path / index_name)) return open_index(path / index_name);
-    const bool pickled = is_there(path / "pytorch_model.bin") || is_there(path / "pytorch_model.bin.index.json");
-    throw Error(ExitCode::input, fmt::format("{} has neither {} nor {}", path.string(), single_name, index_name),
+/// Says which files of safetensors in the folder are not read. Mistral adds its own form of the same weights.
+void remark_unread(const Path& folder, const std::string& read, const std::set<std::string>& files, Remarks& remarks) {
+  for (const Path& path : list_folder(folder)) {
+    const std::string name = path.filename().string();
+    if (!name.ends_with(".safetensors") || files.contains(name)) continue;
+    const bool other_form = name.starts_with("consolidated");
+    (other_form ? remarks.notes : remarks.warnings)
+        .push_back(fmt::format("{} is not read: the weights are those of {}", path.string(), read));
+  }
+}
+
+std::unique_ptr<SafetensorsSource> open_folder(const Path& folder, Remarks& remarks) {
+  if (is_there(folder / single_name)) {
+    auto source = std::make_unique<SafetensorsSource>();
+    source->add_file(folder / single_name);
+    remark_unread(folder, single_name, {single_name}, remarks);
+    return source;
+  }
+  const bool index = is_there(folder / index_name);
+  const std::vector<Path> shards = index ? std::vector<Path>() : shards_in(folder);
+  if (!index && shards.empty()) {
+    const bool pickled = is_there(folder / "pytorch_model.bin") || is_there(folder / "pytorch_model.bin.index.json");
+    throw Error(ExitCode::input, fmt::format("{} has neither {} nor {}", folder.string(), single_name, index_name),
                 pickled ? "pytorch_model.bin is a pickle, which can run code and is never read: save it again with "
                           "safe_serialization=True"
                         : "");
   }
-  if (path.extension() == ".json") return open_index(path);
+  auto source = index ? open_index(folder / index_name, remarks) : open_shards(shards, remarks);
+  remark_unread(folder, index ? index_name : "the numbered files", source->files(), remarks);
+  return source;
+}
+
+}  // namespace
+
+bool has_safetensors(const Path& folder) {
+  return is_there(folder / single_name) || is_there(folder / index_name) ||
+         (is_folder(folder) && !shards_in(folder).empty());
+}
+
+std::unique_ptr<TensorSource> open_safetensors(const Path& path, Remarks& remarks) {
+  if (is_folder(path)) return open_folder(path, remarks);
+  if (path.extension() == ".json") return open_index(path, remarks);
   auto source = std::make_unique<SafetensorsSource>();
   source->add_file(path);
   return source;
+}
+
+std::unique_ptr<TensorSource> open_safetensors(const Path& path) {
+  Remarks unheard;
+  return open_safetensors(path, unheard);
 }
 
 }  // namespace lockstep

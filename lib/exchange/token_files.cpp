@@ -31,9 +31,8 @@ constexpr std::uint64_t llmc_header_bytes = 1024;
 Path with_suffix(const Path& path, const char* suffix) { return path.string() + suffix; }
 
 std::uint64_t length_of_file(const Path& path) {
-  const auto length = length_of(path);
-  if (!length) fail(ExitCode::input, "{} is not there", path.string());
-  return *length;
+  if (!open_if_there(path)) fail(ExitCode::input, "{} is not there", path.string());
+  return length_of(path).value_or(0);
 }
 
 /// Files with such names are text or records: they are not looked into.

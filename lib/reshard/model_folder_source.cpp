@@ -3,7 +3,6 @@
 #include "architecture/file_tensors.hpp"
 #include "base/json.hpp"
 #include "base/rounding.hpp"
-#include "exchange/model_folder.hpp"
 #include "reshard/made_from.hpp"
 #include "reshard/model_layouts.hpp"
 #include "store/tensor_source.hpp"
@@ -55,8 +54,8 @@ std::uint64_t spread_of(const Shape& stored, const Shape& as, const Box& box) {
 
 class ModelFolderSource final : public StateSource {
  public:
-  explicit ModelFolderSource(const Path& folder) : folder_(folder) {
-    const HfConfig config = read_hf_config(folder);
+  ModelFolderSource(const Path& folder, Head head) : folder_(folder) {
+    const HfConfig config = with_head(read_hf_config(folder), head);
     const Architecture architecture = describe(config);
     weights_ = open_stored_weights(folder, architecture);
     manifest_ = manifest_of(config, architecture, *weights_);
@@ -89,8 +88,8 @@ class ModelFolderSource final : public StateSource {
 
 }  // namespace
 
-std::unique_ptr<StateSource> open_model_folder(const Path& folder) {
-  return std::make_unique<ModelFolderSource>(folder);
+std::unique_ptr<StateSource> open_model_folder(const Path& folder, Head head) {
+  return std::make_unique<ModelFolderSource>(folder, head);
 }
 
 }  // namespace lockstep

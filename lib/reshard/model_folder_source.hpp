@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/files.hpp"
+#include "exchange/model_folder.hpp"
 #include "reshard/state_source.hpp"
 
 #include <memory>
@@ -9,8 +10,8 @@
 namespace lockstep {
 
 /// Tensors have the names and layouts that train gives them, the types of the files, and the folder's config.json as a
-/// document; nothing is copied but what is read. The step is 0. Local. Throws as parse_hf_config and
-/// open_stored_weights do.
-std::unique_ptr<StateSource> open_model_folder(const Path& folder);
+/// document, with the head that examine_weights finds; nothing is copied but what is read. The step is 0. Local. Throws
+/// as parse_hf_config and open_stored_weights do.
+std::unique_ptr<StateSource> open_model_folder(const Path& folder, Head head);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "reshard/reshard.hpp"
 
 #include "app/plugins_alike.hpp"
+#include "architecture/file_tensors.hpp"
 #include "base/checked_cast.hpp"
 #include "base/json.hpp"
 #include "base/output_folder.hpp"
@@ -29,30 +30,38 @@ bool is_model_folder(const Path& path) {
   return has_safetensors(path) && !is_there(path / manifest_file) && !is_there(checkpoints_folder(path));
 }
 
-/// A folder to read.
+/// A folder to read: a checkpoint, or of Hugging Face with such a head.
 struct SourcePath {
   Path path;
-  bool model_folder = false;  // of Hugging Face; else a checkpoint
+  std::optional<Head> head = {};
 };
 
+SourcePath find_source(const std::string& path, Log& log) {
+  if (is_model_folder(path)) {
+    const WeightsReport report = examine_weights(path);
+    for (const std::string& warning : report.remarks.warnings) log.warning("{}", warning);
+    for (const std::string& note : report.remarks.notes) log.info("{}", note);
+    return {path, report.head};
+  }
+  refuse_other_trainers(path);
+  return {find_at(path, [](const Path& one) { return judge_checkpoint(one, VerifyLevel::sizes); }).checkpoint->path};
+}
+
 // As rank 0 sees them: a run may get another newest checkpoint while ranks look. Collective.
-std::vector<SourcePath> sources_of(const ReshardConfig& config, Communicator& ranks) {
+std::vector<SourcePath> sources_of(const ReshardConfig& config, Communicator& ranks, Log& log) {
   const std::string told = rank0_tells(ranks, "", [&] {
     Json found = Json::array();
     for (const std::string& path : config.checkpoints) {
-      if (is_model_folder(path)) {
-        found.push_back({path, true});
-        continue;
-      }
-      refuse_other_trainers(path);
-      const Found sound = find_at(path, [](const Path& one) { return judge_checkpoint(one, VerifyLevel::sizes); });
-      found.push_back({sound.checkpoint->path.string(), false});
+      const SourcePath source = find_source(path, log);
+      found.push_back({source.path.string(), source.head ? Json(*source.head == Head::own) : Json()});
     }
     return to_text(found);
   });
   std::vector<SourcePath> sources;
-  for (const Json& one : parse_json(told, "the folders that rank 0 found"))
-    sources.push_back({one[0].get<std::string>(), one[1].get<bool>()});
+  for (const Json& one : parse_json(told, "the folders that rank 0 found")) {
+    sources.push_back({one[0].get<std::string>()});
+    if (one[1].is_boolean()) sources.back().head = one[1].get<bool>() ? Head::own : Head::as_configured;
+  }
   return sources;
 }
 
@@ -66,7 +75,7 @@ std::unique_ptr<StateSource> open_source(const std::vector<SourcePath>& paths, b
   const int blocks = blocks_held(memory, paths.size());
   std::vector<std::unique_ptr<StateSource>> sources;
   for (const SourcePath& one : paths)
-    sources.push_back(one.model_folder ? open_model_folder(one.path) : open_checkpoint_source(one.path, blocks));
+    sources.push_back(one.head ? open_model_folder(one.path, *one.head) : open_checkpoint_source(one.path, blocks));
   return average ? average_of(std::move(sources)) : std::move(sources.front());
 }
 
@@ -318,7 +327,7 @@ int checkpoint_reshard(const ReshardConfig& config, Session& session, Output& ou
   session.accept_stop_signals();
   agree_on_plugins(session.world());
   Communicator& ranks = session.world();
-  const std::vector<SourcePath> paths = sources_of(config, ranks);
+  const std::vector<SourcePath> paths = sources_of(config, ranks, output.log());
   std::unique_ptr<StateSource> source;
   ReshardPlan plan;
   together(ranks, "", [&] {

@@ -24,6 +24,8 @@ int evaluate_only(const TrainConfig& given, Session& session, Output& output) {
   const TrainConfig config = with_local_model(
       with_prepared_data(with_seed(placed, world), WithoutPrepared::prepare, session, output), session);
   const TrainPlan plan = agree_on_plan(config, world);
+  for (const std::string& warning : plan.weights.warnings) output.log().warning("{}", warning);
+  for (const std::string& note : plan.weights.notes) output.log().info("{}", note);
   const std::unique_ptr<ShardVerifier> verifier = make_verifier(config.data.verify, world.rank(), machines.hosts);
   for (const EvaluationPlan& evaluation : plan.evaluations)
     if (const auto& stream = evaluation.set.stream) verifier->use(*stream, 0, stream->tokens());

@@ -161,8 +161,9 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
       with_local_model(with_prepared_data(placed, WithoutPrepared::tell, session, output), session);
   const std::vector<std::string> unprepared = unprepared_text(config);
   const bool without_data = config.world_size || !unprepared.empty();
+  const WeightsReport weights = agree_on_weights(config, session.world());
   TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()), agree_on_kept(config, session.world()),
-                                   without_data ? WithoutDataset::planned : WithoutDataset::refused);
+                                   weights, without_data ? WithoutDataset::planned : WithoutDataset::refused);
   const std::vector<std::string> notes = notes_on(config, plan);
   const bool for_these_machines = !config.world_size && !config.ranks_per_node;
   std::optional<std::string> shortage;

@@ -85,6 +85,7 @@ GroupRemarks remarks_on_groups(const TrainConfig& config, const TrainPlan& plan)
 
 std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& plan) {
   std::vector<std::string> notes = remarks_on_groups(config, plan).notes;
+  std::ranges::copy(plan.weights.notes, std::back_inserter(notes));
   if (config.optimizer.in_backward && plan.batch.accumulation > 1)
     notes.push_back(
         fmt::format("optimizer.in_backward saves no memory with {} a step: gradients live from the first to the last",
@@ -109,6 +110,7 @@ TrainConfig with_nodes_filled(TrainConfig config, const Nodes& nodes) {
 
 std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan& plan) {
   std::vector<std::string> warnings = remarks_on_groups(config, plan).warnings;
+  std::ranges::copy(plan.weights.warnings, std::back_inserter(warnings));
   const LocalOptions& local = plan.programs.local_options;
   if (config.post_local_sgd.start_step && local.axes.empty())
     warnings.emplace_back(
@@ -163,12 +165,24 @@ std::optional<ResolvedRun> agree_on_kept(const TrainConfig& config, Communicator
   return text.empty() ? std::nullopt : std::optional(parse_resolved(text, "what rank 0 tells"));
 }
 
+WeightsReport agree_on_weights(const TrainConfig& config, Communicator& world) {
+  WeightsReport report;
+  if (!config.model.path) return report;
+  const std::string told = rank0_tells(world, "look at the weights of model.path", [&] {
+    report = examine_weights(*config.model.path);
+    return std::string(report.head == Head::own ? "own head" : "");
+  });
+  report.head = told.empty() ? Head::as_configured : Head::own;
+  return report;
+}
+
 TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world) {
   const Processor processor = processor_of(world);
   const std::optional<ResolvedRun> kept = agree_on_kept(config, world);
+  const WeightsReport weights = agree_on_weights(config, world);
   TrainPlan plan;
   together(world, "plan the run", [&] {
-    plan = make_train_plan(config, world.size(), processor, kept);
+    plan = make_train_plan(config, world.size(), processor, kept, weights);
     notes_on(config, plan);
   });
   std::string hashes;

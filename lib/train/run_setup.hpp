@@ -58,8 +58,12 @@ std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan&
 /// says it. Collective over `world`.
 std::optional<ResolvedRun> agree_on_kept(const TrainConfig& config, Communicator& world);
 
+/// What the files of model.path say of the model, as rank 0 sees them; its remarks are on rank 0 alone. Collective over
+/// `world`. Throws what examine_weights throws.
+WeightsReport agree_on_weights(const TrainConfig& config, Communicator& world);
+
 /// The plan, whose step programs are equal on all ranks and fit into the memory of their machines. Collective over
-/// `world`. Throws what make_train_plan, notes_on and require_memory throw.
+/// `world`. Throws what agree_on_weights, make_train_plan, notes_on and require_memory throw.
 TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world);
 
 /// Of the part of the shards that this rank verifies: the ranks of a machine share them. Local.

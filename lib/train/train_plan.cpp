@@ -34,8 +34,8 @@ namespace {
 constexpr std::int64_t evaluation_chunk =
     16;  // micro-batches in one evaluation program, at most: keeps the list short on long splits
 
-HfConfig read_model_config(const ModelOptions& options) {
-  HfConfig config = read_hf_config(Path(options.path ? *options.path : *options.config));
+HfConfig read_model_config(const ModelOptions& options, Head head) {
+  HfConfig config = with_head(read_hf_config(Path(options.path ? *options.path : *options.config)), head);
   DropoutRates& rates = config.dropout;
   if (const auto& all = options.dropout) rates = {.embedding = *all, .attention = *all, .residual = *all};
   rates.embedding = options.embedding_dropout.value_or(rates.embedding);
@@ -395,14 +395,16 @@ void check_activations_move(const StepProgram& program, const ModelPlan& model, 
 }  // namespace
 
 TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor,
-                          const std::optional<ResolvedRun>& kept, WithoutDataset without) {
+                          const std::optional<ResolvedRun>& kept, const WeightsReport& weights,
+                          WithoutDataset without) {
   TrainPlan plan;
   plan.ranks = ranks;
   for (const std::int64_t rank : config.log.profile_ranks)
     if (rank >= ranks)
       throw Error(ExitCode::usage,
                   fmt::format("log.profile_ranks names rank {}, and the job has {}", rank, counted(ranks, "rank")));
-  plan.architecture = describe(read_model_config(config.model));
+  plan.architecture = describe(read_model_config(config.model, weights.head));
+  plan.weights = weights.remarks;
   plan.mesh = mesh_of(config.parallel, config.post_local_sgd, plan.architecture.config, ranks);
   mark_tensors(config, plan.architecture);
   check_length(config, plan.architecture.config);

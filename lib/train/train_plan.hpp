@@ -3,6 +3,7 @@
 #pragma once
 
 #include "architecture/architecture.hpp"
+#include "architecture/file_tensors.hpp"
 #include "base/json_fwd.hpp"
 #include "config/run_length.hpp"
 #include "config/train_config.hpp"
@@ -41,6 +42,7 @@ struct EvaluationPlan {
 
 struct TrainPlan {
   Architecture architecture;
+  Remarks weights;                                       // on the files of model.path; on rank 0 alone
   std::vector<RunDataset> training;                      // empty if they are not there
   std::optional<Proportions> proportions;                // of them; absent: each sample once an epoch
   std::shared_ptr<const SampleSource> training_samples;  // of all of them; null if they are not there
@@ -91,11 +93,13 @@ struct TrainPlan {
 /// no evaluation, is planned then.
 enum class WithoutDataset { refused, planned };
 
-/// For ranks with such a `processor`; `kept`, as kept_run says, is of the run before. Local; opens the model's config
-/// and the datasets, reads no weights. Throws Error(usage) for what contradicts model, data, ranks or the run before,
-/// Error(input) for a missing or malformed file, Error(resources) for more ranks than samples a step.
+/// For ranks with such a `processor` and model.path with such `weights`; `kept`, as kept_run says, is of the run
+/// before. Local; opens the model's config and the datasets, reads no weights. Throws Error(usage) for what contradicts
+/// model, data, ranks or the run before, Error(input) for a missing or malformed file, Error(resources) for more ranks
+/// than samples a step.
 TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor,
-                          const std::optional<ResolvedRun>& kept, WithoutDataset without = WithoutDataset::refused);
+                          const std::optional<ResolvedRun>& kept, const WeightsReport& weights,
+                          WithoutDataset without = WithoutDataset::refused);
 
 /// What the plan says: mesh, coordinates of ranks on it and on `nodes`, batch arithmetic, parameters, memory of a rank
 /// by kind, FLOPs of a step, size of a checkpoint. Local.

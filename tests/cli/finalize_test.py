@@ -100,6 +100,38 @@ def test_fp32_exports_of_all_variants_give_the_same_logits_bit_for_bit(tmp):
         assert torch.equal(logits(loaded), logits(model)), name
 
 
+def head_beside(folder, change):
+    """Adds a head to the file of a tied model: its embedding, changed."""
+    tensors = load_file(folder / "model.safetensors")
+    [embedding] = [name for name in tensors if name.endswith(("embed_tokens.weight", "wte.weight"))]
+    save_file({**tensors, "lm_head.weight": change(tensors[embedding].clone())}, folder / "model.safetensors", {"format": "pt"})
+
+
+def one_value_changed(head):
+    head[-1, -1] += 1
+    return head
+
+
+def test_a_tied_model_whose_file_has_another_head_keeps_both_as_in_transformers(tmp):
+    for number, name in enumerate(["gpt2", "llama_tied_wide_heads", "qwen2_odd_tied", "qwen3_moe_mixed_tied"]):
+        model = model_of(*VARIANTS[name])
+        model.save_pretrained(tmp / name)
+        head_beside(tmp / name, one_value_changed)
+        want = logits(load(tmp / name))
+        assert not torch.equal(want, logits(model)), name
+        told = finalize(tmp / name, tmp / f"{name}-out", "--dtype", "fp32").stderr if number % 2 else run(
+            "finalize-quantize", tmp / name, "--output", tmp / f"{name}-out", "--dtype", "fp32", ranks=3).stderr
+        assert told.count("the files hold different values for them: both are kept") == 1, told
+        assert torch.equal(logits(load(tmp / f"{name}-out")), want), name
+        assert json.loads((tmp / f"{name}-out/config.json").read_text())["tie_word_embeddings"] is False
+        # an equal one is the embedding again, and nothing is said
+        model.save_pretrained(tmp / f"{name}-equal")
+        head_beside(tmp / f"{name}-equal", lambda head: head)
+        told = finalize(tmp / f"{name}-equal", tmp / f"{name}-equal-out", "--dtype", "fp32").stderr
+        assert "head" not in told and "lm_head.weight" not in load_file(tmp / f"{name}-equal-out/model.safetensors"), told
+        assert torch.equal(logits(load(tmp / f"{name}-equal-out")), logits(model)), name
+
+
 def test_the_exported_weights_are_a_file_for_the_safetensors_library_with_the_tied_head_once(tmp):
     for name, (family, changes) in VARIANTS.items():
         model = model_of(family, changes)

@@ -80,6 +80,15 @@ def test_json_arrays_and_values_that_follow_each_other_are_records(tmp):
     assert "no text" in refused(tmp, tmp / "empty.json") or "empty" in refused(tmp, tmp / "empty.json")
 
 
+def test_of_a_name_given_twice_the_last_counts_as_python_reads_it(tmp):
+    lines = ['{"text": "a", "text": "b"}', '{"text": 5, "n": {"text": "c"}, "te\\u0078t": "d", "n": 1}', '{"text": "e", "text": "", "text": "fg"}']
+    texts = [json.loads(line)["text"] for line in lines]
+    assert texts == ["b", "d", "fg"]
+    for name, content in [("twice.jsonl", "\n".join(lines)), ("twice.json", f"[{', '.join(lines)}]")]:
+        (tmp / name).write_text(content)
+        assert prepared(tmp, tmp / name, name=f"of {name}") == texts, name
+
+
 def test_every_compression_gives_what_the_plain_file_gives(tmp):
     texts = drawn_texts(500, 3)
     content = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()

@@ -264,6 +264,22 @@ def test_characters_that_a_vocabulary_lacks_are_malformed_text_wherever_they_sta
     assert [len(document) for document in documents(tmp / "data", "train")] == [3, 2]   # and the end of the first
 
 
+def test_of_a_name_given_twice_the_last_counts_as_python_reads_it(tmp):
+    chat = '"messages": [{"role": "user", "role": "assistant", "content": "x", "content": "y"}]'
+    (tmp / "chat.jinja").write_text("{% for m in messages %}{% generation %}{{ m.role }}: {{ m.content }};{% endgeneration %}{% endfor %}")
+    template = {"chat_template": tmp / "chat.jinja"}
+    for form, lines, more in [
+            ("tokenized", ['{"input_ids": [1, 2], "labels": [1], "input_ids": [3, 4, 5], "labels": [-100, 4, 5]}', '{"labels": null, "labels": [7, 8], "input_ids": [7, 8]}'], {}),
+            ("prompt", ['{"prompt": "a", "completion": 1, "prompt": "b", "completion": "c"}'], {}),
+            ("messages", [f'{{"messages": [], {chat}}}', f'{{{chat}, {chat.replace("y", "z")}}}'], template)]:
+        made = []
+        for name, texts in [("twice", lines), ("once", [json.dumps(json.loads(line)) for line in lines])]:
+            (tmp / f"{form} {name}.jsonl").write_text("\n".join(texts))
+            prepared(tmp, tmp / f"{form} {name}.jsonl", name=f"{form} {name}", form=form, **more)
+            made.append(masked_documents(tmp / f"{form} {name}"))
+        assert made[0] == made[1] and made[0], (form, made)
+
+
 def test_options_that_would_have_no_effect_and_inputs_without_records_are_refused(tmp):
     (tmp / "a.txt").write_text("text")
     source = write_lines(tmp / "a.jsonl", [{"input_ids": [1, 2]}])

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
-from finalize_test import VARIANTS, model_of, torch
+from finalize_test import VARIANTS, head_beside, load, logits, model_of, one_value_changed, torch
 from lockstep_testing import PATIENCE_S, needs, program, records, run, write_config
 from shared_out import options, prepare
 
@@ -76,6 +76,19 @@ def test_an_import_is_what_a_job_saves_of_these_weights(tmp):
     assert json.loads(ours["documents"]["config.json"]) == json.loads((source / "config.json").read_text())
     [line] = map(json.loads, ours["documents"]["made_from"].splitlines())
     assert ours["step"] == 0 and line["how"] == "import" and line["of"] == [{"path": str(source)}], line
+
+
+def test_a_tied_model_whose_file_has_another_head_comes_in_with_both(tmp):
+    for variant, targets in {"gpt2": ["tp=3"], "llama_tied_wide_heads": ["pp=2", "dp_shard=2,parts=2"]}.items():
+        source = tmp / variant
+        saved(source, variant)
+        head_beside(source, one_value_changed)
+        for number, target in enumerate(targets):
+            made = tmp / f"{variant} {target}"
+            told = run("checkpoint-reshard", source, "--to", target, "--output", made, ranks=[3, None][number]).stderr
+            assert told.count("the files hold different values for them: both are kept") == 1, told
+            run("finalize-quantize", made, "--dtype", "fp32", "--output", tmp / f"out {variant} {target}")
+            assert torch.equal(logits(load(tmp / f"out {variant} {target}")), logits(load(source))), (variant, target)
 
 
 def end_of(run_dir):

@@ -83,6 +83,19 @@ def test_merges_as_pairs_and_whole_pieces_first_are_honoured(tmp):
     compare(tmp, Tokenizer.from_file(str(tmp / "tokenizer.json")), list(random_texts(4, 3000)) + ["the quick brown fox " * 50])
 
 
+def test_of_a_name_given_twice_in_a_file_the_last_counts(tmp):
+    model = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+             "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}
+    text = json.dumps({"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None, "pre_tokenizer": None, "post_processor": None, "decoder": None,
+                       "model": model})
+    for old, new in [('"vocab"', '"vocab": {"a": 1, "b": 0}, "vocab"'), ('"a": 0', '"a": 9, "a": 0'), ('"merges"', '"merges": [], "merges"'), ('"model"', '"model": null, "model"'),
+                     ('"normalizer": null', '"normalizer": null, "normalizer": {"type": "Lowercase"}')]:
+        (tmp / "tokenizer.json").write_text(text.replace(old, new))
+        theirs = Tokenizer.from_file(str(tmp / "tokenizer.json"))
+        assert theirs.encode("abba").ids == [2, 1, 0], (old, theirs.encode("abba").ids)
+        compare(tmp, theirs, ["abba", "AB" if "Lowercase" in new else "ab", "aabb"])
+
+
 def test_a_file_that_breaks_off_is_refused_with_its_line(tmp):
     (tmp / "tokenizer.json").write_text('{"model": {"type": "BPE"')
     code, message = refusal(tmp)

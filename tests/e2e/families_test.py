@@ -11,7 +11,7 @@ from shared_out import options, prepare
 torch = needs("torch")
 numpy = needs("numpy")
 needs("h5py")
-import safetensors  # noqa: E402
+import safetensors.torch  # noqa: E402
 import transformers  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 
@@ -110,3 +110,29 @@ def test_what_ranks_trained_is_to_transformers_the_model_with_their_loss(tmp):
             check(tmp, family, name, stream)
             if whole:
                 check_same_bits(tmp, family, name)
+
+
+def test_a_tied_model_whose_file_has_another_head_is_trained_with_both(tmp):
+    """As transformers loads it, with a warning."""
+    prepare(tmp)
+    stream = token_stream(tmp / "data", "validation")
+    for family, layout in {"gpt2": "TP x ZeRO-3", "llama": "PP x ZeRO-3", "qwen3": "PP x TP"}.items():
+        random_model(tmp / family, FAMILIES[family])
+        tensors = load_file(tmp / family / "model.safetensors")
+        [embedding] = [name for name in tensors if name.endswith(("embed_tokens.weight", "wte.weight"))]
+        assert "lm_head.weight" not in tensors, family
+        tensors["lm_head.weight"] = tensors[embedding].flip(0).contiguous()
+        safetensors.torch.save_file(tensors, tmp / family / "model.safetensors", {"format": "pt"})
+        for ranks in [None, 3]:
+            words = options(tmp, tmp / "none", "--data.sequence_length", LENGTH, "--precision.dtype", "fp32")
+            measured = run("train", "--model.path", tmp / family, *words[2:], "--eval-only", ranks=ranks)
+            assert measured.stderr.count("the files hold different values for them: both are kept") == 1, measured.stderr
+            measured = json.loads(measured.stdout)
+            loss = loss_of(tmp / family, stream, measured["tokens"])
+            assert abs(loss - measured["loss"]) <= 2e-5 * loss, (family, ranks, loss, measured)
+        check(tmp, family, layout, stream)
+    safetensors.torch.save_file({f"_orig_mod.{name}": value for name, value in tensors.items()} | {"_orig_mod.v_head.bias": torch.ones(3)},
+                                tmp / "qwen3/model.safetensors", {"format": "pt"})
+    told = run("train", "--model.path", tmp / "qwen3", *words[2:], "--eval-only")
+    assert "the prefix '_orig_mod.' of all names is left out" in told.stderr and "1 tensor not read" in told.stderr and "v_head.bias" in told.stderr, told.stderr
+    assert json.loads(told.stdout)["loss"] == measured["loss"], told.stdout

@@ -27,6 +27,11 @@ BOOST_AUTO_TEST_CASE(values_that_nest_too_deep_are_refused_with_their_line) {
   BOOST_TEST(parse_json(row + "[]]", "x").size() == 1001);
 }
 
+BOOST_AUTO_TEST_CASE(of_a_name_given_twice_the_last_counts_as_in_python) {
+  const Json json = parse_json(R"({"a": {"x": 1, "y": 2}, "b": [1, 2], "a": {"y": 3}, "b": null, "\u0062": [4]})", "x");
+  BOOST_TEST(to_text(json) == R"({"a":{"y":3},"b":[4]})");  // json.dumps(json.loads(…)) of Python 3
+}
+
 BOOST_AUTO_TEST_CASE(a_value_of_the_wrong_form_is_explained_in_our_words) {
   const auto problem = [](const auto& use) {
     try {

@@ -1,9 +1,13 @@
 #include "exchange/model_folder.hpp"
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "unit/exchange/folder.hpp"
 
 #include <boost/test/unit_test.hpp>
+
+#include <bit>
+#include <cmath>
 
 using namespace lockstep;
 
@@ -52,6 +56,114 @@ BOOST_FIXTURE_TEST_CASE(all_mismatches_are_reported_at_once, Folder) {
   BOOST_TEST(has(error, "1 missing: transformer.h.0.ln_1.weight"));
   BOOST_TEST(has(error, "1 unexpected: score.weight"));
   BOOST_TEST(has(error, "transformer.wte.weight is (4, 3), not (4, 2)"));
+}
+
+namespace {
+
+/// What opening the weights says: warnings, then notes.
+std::string said_of(const Path& path) {
+  Remarks remarks;
+  open_model_weights(path, expected, remarks);
+  std::string said;
+  for (const std::string& warning : remarks.warnings) said += "warning " + warning + "\n";
+  for (const std::string& note : remarks.notes) said += "note " + note + "\n";
+  return said;
+}
+
+const std::vector<TensorDescription> bare{{"wte.weight", {4, 2}, DType::f32}, {"h.0.ln_1.weight", {2}, DType::f32}};
+
+std::vector<TensorDescription> with(std::vector<TensorDescription> tensors,
+                                    const std::vector<TensorDescription>& more) {
+  tensors.insert(tensors.end(), more.begin(), more.end());
+  return tensors;
+}
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(every_tensor_that_is_not_read_is_named, Folder) {
+  write_counting(path, bare);
+  BOOST_TEST(said_of(path) == "");
+  std::filesystem::remove(path / "model.safetensors");
+  write_counting(path, with(bare, {{"v_head.summary.weight", {1, 2}, DType::f32},
+                                   {"score.weight", {3, 2}, DType::f32},
+                                   {"h.0.attn.bias", {1, 1, 3, 3}, DType::f32},
+                                   {"h.0.attn.rotary_emb.inv_freq", {1}, DType::f32}}));
+  BOOST_TEST(said_of(path) ==
+             "warning " + path.string() +
+                 ": 2 tensors not read, since the model has no such module: v_head.summary.weight, score.weight\n"
+                 "note " +
+                 path.string() +
+                 ": 2 tensors of masks and rotary positions not read, since they are computed: h.0.attn.bias, "
+                 "h.0.attn.rotary_emb.inv_freq\n");
+}
+
+BOOST_FIXTURE_TEST_CASE(a_tensor_in_a_module_of_the_model_is_not_left_out, Folder) {
+  for (const TensorDescription& one : std::vector<TensorDescription>{{"h.0.attn.bias", {6}, DType::f32},
+                                                                     {"transformer.h.1.ln_1.weight", {2}, DType::f32},
+                                                                     {"lm_head.bias", {4}, DType::f32},
+                                                                     {"wte.bias", {4}, DType::f32}}) {
+    write_counting(path, with(bare, {one}));
+    BOOST_TEST(has(error_of(path), "1 unexpected: " + one.name));
+    std::filesystem::remove(path / "model.safetensors");
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_prefix_of_wrappers_that_all_names_have_is_left_out_with_a_note, Folder) {
+  for (const std::string wrapper : {"_orig_mod.", "module.", "module._orig_mod.", "model."}) {
+    std::vector<TensorDescription> tensors = expected;
+    for (TensorDescription& tensor : tensors) tensor.name = wrapper + tensor.name;
+    write_counting(path, tensors);
+    BOOST_TEST(said_of(path) ==
+               fmt::format("note {}: the prefix '{}' of all names is left out\n", path.string(), wrapper));
+    BOOST_TEST(read_all(*open_model_weights(path, expected), "transformer.h.0.ln_1.weight") == counting(2, 100),
+               boost::test_tools::per_element());
+    std::filesystem::remove(path / "model.safetensors");
+    tensors.front().name = expected.front().name;  // not all of them
+    write_counting(path, tensors);
+    if (wrapper != "model.") BOOST_TEST(has(error_of(path), "1 missing: transformer.h.0.ln_1.weight"));
+    std::filesystem::remove(path / "model.safetensors");
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_tied_head_that_is_alone_is_the_embedding_too, Folder) {
+  write_counting(path, {{"lm_head.weight", {4, 2}, DType::f32}, {"h.0.ln_1.weight", {2}, DType::f32}});
+  BOOST_TEST(read_all(*open_model_weights(path, expected), "transformer.wte.weight") == counting(8, 0),
+             boost::test_tools::per_element());
+  auto untied = expected;
+  untied.push_back({"lm_head.weight", {4, 2}, DType::f32});
+  BOOST_TEST(has(error_of(path, untied), "1 missing: transformer.wte.weight"));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_tied_head_is_its_own_where_one_value_differs, Folder) {
+  const HfConfig tied = parse_hf_config(
+      R"({"model_type":"gpt2","vocab_size":700,"n_embd":600,"n_layer":1,"n_head":2,"n_positions":8})", "c");
+  const auto head_with = [&](std::size_t changed, float value, bool half) {
+    auto embedding = counting(700 * 600, 0), head = embedding;
+    std::vector<std::uint16_t> narrow;
+    for (float& element : embedding) element = std::fmod(element, 256.0f);
+    head = embedding;
+    if (changed < head.size()) head[changed] = value;
+    for (const float element : head)
+      narrow.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(element) >> 16));
+    std::filesystem::remove(path / "model.safetensors");
+    SafetensorsWriter writer(path, {{"wte.weight", {700, 600}, DType::f32},
+                                    {"lm_head.weight", {700, 600}, half ? DType::bf16 : DType::f32}});
+    writer.write("wte.weight", whole({700, 600}), std::as_bytes(std::span(embedding)));
+    writer.write("lm_head.weight", whole({700, 600}),
+                 half ? std::as_bytes(std::span(narrow)) : std::as_bytes(std::span(head)));
+    writer.finish();
+    return head_in(path, tied);
+  };
+  constexpr std::size_t none = 700 * 600;
+  BOOST_TEST((head_with(none, 0, false) == Head::as_configured));
+  BOOST_TEST((head_with(none, 0, true) == Head::as_configured));  // whole numbers below 256 are exact in bf16
+  BOOST_TEST((head_with(0, 1, false) == Head::own));
+  BOOST_TEST((head_with(none - 1, 1, false) == Head::own));
+  BOOST_TEST((head_with(none - 1, 1, true) == Head::own));
+  BOOST_TEST((head_with(7, NAN, false) == Head::own));
+  BOOST_TEST((head_in(path, with_head(tied, Head::own)) == Head::as_configured));  // an untied one is not compared
+  BOOST_TEST(!with_head(tied, Head::own).tied_head);
+  BOOST_TEST(to_text(*with_head(tied, Head::own).original).ends_with(R"("tie_word_embeddings":false})"));
 }
 
 BOOST_FIXTURE_TEST_CASE(an_untied_head_that_is_absent_hints_at_tying, Folder) {

@@ -144,24 +144,100 @@ BOOST_FIXTURE_TEST_CASE(large_models_become_shards_with_an_index_that_reads_as_o
   });
 }
 
-BOOST_FIXTURE_TEST_CASE(an_index_that_disagrees_with_its_files_is_refused, Folder) {
+namespace {
+
+/// What opening a folder says: its error, else its warnings and notes.
+std::string said_of(const Path& path) {
+  Remarks remarks;
+  try {
+    open_safetensors(path, remarks);
+  } catch (const Error& error) {
+    return fmt::format("error {}: {}|{}", static_cast<int>(error.code()), error.what(), error.hint());
+  }
+  std::string said;
+  for (const std::string& warning : remarks.warnings) said += "warning " + warning + "\n";
+  for (const std::string& note : remarks.notes) said += "note " + note + "\n";
+  return said;
+}
+
+/// A file of one fp32 tensor of two values.
+void write_one(const Path& folder, const std::string& file, const std::string& name, std::vector<float> values) {
+  SafetensorsWriter writer(folder, {{name, {2}, DType::f32}}, {.stem = file});
+  writer.write(name, whole({2}), std::as_bytes(std::span(values)));
+  writer.finish();
+}
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(an_index_lists_files_and_where_it_disagrees_with_them_is_said, Folder) {
   write_counting(path, {{"a", {2}, DType::f32}, {"b", {2}, DType::f32}}, {.stem = "part"});
-  const auto error_with = [&](const std::string& map) {
+  write_counting(path, {{"c", {2}, DType::f32}}, {.stem = "more"});
+  const auto said = [&](const std::string& map) {
     publish_file(path / "model.safetensors.index.json", "{\"weight_map\":" + map + "}");
-    try {
-      open_safetensors(path);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("no error");
+    return said_of(path);
   };
-  BOOST_TEST(error_with(R"({"a":"part.safetensors","b":"part.safetensors"})") == "no error");
-  BOOST_TEST(has(error_with(R"({"a":"part.safetensors"})"),
-                 "tensor 'b' lies in part.safetensors, which the index does not say"));
-  BOOST_TEST(has(error_with(R"({"a":"part.safetensors","b":"part.safetensors","c":"part.safetensors"})"),
-                 "tensor 'c' is not in part.safetensors"));
-  BOOST_TEST(has(error_with(R"({"a":"../part.safetensors"})"), "not a file beside the index"));
-  BOOST_TEST(has(error_with(R"([])"), "damaged index"));
+  BOOST_TEST(said(R"({"a":"part.safetensors","b":"part.safetensors","c":"more.safetensors"})") == "");
+  BOOST_TEST(
+      has(said(R"({"a":"part.safetensors","c":"more.safetensors"})"),
+          "note " + path.string() + "/model.safetensors.index.json: 1 tensor of its files not listed, and taken: b"));
+  BOOST_TEST(has(said(R"({"a":"part.safetensors","b":"more.safetensors","c":"more.safetensors"})"),
+                 "1 tensor in another file than it says: b is in part.safetensors, not in more.safetensors"));
+  BOOST_TEST(
+      has(said(R"({"a":"part.safetensors","b":"part.safetensors","c":"more.safetensors","h":"part.safetensors"})"),
+          "1 tensor listed that no file has: h"));
+  BOOST_TEST(has(said(R"({"a":"part.safetensors","b":"part.safetensors"})"),
+                 "warning " + (path / "more.safetensors").string() + " is not read"));
+  BOOST_TEST(has(said(R"({"a":"../part.safetensors"})"), "not a file beside the index"));
+  BOOST_TEST(has(said(R"({"a":7})"), "not a file beside the index"));
+  BOOST_TEST(has(said(R"([])"), "damaged index"));
+  // a name given twice: the last one counts, as in Python
+  BOOST_TEST(
+      said(R"({"a":"absent.safetensors","a":"part.safetensors","b":"part.safetensors","c":"more.safetensors"})") == "");
+}
+
+BOOST_FIXTURE_TEST_CASE(of_a_tensor_in_two_files_that_of_the_last_file_counts, Folder) {
+  write_one(path, "y", "w", {1, 2});
+  write_one(path, "x", "w", {3, 4});
+  const auto index = [&](const std::string& map) {
+    publish_file(path / "model.safetensors.index.json", "{\"weight_map\":" + map + "}");
+  };
+  index(R"({"w":"x.safetensors","v":"y.safetensors"})");
+  BOOST_TEST(read_all(*open_safetensors(path), "w") == (std::vector<float>{1, 2}), boost::test_tools::per_element());
+  BOOST_TEST(has(said_of(path), "warning " + path.string() +
+                                    ": 1 tensor in two files, with different values: w in x.safetensors and "
+                                    "y.safetensors; the last file counts, as in transformers"));
+  std::filesystem::remove(path / "x.safetensors");
+  write_one(path, "x", "w", {1, 2});
+  BOOST_TEST(
+      has(said_of(path), "note " + path.string() + ": 1 tensor in two files, equal in both: w in x.safetensors"));
+  BOOST_TEST(!has(said_of(path), "warning"));
+}
+
+BOOST_FIXTURE_TEST_CASE(numbered_files_without_an_index_are_taken_if_they_are_all_there_and_agree, Folder) {
+  write_one(path, "model-00001-of-00002", "a", {1, 2});
+  BOOST_TEST(has(said_of(path), "has 1 of 2 files of weights"));
+  write_one(path, "model-00002-of-00002", "b", {3, 4});
+  BOOST_TEST(has_safetensors(path));
+  BOOST_TEST(said_of(path) ==
+             "note " + path.string() + " has no model.safetensors.index.json: the tensors of its 2 files are taken\n");
+  BOOST_TEST(read_all(*open_safetensors(path), "b") == (std::vector<float>{3, 4}), boost::test_tools::per_element());
+  std::filesystem::remove(path / "model-00002-of-00002.safetensors");
+  write_one(path, "model-00002-of-00002", "a", {1, 3});
+  BOOST_TEST(has(said_of(path), "error 3: " + path.string() +
+                                    ": 1 tensor in two files, with different values: a in "
+                                    "model-00001-of-00002.safetensors and model-00002-of-00002.safetensors"));
+  std::filesystem::remove(path / "model-00001-of-00002.safetensors");
+  BOOST_TEST(has(said_of(path), "where model-00001-of-00002.safetensors is expected"));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_pointer_of_git_lfs_is_told_from_damage, Folder) {
+  publish_file(
+      path / "model.safetensors",
+      "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2c"
+      "a24d17e2393\nsize 12345\n");
+  BOOST_TEST(said_of(path) == "error 3: cannot read " + (path / "model.safetensors").string() +
+                                  ": it is a pointer of Git LFS, not the file itself|git lfs pull, in " +
+                                  path.string() + ", fetches the file");
 }
 
 BOOST_FIXTURE_TEST_CASE(the_same_tensors_give_the_same_bytes_with_wide_types_first, Folder) {
