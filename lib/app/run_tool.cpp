@@ -1,7 +1,10 @@
 #include "app/run_tool.hpp"
 
+#include "app/status_file.hpp"
+#include "base/mapped_file.hpp"
 #include "comm/failure.hpp"
 #include "comm/launch.hpp"
+#include "comm/start_watch.hpp"
 #include "comm/waiting.hpp"
 
 #include <fcntl.h>
@@ -13,6 +16,7 @@
 #include <functional>
 #include <optional>
 #include <thread>
+#include <utility>
 
 namespace lockstep {
 
@@ -108,6 +112,23 @@ void tell_numbers(const Communicator& world, Log& log) {
             launched[static_cast<std::size_t>(world.rank())]);
 }
 
+/// Null in a job of one process, which waits for nobody.
+std::unique_ptr<StartWatch> watch_start(const StartUp& start_up) {
+  if (launch_of_process().ranks == 1) return nullptr;
+  StartWatch::Settings settings{.limit_s = start_up.limit_s};
+  if (!start_up.run_dir.empty())
+    settings.on_end = [run = start_up.run_dir](const Session::End& how) { tell_failed_start(run, how); };
+  return std::make_unique<StartWatch>(std::move(settings));
+}
+
+void warn_of_torchrun(Log& log) {
+  if (const int processes = ranks_of_torchrun(); processes > 1)
+    log.warning(
+        "torchrun started {} processes (WORLD_SIZE), and each of them is a job of its own with one rank: start "
+        "the ranks of one job with mpirun -n {} or srun",
+        processes, processes);
+}
+
 Session* session_of_process = nullptr;  // for the handler below, which takes no arguments
 
 [[noreturn]] void explain_uncaught() {
@@ -136,6 +157,8 @@ int in_words_of_user(const Settings& settings, const std::function<int()>& work)
 
 std::vector<std::string> prepare_process(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  handle_bus_errors();
   // The lowest free descriptor is the one that was closed. Standard output is opened for reading: writing results to it
   // must fail.
   for (int fd = 0; fd <= 2; ++fd) {
@@ -158,9 +181,11 @@ int give_answer(const Tool& tool, const std::string& answer) {
   }
 }
 
-int run_job(const Tool& tool, const CommonOptions& common, const StartJob& start,
+int run_job(const Tool& tool, const CommonOptions& common, const StartUp& start_up, const StartJob& start,
             const std::function<int(Session&, Log&)>& work) {
   Log log({.program = tool.name, .level = common.log_level, .color = common.color});
+  warn_of_torchrun(log);
+  std::unique_ptr<StartWatch> watch = watch_start(start_up);
   std::unique_ptr<Job> job;
   try {
     job = start(tool.name);
@@ -176,6 +201,7 @@ int run_job(const Tool& tool, const CommonOptions& common, const StartJob& start
   int code = 0;
   {
     Session session(job->world(), tool.name);
+    watch.reset();
     if (session.world().size() > 1) log.set_rank(session.world().rank());
     tell_numbers(session.world(), log);
     session_of_process = &session;

@@ -80,11 +80,11 @@ Layout state_layout(const StateDescription& state, const Layout& weights, const 
                                       : beside_matrices(weights, state_shape(state, tensor), state.dtype);
 }
 
-std::vector<UnitPlan> units_of(const Architecture& architecture, const UnitTypes& types, std::int64_t bucket_bytes,
+std::vector<UnitPlan> units_of(const Architecture& architecture, const UnitTypes& types, const Buckets& buckets,
                                const Sharding& sharding) {
   std::vector<std::string> names;
   for (const BlockDescription& block : architecture.blocks) names.push_back(block_name(block));
-  return make_units(names, parameters_of(architecture, sharding.blocks), types, bucket_bytes, sharding);
+  return make_units(names, parameters_of(architecture, sharding.blocks), types, buckets, sharding);
 }
 
 }  // namespace lockstep

@@ -21,7 +21,7 @@ Layout state_layout(const StateDescription& state, const Layout& weights, const 
 
 /// The units of `architecture`, as make_units makes them. Their parameters are indices into
 /// stored_tensors(architecture).
-std::vector<UnitPlan> units_of(const Architecture& architecture, const UnitTypes& types, std::int64_t bucket_bytes = 0,
+std::vector<UnitPlan> units_of(const Architecture& architecture, const UnitTypes& types, const Buckets& buckets = {},
                                const Sharding& sharding = {});
 
 }  // namespace lockstep

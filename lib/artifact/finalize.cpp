@@ -1,6 +1,6 @@
 #include "artifact/finalize.hpp"
 
-#include "app/plugins_alike.hpp"
+#include "app/agreed_start.hpp"
 #include "architecture/architecture.hpp"
 #include "artifact/compressed_tensors.hpp"
 #include "artifact/export_report.hpp"
@@ -9,8 +9,10 @@
 #include "base/json.hpp"
 #include "base/output_folder.hpp"
 #include "base/text.hpp"
+#include "chat/chat_template_file.hpp"
 #include "comm/together.hpp"
 #include "corpus/tokenizer_files.hpp"
+#include "exchange/model_folder.hpp"
 #include "report/progress.hpp"
 
 #include <algorithm>
@@ -19,8 +21,6 @@
 namespace lockstep {
 
 namespace {
-
-constexpr const char* generation_config_file = "generation_config.json";
 
 Existing existing_of(const FinalizeConfig& config) { return config.overwrite ? Existing::replace : Existing::refuse; }
 
@@ -34,6 +34,7 @@ OutputKind export_output() {
   const auto files = [](const Path& folder) {
     std::set<Path> written{"config.json", generation_config_file, export_report_file};
     for (const std::string_view name : tokenizer_file_names) written.insert(name);
+    for (const Path& path : additional_template_files(folder)) written.insert(path.lexically_relative(folder));
     for (const Path& path : list_folder(folder)) {
       if (is_weights(path.filename().string())) written.insert(path.filename());
     }
@@ -79,12 +80,13 @@ Json generation_document(const Json& config) {
 /// All files but weights and report.
 void write_texts(const FinalizeConfig& config, const ModelSource& source, const Path& folder) {
   const Json document = config_document(config, source);
-  bool generation = false;
-  for (const Path& companion : source.companions) {
-    publish_file(folder / companion.filename(), read_file(companion));
-    generation = generation || companion.filename() == generation_config_file;
+  for (const Companion& companion : source.companions) {
+    if (companion.name.has_parent_path()) make_folder(folder / companion.name.parent_path());
+    publish_file(folder / companion.name, read_file(companion.file));
   }
-  if (!generation) publish_file(folder / generation_config_file, to_text(generation_document(document), 2) + "\n");
+  const auto& generation = source.generation_config;
+  publish_file(folder / generation_config_file,
+               generation ? *generation : to_text(generation_document(document), 2) + "\n");
   publish_file(folder / "config.json", to_text(document, 2) + "\n");
 }
 
@@ -170,7 +172,7 @@ int finalize_quantize(const FinalizeConfig& config, Session& session, Output& ou
   hand_to_plugins(config.plugin_values);
   session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(config.output).parent_path()});
   session.accept_stop_signals();
-  agree_on_plugins(session.world());
+  agree_on_start(session.world(), output.settings());
   Communicator& ranks = session.world();
   const bool is_root = ranks.rank() == 0;
   const ModelSource source = agreed_source(ranks, config);

@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "chat/chat_template_file.hpp"
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizers.hpp"
 #include "exchange/model_folder.hpp"
@@ -12,6 +13,7 @@
 #include "store/checkpoint_reader.hpp"
 #include "store/checkpoint_verify.hpp"
 #include "store/run_directory.hpp"
+#include "store/tokenizer_record.hpp"
 
 #include <algorithm>
 
@@ -19,37 +21,24 @@ namespace lockstep {
 
 namespace {
 
-constexpr const char* generation_config = "generation_config.json";
 // Of ranks that cut a matrix by columns so many are read at once, each in a block; of more some are read again.
 constexpr std::size_t held_blocks = 16;
 
-Path real_path(const Path& path) {
-  std::error_code error;
-  const Path real = std::filesystem::canonical(path, error);
-  if (error) fail(ExitCode::storage, "cannot look at {}: {}", path.string(), error.message());
-  return real;
+/// A file that is copied into the export.
+void add_companion(ModelSource& source, const Path& folder, const Path& file) {
+  require_within(folder, file);
+  source.companions.push_back({file, file.lexically_relative(folder)});
 }
 
-bool is_below(const Path& path, const Path& folder) { return *path.lexically_relative(folder).begin() != ".."; }
-
-/// A file that is copied into the export. Links must not lead out of the folder, or a model of somebody else could have
-/// any file of this machine published with it; the cache of Hugging Face links its snapshots to its own blobs.
-void add_companion(ModelSource& source, const Path& folder, const Path& file) {
-  const Path real = real_path(file);
-  const Path home = real_path(folder);
-  const bool cached =
-      home.parent_path().filename() == "snapshots" && is_below(real, home.parent_path().parent_path() / "blobs");
-  if (!is_below(real, home) && !cached) {
-    throw Error(ExitCode::input, fmt::format("{} is a link to {}, outside its folder", file.string(), real.string()),
-                "put the file itself there if it belongs to the model");
-  }
-  source.companions.push_back(file);
+void add_additional_templates(ModelSource& source, const Path& folder) {
+  for (const Path& path : additional_template_files(folder)) add_companion(source, folder, path);
 }
 
 void add_tokenizer(ModelSource& source, const Path& folder) {
   for (const std::string_view name : tokenizer_file_names) {
     if (is_there(folder / name)) add_companion(source, folder, folder / name);
   }
+  add_additional_templates(source, folder);
 }
 
 /// All files of RUN/tokenizer: the trainer put nothing else there.
@@ -58,13 +47,26 @@ void add_all(ModelSource& source, const Path& folder) {
   for (const Path& path : list_folder(folder)) {
     if (kind_of(path) == FileKind::file) add_companion(source, folder, path);
   }
+  add_additional_templates(source, folder);
+}
+
+std::optional<std::string> document(const CheckpointReader& reader, std::string_view wanted) {
+  for (const auto& [name, text] : reader.manifest().documents)
+    if (name == wanted) return text;
+  return std::nullopt;
+}
+
+/// RUN/tokenizer, as it was when the checkpoint was saved.
+void add_tokenizer_of_run(ModelSource& source, const Path& folder) {
+  for (const Defect& defect : tokenizer_defects(source.folder))
+    throw Error(code_of(defect.verdict), defect.message,
+                defect.hint + (defect.hint.empty() ? "" : "; --tokenizer names other ones"));
+  add_all(source, folder);
 }
 
 /// The model's config.json: a document of the manifest, or a value of the trainer.
 std::string config_text(const CheckpointReader& reader) {
-  for (const auto& [name, text] : reader.manifest().documents) {
-    if (name == "config.json") return text;
-  }
+  if (const auto text = document(reader, "config.json")) return *text;
   if (find_component(reader.manifest(), "trainer") != nullptr) {
     const Json values = parse_json(reader.values_text("trainer", "all"), reader.path().string());
     if (const auto found = values.find("hf_config"); found != values.end()) return to_text(*found);
@@ -105,6 +107,12 @@ void take_end_of_text(ModelSource& source, const Path& tokenizer_folder) {
                         "says {}",
                         to_text(said)));
   source.config.eos_token = wanted;
+  if (!source.generation_config) return;
+  Json generation = parse_json(*source.generation_config, generation_config_file);
+  const Json ends = generation.value("eos_token_id", Json());
+  if (ends == Json(wanted) || (ends.is_array() && std::ranges::find(ends, Json(wanted)) != ends.end())) return;
+  generation["eos_token_id"] = end ? Json(wanted) : Json();
+  source.generation_config = to_text(generation, 2) + "\n";
 }
 
 ModelSource open_checkpoint(const Path& folder) {
@@ -112,6 +120,7 @@ ModelSource open_checkpoint(const Path& folder) {
   source.folder = folder;
   const CheckpointReader reader(folder);
   source.config = parse_hf_config(config_text(reader), (folder / manifest_file).string() + ": config.json");
+  source.generation_config = document(reader, generation_config_file);
   source.step = reader.manifest().step;
   source.state_digest = to_hex(reader.manifest().state_digest);
   const std::vector<LogicalTensor> stored = stored_tensors(describe(source.config));
@@ -134,6 +143,11 @@ Found find_best(const Path& run) {
                 fmt::format("{} has no checkpoint with the metric {}: none is the best", run.string(), by.metric),
                 "a checkpoint has it where the run evaluates at its step; --which last is the newest one");
   Found found = first_sound(candidates, judge);
+  for (const CheckpointEntry& entry : newest_first(list_checkpoints(run))) {  // nobody knows how good these were
+    if (std::ranges::find(candidates, entry.path, &CheckpointEntry::path) != candidates.end()) continue;
+    const Judgement judgement = judge_checkpoint(entry.path, VerifyLevel::manifest);
+    if (judgement.verdict == Verdict::damaged) found.damaged.push_back({entry, judgement.reason});
+  }
   if (!found.checkpoint) fail(ExitCode::input, "no checkpoint of {} that was evaluated is sound", run.string());
   return found;
 }
@@ -178,7 +192,7 @@ ModelSource open_hf_folder(const Path& folder, const std::optional<Head>& head) 
     source.tensors.push_back(file.tensor);
   }
   source.weights = open_model_weights(folder, expected);
-  if (is_there(folder / generation_config)) add_companion(source, folder, folder / generation_config);
+  source.generation_config = generation_config_in(folder);
   return source;
 }
 
@@ -212,7 +226,7 @@ ModelSource open_model_source(const Path& path, const CheckpointChoice& which, c
   if (checkpoint || run) {
     const Path of_run =
         absolute_path(source.folder).parent_path().parent_path() / "tokenizer";  // RUN/checkpoints/step-N
-    if (!tokenizer) add_all(source, of_run);
+    if (!tokenizer) add_tokenizer_of_run(source, of_run);
     take_end_of_text(source, of_run);
   }
   return source;

@@ -15,18 +15,25 @@
 
 namespace lockstep {
 
+/// A file that is copied beside the weights.
+struct Companion {
+  Path file;
+  Path name;  // in the export
+};
+
 struct ModelSource {
   Path folder;  // of the checkpoint or of the Hugging Face files
   HfConfig config;
-  std::vector<LogicalTensor> tensors;     // as files have them, in block order
-  std::unique_ptr<TensorSource> weights;  // has all of them, in their shapes
-  std::vector<Path> companions;           // files to copy beside the weights: tokenizer, generation_config.json
-  std::optional<std::int64_t> step;       // of a checkpoint
-  std::string state_digest;               // of a checkpoint; empty otherwise
-  std::vector<std::string> warnings;      // what of the files is not read or not as config.json says
-  std::vector<std::string> notes;         // what of the model's configuration was changed, and why
-  Head head = Head::as_configured;        // of Hugging Face files
-  std::vector<std::string> rejected;      // newer checkpoints of the run that are damaged, with the reason
+  std::vector<LogicalTensor> tensors;            // as files have them, in block order
+  std::unique_ptr<TensorSource> weights;         // has all of them, in their shapes
+  std::vector<Companion> companions;             // those of the tokenizer
+  std::optional<std::string> generation_config;  // its generation_config.json; absent: it has none
+  std::optional<std::int64_t> step;              // of a checkpoint
+  std::string state_digest;                      // of a checkpoint; empty otherwise
+  std::vector<std::string> warnings;             // what of the files is not read or not as config.json says
+  std::vector<std::string> notes;                // what of the model's configuration was changed, and why
+  Head head = Head::as_configured;               // of Hugging Face files
+  std::vector<std::string> rejected;             // newer checkpoints of the run that are damaged, with the reason
 };
 
 /// Opens `path`; of a run the checkpoint that `which` says, of several candidates the first that is sound. With

@@ -1,5 +1,6 @@
 #include "base/error.hpp"
 
+#include "base/file_size_limit.hpp"
 #include "base/no_room.hpp"
 
 #include <sys/resource.h>
@@ -29,6 +30,7 @@ void fail_errno(std::string_view tried, const std::string& path) {
   const int reason = errno;
   const std::string message = fmt::format("cannot {} {}: {}", tried, path, std::strerror(reason));
   if (reason == ENOSPC || reason == EDQUOT) throw NoRoom(message);
+  if (reason == EFBIG) throw Error(ExitCode::storage, message + file_size_limit_text());
   struct rlimit open_files{};
   if (reason == EMFILE && ::getrlimit(RLIMIT_NOFILE, &open_files) == 0)
     throw Error(ExitCode::storage, message,

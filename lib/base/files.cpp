@@ -1,15 +1,14 @@
 #include "base/files.hpp"
 
 #include "base/error.hpp"
+#include "base/own_files.hpp"
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <utility>
 
@@ -233,8 +232,7 @@ std::string read_file(const Path& path) {
 }
 
 void publish_file(const Path& path, std::string_view content) {
-  static std::atomic<unsigned> serial{0};
-  const Path staged = path.parent_path() / fmt::format(".{}.{}-{}", path.filename().string(), ::getpid(), serial++);
+  const Path staged = temporary_beside(path);
   try {
     FileDescriptor file = open_file(staged, O_WRONLY | O_CREAT | O_EXCL);
     write_at(file, std::as_bytes(std::span(content)), 0, staged);
@@ -294,23 +292,6 @@ bool durable_exchange(const Path& from, const Path& to) {
     throw;
   }
   return true;
-}
-
-MappedFile::MappedFile(const Path& path) {
-  const FileDescriptor file = open_regular(path);
-  struct stat status{};
-  if (::fstat(file.get(), &status) != 0) fail_errno("map", path);
-  const auto size = static_cast<std::size_t>(status.st_size);
-  if (size == 0) return;
-  void* const address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) fail_errno("map", path);
-  bytes_ = {static_cast<const std::byte*>(address), size};
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
-
-MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 }  // namespace lockstep

@@ -45,12 +45,23 @@ std::vector<Path> stages_beside(const Path& target) {
   return stages;
 }
 
+void empty_stage(const Path& stage, const Path& kept) {
+  for (const Path& path : list_folder(stage)) {
+    if (path.filename() != owner_file && path != kept) remove_tree(path);
+  }
+}
+
 // The mark of its owner goes last, so that a process that is killed here leaves what the next one knows.
 void remove_stage(const Path& stage) {
-  for (const Path& path : list_folder(stage)) {
-    if (path.filename() != owner_file) remove_tree(path);
-  }
+  empty_stage(stage, {});
   remove_tree(stage);
+}
+
+/// The same folder under any name.
+using FolderIdentity = std::pair<dev_t, ino_t>;
+FolderIdentity identity_of(const Path& folder) {
+  struct stat status{};
+  return ::lstat(folder.c_str(), &status) == 0 ? FolderIdentity(status.st_dev, status.st_ino) : FolderIdentity();
 }
 
 void clean_up(const Path& target) {
@@ -139,7 +150,10 @@ OutputFolder::OutputFolder(const Path& target, OutputKind kind, Existing existin
 
 OutputFolder::~OutputFolder() {
   try {
-    remove_stage(stage_);
+    if (kept_)
+      empty_stage(stage_, *kept_);
+    else
+      remove_stage(stage_);
   } catch (...) {  // the next process does it
   }
 }
@@ -159,6 +173,22 @@ void OutputFolder::publish() {
 }
 
 void OutputFolder::replace() {
+  const FolderIdentity earlier = identity_of(target_);
+  try {
+    exchange_or_move();
+  } catch (const Error& error) {
+    if (identity_of(target_) == earlier) throw;
+    kept_ = identity_of(content()) == earlier ? content() : stage_ / earlier_name;
+    const bool is_taken = identity_of(target_) != FolderIdentity();  // by the new one
+    throw Error(ExitCode::storage,
+                fmt::format("{}, nor could the earlier {} be put back: it lies in {}", error.what(), kind_.name,
+                            kept_->string()),
+                fmt::format("{}mv {} {}", is_taken ? fmt::format("mv {0} {0}.new && ", target_.string()) : "",
+                            kept_->string(), target_.string()));
+  }
+}
+
+void OutputFolder::exchange_or_move() {
   if (durable_exchange(content(), target_)) return;
   const Path earlier = stage_ / earlier_name;
   if (::rename(target_.c_str(), earlier.c_str()) != 0) fail_errno("move away", target_);

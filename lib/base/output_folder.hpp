@@ -33,7 +33,7 @@ class OutputFolder {
   /// away, and makes the hidden folder. Throws Error(usage) if the target is taken, LockHeld if another process is
   /// making it, Error(storage). Local.
   OutputFolder(const Path& target, OutputKind kind, Existing existing);
-  /// Removes the hidden folder and what is left in it.
+  /// Removes the hidden folder and what is left in it, but not an earlier folder that publish could not put back.
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
@@ -42,17 +42,20 @@ class OutputFolder {
   Path scratch() const { return stage_ / "scratch"; }  // beside it, for what does not last
   /// Synchronises the content's own names and renames it into place: what it holds has to be durable. Where the file
   /// system cannot exchange two folders, the earlier one is for a moment only under a hidden name; a process that is
-  /// killed then leaves it to the next one, which puts it back. Throws Error(storage), and the target is as it was.
+  /// killed then leaves it to the next one, which puts it back. Throws Error(storage), and the target is as it was, or
+  /// the message says where the earlier folder lies.
   void publish();
 
  private:
   void replace();
+  void exchange_or_move();
 
   Path target_;
   OutputKind kind_;
   Existing existing_;
   std::optional<FileLock> lock_;
   Path stage_;
+  std::optional<Path> kept_;  // in it: an earlier folder that could not be put back
 };
 
 /// Removes what killed processes left beside the target, and runs `more`, which may remove more; nothing if another

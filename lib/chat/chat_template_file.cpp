@@ -4,6 +4,8 @@
 #include "base/text.hpp"
 
 #include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -11,7 +13,6 @@ namespace lockstep {
 namespace {
 
 constexpr const char* config_name = "tokenizer_config.json";
-constexpr const char* template_name = "chat_template.jinja";
 
 std::optional<Json> object_in(const Path& path) {
   if (!is_there(path)) return std::nullopt;
@@ -27,28 +28,29 @@ Json tokens_beside(const Path& folder) {
   return variables;
 }
 
-/// What `chat_template` of a configuration is: one text, or several by their names.
-std::string template_in(const Json& config, const std::string& name, const std::string& origin) {
-  const auto none = [&] {
-    fail(ExitCode::input, "{}: there is no chat_template{}", origin, name.empty() ? "" : " '" + name + "'");
-  };
-  if (!config.contains("chat_template") || config["chat_template"].is_null()) none();
+/// Names become names of files where a tokenizer is saved.
+bool can_name_a_file(const std::string& name) {
+  return !name.empty() && !name.starts_with('.') && name.find_first_of(std::string_view("/\0", 2)) == std::string::npos;
+}
+
+/// What `chat_template` of a configuration has: one text, or several by their names.
+std::map<std::string, std::string> templates_in(const Json& config, const std::string& origin) {
+  if (!config.contains("chat_template") || config["chat_template"].is_null())
+    fail(ExitCode::input, "{}: there is no chat_template", origin);
   const Json& found = config["chat_template"];
-  if (found.is_string()) {
-    if (!name.empty() && name != "default") none();
-    return found.get<std::string>();
-  }
-  const std::string wanted = name.empty() ? "default" : name;
-  std::vector<std::string> names;
+  if (found.is_string()) return {{default_template, found.get<std::string>()}};
   if (!found.is_array()) fail(ExitCode::input, "{}: chat_template is neither a text nor a list of templates", origin);
+  std::map<std::string, std::string> texts;
   for (const Json& one : found) {
     if (!one.is_object() || !one.contains("name") || !one.contains("template") || !one["name"].is_string() ||
         !one["template"].is_string())
       fail(ExitCode::input, "{}: a template of chat_template lacks its name or its text", origin);
-    names.push_back(one["name"].get<std::string>());
-    if (names.back() == wanted) return one["template"].get<std::string>();
+    const auto name = one["name"].get<std::string>();
+    if (!can_name_a_file(name))
+      fail(ExitCode::input, "{}: the name {} of a template cannot be that of a file", origin, to_text(Json(name)));
+    texts.insert_or_assign(name, one["template"].get<std::string>());
   }
-  fail(ExitCode::input, "{}: there is no chat_template '{}'; there are: {}", origin, wanted, join(names, ", "));
+  return texts;
 }
 
 }  // namespace
@@ -62,31 +64,46 @@ void add_special_tokens(Json& variables, const Json& config) {
   }
 }
 
-ChatTemplateFile read_chat_template(const Path& path, const std::string& name) {
+std::vector<Path> additional_template_files(const Path& folder) {
+  const Path others = folder / additional_templates_folder;
+  std::vector<Path> files;
+  if (!is_folder(others)) return files;
+  for (const Path& path : list_folder(others))
+    if (path.extension() == ".jinja") files.push_back(path);
+  return files;
+}
+
+std::map<std::string, ChatTemplateFile> read_chat_templates(const Path& path) {
   const bool folder = is_folder(path);
-  const Path home = folder ? path : path.parent_path();
-  const auto of_file = [&](const Path& file) {
-    return ChatTemplateFile{.text = read_file(file), .origin = file.string(), .variables = tokens_beside(home)};
+  Json variables = tokens_beside(folder ? path : path.parent_path());
+  std::map<std::string, ChatTemplateFile> templates;
+  const auto add_file = [&](const std::string& name, const Path& file) {
+    templates[name] = {.text = read_file(file), .origin = file.string(), .variables = variables};
   };
-  if (!folder && path.extension() != ".json") {
-    if (!name.empty() && name != "default")
-      fail(ExitCode::input, "{}: one template has no other of the name '{}'", path.string(), name);
-    return of_file(path);
-  }
-  if (folder) {
-    const bool other = !name.empty() && name != "default";
-    const Path file = other ? path / "additional_chat_templates" / (name + ".jinja") : path / template_name;
-    if (is_there(file)) return of_file(file);
-  }
+  if (!folder && path.extension() != ".json") add_file(default_template, path);
+  if (folder && is_there(path / template_file)) add_file(default_template, path / template_file);
+  if (folder)
+    for (const Path& file : additional_template_files(path)) add_file(file.stem().string(), file);
+  if (!templates.empty()) return templates;
   const Path config = folder ? path / config_name : path;
   if (!is_there(config))
-    fail(ExitCode::input, "{}: there is no chat template: neither {} nor {}", path.string(), template_name,
+    fail(ExitCode::input, "{}: there is no chat template: neither {} nor {}", path.string(), template_file,
          config_name);
   const auto json = object_in(config);
-  Json variables = tokens_beside(home);
   add_special_tokens(variables, *json);
-  return {
-      .text = template_in(*json, name, config.string()), .origin = config.string(), .variables = std::move(variables)};
+  for (auto& [name, text] : templates_in(*json, config.string()))
+    templates[name] = {.text = std::move(text), .origin = config.string(), .variables = variables};
+  return templates;
+}
+
+ChatTemplateFile read_chat_template(const Path& path, const std::string& name) {
+  std::map<std::string, ChatTemplateFile> templates = read_chat_templates(path);
+  const auto found = templates.find(name.empty() ? default_template : name);
+  if (found != templates.end()) return std::move(found->second);
+  std::vector<std::string> names;
+  for (const auto& [other, file] : templates) names.push_back(other);
+  fail(ExitCode::input, "{}: there is no chat template '{}'; there are: {}", path.string(),
+       name.empty() ? default_template : name, join(names, ", "));
 }
 
 }  // namespace lockstep

@@ -26,6 +26,15 @@ std::string excerpt(std::string_view text, std::size_t at) {
   return part.empty() ? "its end" : to_text(Json(std::string(part))) + (ends ? "" : "…");
 }
 
+/// Where a text is not the beginning of the whole, for messages.
+std::string difference(const std::string& text, const std::string& whole) {
+  const auto differs = std::ranges::mismatch(text, whole).in1 - text.begin();
+  auto at = static_cast<std::size_t>(differs);
+  while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return fmt::format("as {} at byte {}, where the whole conversation has {}", excerpt(text, at), at,
+                     excerpt(whole, at));
+}
+
 /// The longest beginning of `place` that ends `text` (Knuth, Morris and Pratt 1977).
 std::size_t overlap(std::string_view text, std::string_view place) {
   place = place.substr(0, text.size());
@@ -78,7 +87,7 @@ class TurnFinder {
 
   /// What the assistant writes as message `i`.
   std::vector<TextSpan> turn(std::size_t i) const {
-    return format_.chat.marks_generation() ? marked_turn(i) : std::vector{turn_by_prefixes(i)};
+    return format_.chat_of(conversation_).marks_generation() ? marked_turn(i) : std::vector{turn_by_prefixes(i)};
   }
 
  private:
@@ -142,13 +151,10 @@ class TurnFinder {
 
   void require_prefix(const std::string& text, std::size_t count, std::string_view how) const {
     if (whole_.text.starts_with(text)) return;
-    const auto differs = std::ranges::mismatch(text, whole_.text).in1 - text.begin();
-    auto at = static_cast<std::size_t>(differs);
-    while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
     throw Error(ExitCode::input,
                 fmt::format("cannot tell what the assistant writes: the template renders the first {} of {} messages {}"
-                            "as {} at byte {}, where the whole conversation has {}",
-                            count, messages_.size(), how, excerpt(text, at), at, excerpt(whole_.text, at)),
+                            "{}",
+                            count, messages_.size(), how, difference(text, whole_.text)),
                 turns_hint);
   }
 
@@ -213,10 +219,11 @@ RenderedChat ConversationFormat::render(const Conversation& conversation, std::s
     merged = variables;
     merged.update(conversation.variables);
   }
-  return chat.render({.messages = count < all.size() ? first : all,
-                      .tools = conversation.tools.is_null() ? nullptr : &conversation.tools,
-                      .add_generation_prompt = prompt == GenerationPrompt::added,
-                      .variables = merged.is_null() ? &variables : &merged});
+  return chat_of(conversation)
+      .render({.messages = count < all.size() ? first : all,
+               .tools = conversation.tools.is_null() ? nullptr : &conversation.tools,
+               .add_generation_prompt = prompt == GenerationPrompt::added,
+               .variables = merged.is_null() ? &variables : &merged});
 }
 
 ConversationText text_of(const Conversation& conversation, const ConversationFormat& format, CountedTurns counted) {
@@ -232,7 +239,8 @@ ConversationText text_of(const Conversation& conversation, const ConversationFor
     if (has_weight(messages[i]) != (counted == CountedTurns::all)) chosen.push_back(i);
   }
   std::vector<TextSpan> spans;
-  if (format.chat.marks_generation() && counted == CountedTurns::assistant && chosen.size() == of_assistant) {
+  if (format.chat_of(conversation).marks_generation() && counted == CountedTurns::assistant &&
+      chosen.size() == of_assistant) {
     if (of_assistant > 0) spans = turns.whole().generated;
   } else {
     for (const std::size_t i : chosen) {
@@ -248,6 +256,22 @@ ConversationText text_of(const Conversation& conversation, const ConversationFor
   made.counted = counted == CountedTurns::all ? others(spans, made.text.size()) : std::move(spans);
   const bool last_is_chosen = !chosen.empty() && chosen.back() + 1 == messages.size();
   made.counts_at_end = last_is_chosen != (counted == CountedTurns::all);
+  return made;
+}
+
+ConversationText text_with_completion(const Conversation& conversation, std::size_t prompt,
+                                      const ConversationFormat& format) {
+  const std::string before = format.render(conversation, prompt, GenerationPrompt::added).text;
+  ConversationText made{.text =
+                            format.render(conversation, conversation.messages.size(), GenerationPrompt::absent).text};
+  if (!made.text.starts_with(before))
+    throw Error(ExitCode::input,
+                fmt::format("cannot tell where the completion begins: the template renders the prompt with a "
+                            "generation prompt {}",
+                            difference(before, made.text)),
+                "data.malformed: skip leaves such records out");
+  if (before.size() < made.text.size()) made.counted = {{before.size(), made.text.size()}};
+  made.counts_at_end = true;
   return made;
 }
 

@@ -7,6 +7,7 @@
 #include "chat/chat_template.hpp"
 #include "chat/conversation.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,10 +28,15 @@ struct ConversationText {
 
 enum class GenerationPrompt { absent, added };
 
-/// A template, and what it sees besides messages and tools.
+/// The templates of a model, and what they see besides messages and tools.
 struct ConversationFormat {
   ChatTemplate chat;
   Json variables;
+  std::optional<ChatTemplate> with_tools = {};  // takes the place of `chat` for conversations with tools
+
+  const ChatTemplate& chat_of(const Conversation& conversation) const {
+    return with_tools && !conversation.tools.is_null() ? *with_tools : chat;
+  }
 
   /// The first `count` messages, as ChatTemplate::render. A variable of the conversation goes before one of the format.
   RenderedChat render(const Conversation& conversation, std::size_t count, GenerationPrompt prompt) const;
@@ -39,5 +45,11 @@ struct ConversationFormat {
 /// Local, from any thread. Throws Error(input) for what the template refuses, and where neither its {% generation %}
 /// nor renderings of the first messages tell what the assistant writes.
 ConversationText text_of(const Conversation& conversation, const ConversationFormat& format, CountedTurns counted);
+
+/// The text of a prompt, the first `prompt` messages, and its completion, the others. The completion counts: what
+/// follows the text of the prompt with a generation prompt. Local, from any thread. Throws Error(input) for what the
+/// template refuses, and where the whole text does not begin with that of the prompt.
+ConversationText text_with_completion(const Conversation& conversation, std::size_t prompt,
+                                      const ConversationFormat& format);
 
 }  // namespace lockstep

@@ -10,6 +10,8 @@ namespace lockstep::jinja {
 /// Negative if it is none that is understood.
 int filter_index(std::string_view name);
 int test_index(std::string_view name);
+/// Whether Jinja has a filter or test of this name that is not understood here.
+bool is_unknown_but_there(std::string_view name);
 
 /// Throws TemplateFault.
 Value apply_filter(int index, const Value& value, const CallArguments& arguments, TemplateMemory& memory);

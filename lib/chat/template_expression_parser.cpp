@@ -436,8 +436,6 @@ ExpressionPointer ExpressionParser::filters(ExpressionPointer first, FirstFilter
     ExpressionPointer filter = make(ExpressionKind::filter, tokens_.line(), std::move(node));
     filter->text = tokens_.take_name();
     filter->builtin = filter_index(filter->text);
-    if (filter->builtin < 0)
-      throw TemplateSyntaxFault(filter->line, fmt::format("the filter '{}' is not understood", filter->text));
     if (tokens_.is_sign("(")) filter->call = arguments();
     node = std::move(filter);
   }
@@ -450,8 +448,6 @@ ExpressionPointer ExpressionParser::test(ExpressionPointer node) {
   ExpressionPointer result = make(ExpressionKind::test, line, std::move(node));
   result->text = tokens_.take_name();
   result->builtin = test_index(result->text);
-  if (result->builtin < 0)
-    throw TemplateSyntaxFault(line, fmt::format("the test '{}' is not understood", result->text));
   const bool argument_follows = tokens_.is(TemplateTokenKind::name) || tokens_.is(TemplateTokenKind::text) ||
                                 tokens_.is(TemplateTokenKind::integer) || tokens_.is(TemplateTokenKind::number) ||
                                 tokens_.is_sign("[") || tokens_.is_sign("{");

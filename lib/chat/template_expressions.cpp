@@ -48,6 +48,7 @@ Value TemplateRun::value_of(const Expression& node, RunFrame* frame) {
       const Value value = operand(0);
       const CallArguments arguments = arguments_of(node.call, frame, Value::missing());
       at_this_line();
+      if (node.builtin < 0) throw TemplateFault(fmt::format("the test '{}' is not understood", node.text));
       return Value::of(apply_test(node.builtin, value, arguments, memory_));
     }
     case ExpressionKind::negative: return negative(operand(0));
@@ -134,6 +135,7 @@ Value TemplateRun::filter_value(const Expression& node, RunFrame* frame) {
   const Value value = node.operands[0] ? value_of(*node.operands[0], frame) : block_text_;
   const CallArguments arguments = arguments_of(node.call, frame, Value::missing());
   line_ = node.line;
+  if (node.builtin < 0) throw TemplateFault(fmt::format("the filter '{}' is not understood", node.text));
   return apply_filter(node.builtin, value, arguments, memory_);
 }
 

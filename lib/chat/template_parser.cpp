@@ -2,6 +2,7 @@
 
 #include "chat/template_expression_parser.hpp"
 #include "chat/template_scopes.hpp"
+#include "chat/template_unknown.hpp"
 
 #include <fmt/format.h>
 
@@ -279,6 +280,7 @@ SyntaxTree parse_template(std::string_view source) {
   Parser parser(tokens_of(*tree.source));
   tree.body = parser.whole();
   tree.marks_generation = parser.marks_generation();
+  refuse_unknown_builtins(tree.body);
   resolve_names(tree);
   return tree;
 }

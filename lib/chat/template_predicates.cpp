@@ -103,15 +103,14 @@ bool is_callable(const Value& value) {
          value.is(Kind::joiner) || value.is(Kind::undefined);
 }
 
-/// Filters and tests that Jinja has and a template may ask for; those that are not understood among them.
+}  // namespace
+
 bool is_unknown_but_there(std::string_view name) {
   constexpr std::array<std::string_view, 11> names{"filesizeformat", "forceescape", "pprint",    "random",
                                                    "slice",          "striptags",   "urlencode", "urlize",
                                                    "wordwrap",       "xmlattr",     "escaped"};
   return std::ranges::find(names, name) != names.end();
 }
-
-}  // namespace
 
 int test_index(std::string_view name) {
   const auto found = std::ranges::find(tests, name, &NamedTest::name);

@@ -83,7 +83,7 @@ struct Expression {
   BinaryOperator binary = BinaryOperator::add;
   std::vector<Comparison> comparisons = {};
   CallSyntax call = {};
-  int builtin = -1;  // index of the filter or test among those there are
+  int builtin = -1;  // index of the filter or test among those there are; -1: none is understood by that name
 };
 
 /// A macro, or the body of a call block, which is one without a name.

@@ -64,7 +64,10 @@ Committed commit_staged(const Path& staging, const Path& run, std::int64_t step,
   replace_checkpoint(staging, checkpoint_folder(run, step));
   Committed done;
   Retired retired;
-  attempt(done.problems, [&] { advise_latest(run, step); });
+  attempt(done.problems, [&] {
+    const std::vector<CheckpointEntry> all = list_checkpoints(run);  // what is promoted may be older than the newest
+    advise_latest(run, all.empty() ? step : std::max(step, all.back().step));
+  });
   attempt(done.problems, [&] { retired = retire(run, retention); });
   if (!retired.problem.empty()) done.problems.push_back(retired.problem);
   done.retired = std::move(retired.steps);

@@ -1,8 +1,8 @@
 #include "checkpoint/promote.hpp"
 
-#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/run_clock.hpp"
 #include "base/text.hpp"
 #include "checkpoint/background_work.hpp"
 #include "checkpoint/commit.hpp"
@@ -20,6 +20,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <set>
 #include <span>
 #include <utility>
@@ -120,6 +121,8 @@ class Promoter::Promotion {
   bool stage_is_done();
   void go_on();
   bool is_over() const { return stage_ == Stage::over; }
+  bool is_copied() const { return stage_ > Stage::copying; }
+  void stop();
   void abandon() noexcept;
   PromotionReport report() const;
 
@@ -137,7 +140,7 @@ class Promoter::Promotion {
 
   Communicator& ranks_;
   const PromotionRequest request_;
-  const double start_s_ = monotonic_seconds();
+  const double start_s_ = run_seconds();
   Stage stage_ = Stage::staging;
   Manifest manifest_;              // on ranks that copy and on rank 0
   std::vector<std::size_t> mine_;  // numbers of the files that this rank copies
@@ -232,7 +235,8 @@ void Promoter::Promotion::tidy() {
     if (!entries.empty()) entries.pop_back();
     std::vector<std::int64_t> steps;
     for (const CheckpointEntry& entry : entries)
-      if (entry.step <= request_.step) steps.push_back(entry.step);
+      if (entry.step <= request_.step && std::ranges::find(request_.waiting, entry.step) == request_.waiting.end())
+        steps.push_back(entry.step);
     remove_steps(request_.local.folder, steps, problems_);
   });
   if (request_.local_trash != nullptr)
@@ -265,6 +269,16 @@ void Promoter::Promotion::go_on() {
   if (stage_ != Stage::over) start();
 }
 
+// Nobody waits for what it throws any more.
+void Promoter::Promotion::stop() {
+  stops_ = true;
+  try {
+    work_.finish();
+  } catch (const Error&) {
+  } catch (const BrokenOff&) {
+  }
+}
+
 // All ranks have ended what they did.
 void Promoter::Promotion::abandon() noexcept {
   if (commits() && !staging_.empty()) abandon_staging(staging_);
@@ -275,7 +289,7 @@ PromotionReport Promoter::Promotion::report() const {
   return {.path = checkpoint_folder(request_.run, request_.step),
           .step = request_.step,
           .bytes = result.at("bytes").get<std::uint64_t>(),
-          .seconds = monotonic_seconds() - start_s_,
+          .seconds = run_seconds() - start_s_,
           .retired = result.at("retired").get<std::vector<std::int64_t>>(),
           .problem = result.at("problem").get<std::string>()};
 }
@@ -310,18 +324,49 @@ std::optional<PromotionReport> Promoter::advance() {
   return report;
 }
 
+bool Promoter::break_off() {
+  if (!under_way()) return true;
+  if (current_->is_copied()) return false;
+  together(ranks_, "breaking off a promotion", [&] { current_->stop(); });
+  current_->abandon();
+  current_.reset();
+  return true;
+}
+
+namespace {
+
+std::string uuid_of(const Path& checkpoint) {
+  try {
+    return read_manifest(checkpoint).uuid;
+  } catch (const Error&) {  // damaged: of no save that is known
+    return {};
+  }
+}
+
+}  // namespace
+
 std::vector<std::int64_t> unpromoted_steps(Communicator& ranks, const LocalTier& local, const Path& run) {
-  const std::string told = rank0_tells(ranks, fmt::format("looking for checkpoints of {}", run.string()), [&] {
-    const std::vector<CheckpointEntry> entries = list_checkpoints(run);
-    return std::to_string(entries.empty() ? -1 : entries.back().step);
-  });
-  const std::int64_t newest = std::stoll(told);
   Patience none(0, {});
+  const std::vector<CheckpointEntry> held = list_on_nodes(ranks, local.storage, local.folder, none);
+  const std::string told = rank0_tells(ranks, fmt::format("looking for checkpoints of {}", run.string()), [&] {
+    std::map<std::int64_t, Path> of_run;
+    for (const CheckpointEntry& entry : list_checkpoints(run)) of_run[entry.step] = entry.path;
+    const std::int64_t newest = of_run.empty() ? -1 : of_run.rbegin()->first;
+    Json steps = Json::array(), candidates = Json::array();
+    for (const CheckpointEntry& entry : held) {
+      const auto same = of_run.find(entry.step);
+      if (same == of_run.end()) candidates.push_back(entry.step);
+      if (entry.step > newest || (same != of_run.end() && uuid_of(entry.path) == uuid_of(same->second)))
+        steps = candidates;  // the run goes on from here, or from a later one
+    }
+    return to_text(steps);
+  });
   std::vector<std::int64_t> steps;
-  for (const CheckpointEntry& entry : list_on_nodes(ranks, local.storage, local.folder, none))
-    if (entry.step > newest &&
-        judge_on_nodes(ranks, local.storage, entry.path, none).judgement.verdict == Verdict::sound)
-      steps.push_back(entry.step);
+  for (const Json& step : parse_json(told, "what rank 0 tells")) {
+    const Path checkpoint = checkpoint_folder(local.folder, step.get<std::int64_t>());
+    if (judge_on_nodes(ranks, local.storage, checkpoint, none).judgement.verdict == Verdict::sound)
+      steps.push_back(step.get<std::int64_t>());
+  }
   return steps;
 }
 

@@ -23,12 +23,13 @@ struct PromotionRequest {
   Path run;         // of which rank 0 keeps the folder
   LocalTier local;  // has the checkpoint
   std::int64_t step = 0;
-  Retention retention = {};               // in the folder of the run
-  TrashCollector* trash = nullptr;        // of the run, on rank 0: as SaveRequest::trash
-  TrashCollector* local_trash = nullptr;  // of the local tier, on its keepers
-  bool read_back = false;                 // what was copied is read anew and compared before the manifest is written
-  double patience_s = 0;                  // how long a rank looks anew for what others have just made
-  std::function<void()> enter = {};       // called as a rank enters; may throw (injection). Local
+  std::vector<std::int64_t> waiting = {};  // steps that the local tier keeps, too: they are to be promoted later
+  Retention retention = {};                // in the folder of the run
+  TrashCollector* trash = nullptr;         // of the run, on rank 0: as SaveRequest::trash
+  TrashCollector* local_trash = nullptr;   // of the local tier, on its keepers
+  bool read_back = false;                  // what was copied is read anew and compared before the manifest is written
+  double patience_s = 0;                   // how long a rank looks anew for what others have just made
+  std::function<void()> enter = {};        // called as a rank enters; may throw (injection). Local
 };
 
 struct PromotionReport {
@@ -55,9 +56,12 @@ class Promoter {
   /// The step whose checkpoint is under way. Local.
   std::int64_t step() const;
   /// Goes on as far as all ranks have come. Returns the report once the checkpoint is committed, after which the local
-  /// tier keeps none up to its step but the newest. Collective. On any failure all ranks throw one AgreedError, what
-  /// was copied is removed, and the local tier is as it was.
+  /// tier keeps none up to its step but the newest and those that wait. Collective. On any failure all ranks throw one
+  /// AgreedError, what was copied is removed, and the local tier is as it was.
   std::optional<PromotionReport> advance();
+  /// Breaks off the promotion that is under way: what was copied is removed, and the local tier is as it was. Returns
+  /// false, and does nothing, if all is copied: it is about to be committed. Collective.
+  bool break_off();
   /// Bytes that this rank has copied so far. Local.
   std::uint64_t copied_bytes() const;
 
@@ -67,8 +71,10 @@ class Promoter {
   std::unique_ptr<Promotion> current_;
 };
 
-/// The steps whose checkpoints the local tier has whole and which are newer than all of the run. Collective over
-/// `ranks`; the same on all. Throws Error(storage).
+/// The steps whose checkpoints the local tier has whole and the run does not have, in ascending order. Those that the
+/// run has gone on without are left out: a checkpoint of the tier belongs to the run up to the newest that is newer
+/// than all of the run, or that the run has from the same save. Collective over `ranks`; the same on all. Throws
+/// Error(storage).
 std::vector<std::int64_t> unpromoted_steps(Communicator& ranks, const LocalTier& local, const Path& run);
 
 }  // namespace lockstep

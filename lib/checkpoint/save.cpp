@@ -1,7 +1,7 @@
 #include "checkpoint/save.hpp"
 
-#include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/run_clock.hpp"
 #include "checkpoint/save_plan.hpp"
 #include "checkpoint/save_stages.hpp"
 #include "comm/failure.hpp"
@@ -49,7 +49,7 @@ void Saver::or_abandon(const Work& work) {
 
 void Saver::begin_save(const std::vector<Component>& components, const SaveRequest& request) {
   invariant(!under_way(), "one save at a time");
-  const double start_s = monotonic_seconds();
+  const double start_s = run_seconds();
   prepare(components, request);
   current_ = std::make_unique<Save>(ranks_, request, *plan_, room_is_scarce_, start_s);
   or_abandon([&] {
@@ -85,7 +85,7 @@ void Saver::make_ready(const std::vector<Component>& components, SaveRequest req
 }
 
 void Saver::begin(const std::vector<Component>& components, const SaveRequest& request, std::uint64_t memory) {
-  const double start_s = monotonic_seconds();
+  const double start_s = run_seconds();
   begin_save(components, request);
   or_abandon([&] {
     const std::vector<std::span<const std::byte>> bytes = current_->bytes();
@@ -107,7 +107,7 @@ void Saver::begin(const std::vector<Component>& components, const SaveRequest& r
     }
     current_->start_stage();
   });
-  stall_seconds_ = monotonic_seconds() - start_s;
+  stall_seconds_ = run_seconds() - start_s;
 }
 
 std::optional<SaveReport> Saver::advance(bool to_the_end) {

@@ -1,8 +1,8 @@
 #include "checkpoint/save_stages.hpp"
 
-#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/no_room.hpp"
+#include "base/run_clock.hpp"
 #include "base/text.hpp"
 #include "checkpoint/node_view.hpp"
 #include "comm/together.hpp"
@@ -441,7 +441,7 @@ SaveReport Saver::Save::report() const {
           .step = request_.step,
           .bytes = result.at("bytes").get<std::uint64_t>(),
           .compared_bytes = result.at("compared_bytes").get<std::uint64_t>(),
-          .seconds = monotonic_seconds() - start_s_,
+          .seconds = run_seconds() - start_s_,
           .state_digest = hash_from_hex(result.at("digest").get<std::string>()),
           .retired = result.at("retired").get<std::vector<std::int64_t>>(),
           .problem = result.at("problem").get<std::string>()};

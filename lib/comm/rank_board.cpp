@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/run_clock.hpp"
 #include "comm/waiting.hpp"
 
 #include <fcntl.h>
@@ -29,7 +30,7 @@ struct alignas(64) Slot {
   std::atomic<std::uint32_t> version{0};  // odd while the next five change
   std::atomic<std::int32_t> phase{0};
   std::atomic<std::int64_t> step{-1};
-  std::atomic<double> since_s{0};  // of the machine's monotonic clock
+  std::atomic<double> since_s{0};  // of the clock of the run, which is that of the machine
   std::atomic<std::int32_t> action{-1};
   std::array<std::atomic<std::uint64_t>, 3> op{};  // characters
   std::atomic<std::int32_t> waiting{0};
@@ -60,7 +61,7 @@ RankStatus read_slot(const Slot& slot) {
     const std::uint32_t before = slot.version.load(std::memory_order_acquire);
     status.phase = static_cast<Phase>(slot.phase.load(std::memory_order_relaxed));
     status.step = slot.step.load(std::memory_order_relaxed);
-    status.seconds = monotonic_seconds() - slot.since_s.load(std::memory_order_relaxed);
+    status.seconds = run_seconds() - slot.since_s.load(std::memory_order_relaxed);
     status.action = action_of(slot);
     std::atomic_thread_fence(std::memory_order_acquire);
     if (before % 2 == 0 && slot.version.load(std::memory_order_relaxed) == before) break;
@@ -84,19 +85,6 @@ void write_slot(Slot& slot, Phase phase, std::int64_t step, const CurrentAction&
     for (std::size_t i = 0; i < words.size(); ++i) slot.op[i].store(words[i], std::memory_order_relaxed);
   }
   slot.version.store(version + 2, std::memory_order_release);
-}
-
-RankStatus::Process process_state(std::int32_t process) {
-  std::string stat;
-  try {
-    stat = read_file(fmt::format("/proc/{}/stat", process));
-  } catch (const Error&) {
-    return RankStatus::Process::gone;
-  }
-  const std::size_t name_end = stat.rfind(')');
-  const char state = name_end == std::string::npos || name_end + 2 >= stat.size() ? '?' : stat[name_end + 2];
-  if (state == 'Z' || state == 'X') return RankStatus::Process::gone;
-  return state == 'T' || state == 't' ? RankStatus::Process::stopped : RankStatus::Process::runs;
 }
 
 /// What the folder holds, as far as the system says.
@@ -124,6 +112,19 @@ Json to_json(const RankStatus& status) {
 }
 
 }  // namespace
+
+RankStatus::Process state_of_process(int process) {
+  std::string stat;
+  try {
+    stat = read_file(fmt::format("/proc/{}/stat", process));
+  } catch (const Error&) {
+    return RankStatus::Process::gone;
+  }
+  const std::size_t name_end = stat.rfind(')');
+  const char state = name_end == std::string::npos || name_end + 2 >= stat.size() ? '?' : stat[name_end + 2];
+  if (state == 'Z' || state == 'X') return RankStatus::Process::gone;
+  return state == 'T' || state == 't' ? RankStatus::Process::stopped : RankStatus::Process::runs;
+}
 
 std::string machine_name() {
   std::array<char, 64> space{};
@@ -157,7 +158,7 @@ struct RankBoard::State {
     RankStatus status = read_slot(its);
     status.rank = world_rank;
     status.host = hosts[static_cast<std::size_t>(world_rank)];
-    if (status.known && world_rank != rank && !its.left) status.process = process_state(its.process);
+    if (status.known && world_rank != rank && !its.left) status.process = state_of_process(its.process);
     return status;
   }
   Path file_of(int a_machine) const { return folder / fmt::format("machine-of-rank-{}", a_machine); }
@@ -248,7 +249,7 @@ void RankBoard::share(Communicator& world, const Path& folder) {
 }
 
 void RankBoard::enter(Phase phase, std::int64_t step, const CurrentAction& action) {
-  write_slot(*state_->slot, phase, step, action, monotonic_seconds());
+  write_slot(*state_->slot, phase, step, action, run_seconds());
 }
 
 RankStatus RankBoard::mine() const { return state_->status_of(state_->rank); }

@@ -28,6 +28,9 @@ struct RankStatus {
   enum class Process { runs, stopped, gone } process = Process::runs;
 };
 
+/// What the system says of a process of this machine. Local.
+RankStatus::Process state_of_process(int process);
+
 /// The host, and which of its sets of processes this one belongs to. Local.
 std::string machine_name();
 

@@ -2,8 +2,10 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/run_clock.hpp"
 #include "comm/rank_board.hpp"
 #include "comm/rank_table.hpp"
+#include "comm/start_watch.hpp"
 #include "comm/stop_signals.hpp"
 
 #include <poll.h>
@@ -14,6 +16,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -31,17 +34,27 @@ void print_now(const std::string& line) {
 
 void sleep_s(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
+/// LOCKSTEP_TEST_CLOCK=S: the clock of the run stands at 0, and at S·N in the forward pass of the N-th step, so that
+/// tests of cadences and limits hang on no time.
+double clock_step() {
+  const char* const seconds = std::getenv("LOCKSTEP_TEST_CLOCK");
+  if (seconds == nullptr) return 0;
+  drive_run_clock(0);
+  return std::atof(seconds);
+}
+
 }  // namespace
 
 struct Session::State {
   State(std::unique_ptr<Communicator> ranks, std::string name)
       : world(std::move(ranks)), program(std::move(name)), board(*world) {}
 
+  const double clock_step_s = clock_step();  // by which a test drives the clock of the run; 0: none does
+  double begin_s = run_seconds();
   std::unique_ptr<Communicator> world;
   std::string program;
   RankBoard board;
   std::string host = host_name();
-  double begin_s = monotonic_seconds();
 
   std::mutex mutex;  // guards on_end
   std::function<void(const End&)> on_end;
@@ -193,10 +206,12 @@ Session::Session(std::unique_ptr<Communicator> world, std::string program)
 
 Session::~Session() {
   state_->board.leave();
-  if (!state_->watchdog.joinable()) return;
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = ::write(state_->wake.get(), &one, sizeof one);
-  state_->watchdog.join();
+  if (state_->watchdog.joinable()) {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(state_->wake.get(), &one, sizeof one);
+    state_->watchdog.join();
+  }
+  if (state_->clock_step_s > 0) release_run_clock();
 }
 
 Communicator& Session::world() { return *state_->world; }
@@ -209,7 +224,11 @@ void Session::configure(const Settings& settings) {
   if (state_->watchdog.joinable()) return;
   state_->watchdog_s = settings.watchdog_s;
   state_->phase_limits_s = settings.phase_limits_s;
-  state_->board.share(world(), settings.folder);
+  {
+    const StartWatch watch(
+        {.limit_s = state_->limit_of(Phase::start_up), .place = "the first exchange between ranks", .on_end = {}});
+    state_->board.share(world(), settings.folder);
+  }
   state_->wake = FileDescriptor(::eventfd(0, EFD_CLOEXEC));
   state_->watchdog = std::thread([this] { state_->watch(); });
 }
@@ -219,6 +238,8 @@ void Session::accept_stop_signals() {
 }
 
 void Session::enter(Phase phase, std::int64_t step, const CurrentAction& action) {
+  if (state_->clock_step_s > 0 && phase == Phase::forward)
+    drive_run_clock(state_->clock_step_s * static_cast<double>(step + 1));
   state_->board.enter(phase, step, action);
   inject(phase);
 }
@@ -247,7 +268,7 @@ void Session::inject(Phase phase) {
 
 Phase Session::phase() const { return state_->board.mine().phase; }
 std::int64_t Session::step() const { return state_->board.mine().step; }
-double Session::seconds() const { return monotonic_seconds() - state_->begin_s; }
+double Session::seconds() const { return run_seconds() - state_->begin_s; }
 std::string Session::where() const { return state_->who() + state_->phase_text(); }
 
 bool Session::take_injected_nan() { return state_->nan_due.exchange(false); }

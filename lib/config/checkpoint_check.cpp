@@ -61,6 +61,9 @@ void check_storage(const CheckpointOptions& checkpoint, Problems& problems) {
     problems.add({"checkpoint.local_dir", "checkpoint.storage"},
                  "checkpoint.local_dir has checkpoints copied from disks of nodes to storage that all ranks see, and "
                  "with checkpoint.storage per_node train.run_dir is none: leave one out");
+  if (checkpoint.max_unpromoted && !checkpoint.local_dir)
+    problems.add({"checkpoint.max_unpromoted", "checkpoint.local_dir"},
+                 "checkpoint.max_unpromoted has no effect: without checkpoint.local_dir saves go to train.run_dir");
 }
 
 void check_background(const CheckpointOptions& checkpoint, Problems& problems) {

@@ -8,6 +8,7 @@
 #include "config/faces.hpp"
 #include "config/interpret.hpp"
 #include "config/layers.hpp"
+#include "config/path_text.hpp"
 #include "plugin/plugins.hpp"
 #include "report/build_info.hpp"
 #include "report/record.hpp"
@@ -23,9 +24,9 @@ std::string build_info_text() {
 }
 
 /// What a key means here, of any dialect or of Lockstep's own.
-std::string explain(const std::string& key, const Declaration& declaration) {
+std::string explain(const std::string& key, const Tool& tool, const Declaration& declaration) {
   std::string text = explain_key(key);
-  if (const Option* const option = declaration.find(key)) text += one_line_help(*option) + "\n";
+  if (const Option* const option = declaration.find(key)) text += help_text(document(tool, declaration), option->path);
   if (text.empty())
     fail(ExitCode::usage, "no option of this program and no key of another trainer is called \"{}\"", key);
   return text;
@@ -34,10 +35,10 @@ std::string explain(const std::string& key, const Declaration& declaration) {
 /// What is answered before any file is read.
 std::optional<std::string> answer_at_once(const Tool& tool, const CommonOptions& common,
                                           const Declaration& declaration) {
-  if (common.help) return help_text(document(tool, declaration));
+  if (common.help) return help_text(document(tool, declaration), *common.help);
   if (common.version) return fmt::format("lockstep {} {}\n", tool.name, version());
   if (common.build_info) return build_info_text();
-  if (common.explain) return explain(*common.explain, declaration);
+  if (common.explain) return explain(*common.explain, tool, declaration);
   if (!common.print_schema) return std::nullopt;
   return to_text(
              *common.print_schema == SchemaOf::records ? record_json_schema() : config_json_schema(tool, declaration),
@@ -125,7 +126,7 @@ void open_named_plugins(const Tool& tool, const Declaration& declaration, const 
   }
   if (const Node* const said = sorted.configuration.find("plugin")) named = *said;
   for (const Node& file : named.kind == Node::Kind::scalar ? std::vector{named} : named.items)
-    if (file.kind == Node::Kind::scalar) Plugins::opened().open(file.text);
+    if (file.kind == Node::Kind::scalar) Plugins::opened().open(expand_path(file.text));
 }
 
 ParsedLine parse_arguments(const Tool& tool, Declaration& declaration, const std::vector<std::string>& arguments) {
@@ -162,7 +163,7 @@ void raise(const Tool& tool, const Declaration& declaration, const Problems& pro
   if (entries.size() == 1) {
     const Option* const option =
         entries.front().options.size() == 1 ? declaration.find(entries.front().options.front()) : nullptr;
-    if (option != nullptr && entries.front().text.find(option->facts.help) == std::string::npos)
+    if (option != nullptr && entries.front().text.find(option->facts.brief) == std::string::npos)
       hint = one_line_help(*option);
     throw Error(ExitCode::usage, explain(entries.front(), settings), hint);
   }

@@ -65,7 +65,7 @@ std::string zsh_option(const DocumentedOption& option, const std::string& spelli
   std::string spec = (option.repeatable ? "*" : "") + spelling;
   if (option.value == DocumentedOption::Value::next_word) spec += letter ? "" : "=";
   if (option.value == DocumentedOption::Value::after_equals) spec += "=-";
-  spec += fmt::format("[{}]", zsh_escaped(option.help));
+  spec += fmt::format("[{}]", zsh_escaped(option.brief));
   if (option.value != DocumentedOption::Value::none) {
     const char* const maybe = option.value == DocumentedOption::Value::after_equals ? "::" : ":";
     spec += fmt::format("{}{}:{}", maybe, zsh_escaped(option.value_name), zsh_action(option));

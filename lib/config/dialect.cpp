@@ -146,7 +146,7 @@ Declaration declaration_of(const Dialect& dialect, const Declaration& program) {
     Option option;
     option.path = key.name;
     option.type = type_of(key.value);
-    option.facts.help = meaning(key);
+    option.facts.brief = meaning(key);
     option.facts.of_dialect = true;
     words.add(std::move(option));
   }

@@ -35,6 +35,17 @@ void lower_strategy(std::string_view strategy_key, const Node* steps, std::strin
   }
 }
 
+/// Steps, or from 0 to 1 a part of the run. There constant has no warm-up.
+void lower_warmup(const std::string& schedule, Lowering& lowering) {
+  const Node* const steps = lowering.said("warmup_steps");
+  const Node* const ratio = lowering.said("warmup_ratio");
+  const Node* const warmup = steps != nullptr && (!zero(*steps) || ratio == nullptr) ? steps : ratio;
+  if (warmup == nullptr || schedule == "constant") return;
+  const bool is_part = warmup == ratio || warmup->text.starts_with("0.") || warmup->text.starts_with(".");
+  lowering.set(is_part ? "schedule.warmup_ratio" : "schedule.warmup_steps", *warmup);
+  if (!zero(*warmup) && !lowering.is_set("schedule.warmup_from")) lowering.set("schedule.warmup_from", "zero", *warmup);
+}
+
 }  // namespace
 
 void jointly(const Node&, Lowering&) {}
@@ -201,6 +212,10 @@ void lower_schedule(Lowering& lowering) {
     const auto other = std::ranges::find(names, name, &std::pair<std::string_view, std::string_view>::first);
     lowering.set("schedule.name", other == names.end() ? name : std::string(other->second), *type);
   }
+  lower_warmup(name, lowering);
+  if (name == "warmup_stable_decay" && (more == nullptr || more->find("decay_type") == nullptr) &&
+      !lowering.is_set("schedule.cooldown_shape"))
+    lowering.set("schedule.cooldown_shape", "cosine", *type);
   if (name == "polynomial" && (more == nullptr || more->find("power") == nullptr))
     lowering.set("schedule.power", "1", *type);
   if (name == "polynomial" && (more == nullptr || more->find("lr_end") == nullptr))
@@ -213,11 +228,13 @@ void lower_schedule(Lowering& lowering) {
       lowering.set("schedule." + key, value);
     } else if (key == "num_decay_steps") {
       lowering.set("schedule.cooldown_steps", value);
+    } else if (key == "decay_type" && name == "warmup_stable_decay") {
+      lowering.set("schedule.cooldown_shape", value.text == "1-sqrt" ? "sqrt" : value.text, value);
     } else if (key == "num_cycles" && name == "cosine_with_restarts") {
       lowering.set("schedule.cycles", value);
     } else {
       lowering.refuse(value,
-                      "min_lr, lr_end, power, timescale, num_decay_steps and the num_cycles of "
+                      "min_lr, lr_end, power, timescale, num_decay_steps, decay_type and the num_cycles of "
                       "cosine_with_restarts are read, each of its schedule");
     }
   }

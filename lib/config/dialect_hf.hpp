@@ -40,7 +40,7 @@ void pipeline_schedule(const std::string& name, const Node& value, Lowering& low
 void one_micro_batch(std::string_view batch, std::string_view accumulation, Lowering& lowering);
 void lower_length(Lowering& lowering);     // num_train_epochs, max_steps
 void lower_optimizer(Lowering& lowering);  // adam_beta1, adam_beta2
-void lower_schedule(Lowering& lowering);   // lr_scheduler_type, lr_scheduler_kwargs
+void lower_schedule(Lowering& lowering);   // lr_scheduler_type, lr_scheduler_kwargs, warmup_steps, warmup_ratio
 void lower_cadence(Lowering& lowering);    // logging, evaluation, saving: strategies and steps
 /// eval_delay, in such a unit: "steps" or "epochs". It waits for what eval_strategy says.
 void lower_delay(const std::string& unit, Lowering& lowering);

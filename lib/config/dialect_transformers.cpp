@@ -85,18 +85,24 @@ void lower_start(Lowering& lowering) {
 
 constexpr std::array keys{
     DialectKey{"output_dir", text, "trainer_output", taken, "train.run_dir"},
-    DialectKey{"overwrite_output_dir", flag, "false", taken, "checkpoint.resume",
-               "true without resume_from_checkpoint: afresh, each time that the command starts; older checkpoints are "
-               "put aside",
-               "", "", jointly},
+    DialectKey{
+        "overwrite_output_dir", flag, "false", taken, "checkpoint.resume",
+        "true without resume_from_checkpoint: afresh; older checkpoints are put aside, unless the run was stopped "
+        "with exit code 75 or requeued",
+        "", "", jointly},
     DialectKey{"do_train", flag, "", refused, "", "train trains", "true"},
     DialectKey{"do_eval", flag, "", moot, "", "eval_strategy and eval.at_end say it"},
     DialectKey{"do_predict", flag, "", refused, "", "train trains and evaluates", "false"},
-    DialectKey{"num_train_epochs", number, "3", taken, "train.epochs", "max_steps comes before it", "", "", jointly},
+    DialectKey{"num_train_epochs", number, "3", taken, "train.epochs",
+               "max_steps comes before it; the last step of an epoch may be short (data.short_last_step)", "", "",
+               jointly},
     DialectKey{"max_steps", number, "-1", taken, "train.max_steps", "less than 0: none", "", "", jointly},
     DialectKey{"per_device_train_batch_size", number, "8", taken, "train.micro_batch"},
     DialectKey{"per_device_eval_batch_size", number, "8", taken, "eval.micro_batch"},
-    DialectKey{"gradient_accumulation_steps", number, "1", taken, "train.accumulation"},
+    DialectKey{
+        "gradient_accumulation_steps", number, "1", taken, "train.accumulation",
+        "the last step of an epoch takes the samples that are left (data.short_last_step), and its loss is the mean "
+        "over its own tokens; on several ranks none of them is repeated"},
     DialectKey{"eval_accumulation_steps", number, "", moot, "", "an evaluation keeps sums alone"},
     DialectKey{"learning_rate", number, "5e-5", taken, "optimizer.lr"},
     DialectKey{"weight_decay", number, "0.0", taken, "optimizer.weight_decay",
@@ -110,12 +116,16 @@ constexpr std::array keys{
                "the options of optimizer, in the section lockstep, say what it takes"},
     DialectKey{"lr_scheduler_type", text, "linear", taken, "schedule.name", "as named there", "", "", jointly},
     DialectKey{"lr_scheduler_kwargs", map, "{}", taken,
-               "schedule.min_lr, schedule.power, schedule.timescale, schedule.cycles, schedule.cooldown_steps", "", "",
-               "", jointly},
-    DialectKey{"warmup_steps", number, "0", taken, "schedule.warmup_steps",
-               "the first step is at lr / warmup_steps, not 0", "", "", jointly},
-    DialectKey{"warmup_ratio", number, "0.0", taken, "schedule.warmup_ratio", "warmup_steps comes before it", "", "",
-               jointly},
+               "schedule.min_lr, schedule.power, schedule.timescale, schedule.cycles, schedule.cooldown_steps, "
+               "schedule.cooldown_shape",
+               "", "", "", jointly},
+    DialectKey{
+        "warmup_steps", number, "0", taken, "schedule.warmup_steps, schedule.warmup_ratio, schedule.warmup_from",
+        "below 1 a ratio; counted from zero, so that the first step has a rate of 0; the schedule constant has no "
+        "warm-up",
+        "", "", jointly},
+    DialectKey{"warmup_ratio", number, "0.0", taken, "schedule.warmup_ratio, schedule.warmup_from",
+               "warmup_steps comes before it", "", "", jointly},
     DialectKey{"eval_strategy", text, "no", taken, "eval.every", "no, steps or epoch", "", "", jointly},
     DialectKey{"eval_steps", number, "", taken, "eval.every", "at multiples of it", "", "", jointly},
     DialectKey{"eval_delay", number, "0", taken, "eval.delay",
@@ -180,7 +190,10 @@ constexpr std::array keys{
     DialectKey{"dataloader_pin_memory", flag, "true", moot, "",
                "memory of a device's copies is pinned where there is one"},
     DialectKey{"dataloader_persistent_workers", flag, "false", moot, "", "the thread that makes batches stays"},
-    DialectKey{"dataloader_drop_last", flag, "false", taken, "data.drop_last"},
+    DialectKey{
+        "dataloader_drop_last", flag, "false", taken, "data.drop_last",
+        "leaves out samples that are fewer than a micro-batch of every rank; the last step of an epoch may be short "
+        "(data.short_last_step)"},
     DialectKey{"remove_unused_columns", flag, "true", moot, "", "columns are read by their names, others never"},
     DialectKey{"group_by_length", flag, "false", refused, "",
                "data.packing, in the section lockstep, leaves less padding", "false"},
@@ -198,7 +211,7 @@ constexpr std::array keys{
     DialectKey{"hub_model_id", text, "", moot, "", nothing_sent},
     DialectKey{"model_name_or_path", text, "", taken, "model.path"},
     DialectKey{"config_name", text, "", taken, "model.config"},
-    DialectKey{"tokenizer_name", text, "", taken, "data.tokenizer", "of prepare-data"},
+    DialectKey{"tokenizer_name", text, "", taken, "data.tokenizer", "prepares text; absent: the model's own"},
     DialectKey{"train_file", text, "", taken, "data.path"},
     DialectKey{"block_size", number, "", taken, "data.sequence_length"},
 
@@ -405,9 +418,20 @@ void lower_sharding(Lowering& lowering) {
   if (sharding.offload) hf::offload({"optimizer", "shards"}, place, lowering);
 }
 
+/// There an epoch ends with a step of the samples that are left.
+void lower_epoch_end(Lowering& lowering) {
+  for (const std::string_view key : {"num_train_epochs", "max_steps", "gradient_accumulation_steps",
+                                     "per_device_train_batch_size", "dataloader_drop_last"}) {
+    const Node* const said = lowering.said(key);
+    if (said == nullptr || lowering.is_set("data.short_last_step")) continue;
+    lowering.set("data.short_last_step", "true", *said);
+  }
+}
+
 void finish(Lowering& lowering) {
   hf::one_micro_batch("per_device_train_batch_size", "gradient_accumulation_steps", lowering);
   hf::lower_length(lowering);
+  lower_epoch_end(lowering);
   hf::lower_optimizer(lowering);
   hf::lower_schedule(lowering);
   hf::lower_cadence(lowering);
@@ -415,12 +439,6 @@ void finish(Lowering& lowering) {
   lower_start(lowering);
   lower_reports(lowering);
   hf::lower_prefetch(lowering);
-  const Node* const steps = lowering.said("warmup_steps");
-  const Node* const ratio = lowering.said("warmup_ratio");
-  if (steps != nullptr && (steps->text != "0" || ratio == nullptr))
-    lowering.set("schedule.warmup_steps", *steps);
-  else if (ratio != nullptr)
-    lowering.set("schedule.warmup_ratio", *ratio);
   lower_sharding(lowering);
 }
 

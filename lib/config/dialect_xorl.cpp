@@ -114,7 +114,7 @@ constexpr std::array keys{
     DialectKey{"model.model_path", text, "", taken, "model.path", "a folder, or a model in the cache of the hub"},
     DialectKey{"model.config_path", text, "", taken, "model.config", "beside model_path it says the same or is refused",
                "", "", config_path},
-    DialectKey{"model.tokenizer_path", text, "", taken, "data.tokenizer", "of prepare-data; the dataset keeps it"},
+    DialectKey{"model.tokenizer_path", text, "", taken, "data.tokenizer", "prepares text; absent: the model's own"},
     DialectKey{"model.attn_implementation", text, "flash_attention_3", refused, "",
                "attention is one function here, computed in blocks, whatever the kernel",
                "eager|sdpa|native|flash_attention_2|flash_attention_3|flash_attention_4"},

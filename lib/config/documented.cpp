@@ -27,11 +27,12 @@ std::string value_name_of(const OptionType& type) {
   throw Error(ExitCode::bug, "a kind of option without a value name");
 }
 
-std::string built_in_text(const Option& option) {
+std::string default_text(const Option& option) {
+  if (option.built_in.is_null() && !option.facts.unset.empty()) return "default: " + option.facts.unset;
   const bool says_nothing = option.facts.required || option.built_in.is_null() || option.built_in == Json("") ||
                             option.built_in == Json::array() || option.built_in == Json::object();
   const bool flag = option.type.kind == Kind::boolean && option.path.find('.') == std::string::npos;
-  return says_nothing || flag ? "" : fmt::format("built in: {}", to_yaml(option.built_in));
+  return says_nothing || flag ? "" : fmt::format("default: {}", to_yaml(option.built_in));
 }
 
 std::string notes_of(const Option& option) {
@@ -50,7 +51,7 @@ std::string notes_of(const Option& option) {
     notes.emplace_back("a map by name: give JSON, or the keys of NAME; null takes NAME out");
   }
   if (facts.required) notes.emplace_back("required");
-  if (const std::string text = built_in_text(option); !text.empty()) notes.push_back(text);
+  if (const std::string text = default_text(option); !text.empty()) notes.push_back(text);
   return join(notes, "; ");
 }
 
@@ -70,7 +71,8 @@ DocumentedOption documented(const Option& option, const std::string& spelling, c
     result.value_name = lockstep::value_name_of(option);
     result.choices = type.kind == Kind::boolean ? std::vector<std::string>{"true", "false"} : type.choices;
   }
-  result.help = option.facts.help;
+  result.brief = option.facts.brief;
+  result.details = option.facts.details;
   result.notes = notes_of(option);
   result.completes = option.facts.completes;
   result.repeatable = list;
@@ -98,7 +100,7 @@ std::string value_name_of(const Option& option) {
 
 DocumentedTool document(const Tool& tool, const Declaration& declaration) {
   DocumentedTool result{.tool = tool, .positionals = {}, .sections = {}};
-  DocumentedSection own{.title = "", .options = {}};
+  DocumentedSection own{.name = "general", .title = "", .options = {}};
   for (const Option& option : declaration.options()) {
     if (option.facts.hidden || option.path.find('.') != std::string::npos) continue;
     if (option.facts.positional) {
@@ -109,7 +111,7 @@ DocumentedTool document(const Tool& tool, const Declaration& declaration) {
   }
   if (!own.options.empty()) result.sections.push_back(std::move(own));
   for (const Declaration::Section& section : declaration.sections()) {
-    result.sections.push_back({.title = section.name + ": " + section.help, .options = {}});
+    result.sections.push_back({.name = section.name, .title = section.name + ": " + section.help, .options = {}});
     for (const Option& option : declaration.options()) {
       if (!option.facts.hidden && option.path.starts_with(section.name + "."))
         add_documented(result.sections.back().options, option);
@@ -118,7 +120,7 @@ DocumentedTool document(const Tool& tool, const Declaration& declaration) {
   CommonOptions values;
   Declaration common;
   describe(common, values, tool);
-  result.sections.push_back({.title = "all programs", .options = {}});
+  result.sections.push_back({.name = "common", .title = "common: options of all programs", .options = {}});
   for (const Option& option : common.options()) {
     result.sections.back().options.push_back(documented(option, spelling_of(option.path), ""));
   }
@@ -131,7 +133,7 @@ std::string one_line_help(const Option& option) {
   const char* const joint = text.value == DocumentedOption::Value::after_equals ? "=" : " ";
   const std::string value =
       text.value == DocumentedOption::Value::none || option.facts.positional ? "" : joint + text.value_name;
-  return fmt::format("{}{}: {}{}", text.spelling, value, text.help,
+  return fmt::format("{}{}: {}{}", text.spelling, value, text.brief,
                      text.notes.empty() ? "" : fmt::format(" ({})", text.notes));
 }
 

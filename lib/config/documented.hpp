@@ -17,8 +17,9 @@ struct DocumentedOption {
   char letter = '\0';
   Value value = Value::none;
   std::string value_name;  // "NUMBER", "fp32|fp64|bf16"
-  std::string help;
-  std::string notes;                 // unit, range, built-in value; may be empty
+  std::string brief;
+  std::string details;               // may be empty
+  std::string notes;                 // unit, range, default; may be empty
   std::vector<std::string> choices;  // what the value may be, if that is a list
   Completes completes = Completes::nothing;
   bool repeatable = false;       // given again, it adds a value
@@ -26,6 +27,7 @@ struct DocumentedOption {
 };
 
 struct DocumentedSection {
+  std::string name;   // "optimizer"; of options without a section "general", of those of all programs "common"
   std::string title;  // "optimizer: how weights are updated"
   std::vector<DocumentedOption> options;
 };
@@ -41,7 +43,7 @@ DocumentedTool document(const Tool& tool, const Declaration& declaration);
 /// "NUMBER", "FILE", "linear|cosine|constant": what stands for the value of an option.
 std::string value_name_of(const Option& option);
 
-/// "--optimizer.lr NUMBER: peak learning rate, … (1/step, from 0 to 1)": under a message about that option.
+/// "--optimizer.lr NUMBER: peak learning rate, … (1/step; from 0 to 1)": under a message about that option.
 std::string one_line_help(const Option& option);
 
 }  // namespace lockstep

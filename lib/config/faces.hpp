@@ -9,8 +9,9 @@
 
 namespace lockstep {
 
-/// For --help: usage, then the options by section, at most 100 columns wide.
-std::string help_text(const DocumentedTool& tool);
+/// Answers --help=TOPIC, at most 100 columns wide: one screen (help_overview), every option in a line (help_all), the
+/// options of a section, or one option with its details. Throws Error(usage) for another topic.
+std::string help_text(const DocumentedTool& tool, const std::string& topic);
 
 /// The SYNOPSIS lines and the option lists of an mdoc(7) page.
 std::string mdoc_synopsis(const DocumentedTool& tool);

@@ -12,35 +12,34 @@ ChoiceList<ExportDtype> choices_of(ExportDtype) { return {{ExportDtype::bf16, "b
 void describe(Declaration& visit, FinalizeConfig& config) {
   describe_plugin_files(visit, config.plugin);
   visit.field("checkpoint", config.checkpoint,
-              {.help = "folder of the checkpoint to export, or of a run",
+              {.brief = "checkpoint or run folder to export",
                .value_name = "CKPT",
                .required = true,
                .positional = true,
                .completes = Completes::folders});
-  visit.field(
-      "which", config.which,
-      {.help = "which checkpoint of a run: last, the newest valid one; best, by the metric that the run goes by; "
-               "or that of a step"});
+  visit.field("which", config.which,
+              {.brief = "checkpoint of a run to export: last, best, or a step",
+               .details = "last is the newest valid one; best has the best value of the run's best metric"});
   visit.field("recipe", config.recipe,
-              {.help = "none: weights as trained; int8: compressed-tensors, 8 bit, symmetric, a scale a channel, "
-                       "lm_head left as it is"});
-  visit.field("dtype", config.dtype, {.help = "element type of the weights that stay unquantised"});
+              {.brief = "quantisation recipe: none or int8",
+               .details = "none keeps the weights as trained. int8 writes compressed-tensors: 8 bits, symmetric, one "
+                          "scale per channel, lm_head not quantised"});
+  visit.field("dtype", config.dtype, {.brief = "element type of weights that are not quantised"});
   visit.field("output", config.output,
-              {.help = "folder to create, in the form of a Hugging Face model",
+              {.brief = "folder to create: a Hugging Face model",
                .value_name = "DIR",
                .letter = 'o',
                .required = true,
                .completes = Completes::folders});
   visit.field("overwrite", config.overwrite,
-              {.help = "replace an export that is there; anything else is never replaced"});
+              {.brief = "replace an existing export", .details = "Anything else at that path is never replaced"});
   visit.field("tokenizer", config.tokenizer,
-              {.help = "folder whose tokenizer files are copied beside the weights",
+              {.brief = "folder with tokenizer files to copy beside the weights",
                .value_name = "DIR",
                .completes = Completes::folders});
-  visit.field(
-      "watchdog", config.watchdog,
-      {.help = "longest time that a rank may go on without progress before the job ends with code 7 and a table of "
-               "where every rank is; 0: no limit"});
+  visit.field("watchdog", config.watchdog,
+              {.brief = "end the job when a rank makes no progress for this long",
+               .details = "The job ends with code 7 and a table of every rank's phase. 0 sets no limit"});
   describe_plugin_options(visit, config.plugin_values);
 }
 

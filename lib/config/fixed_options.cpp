@@ -1,5 +1,6 @@
 #include "config/fixed_options.hpp"
 
+#include "base/hash.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "config/former_options.hpp"
@@ -24,8 +25,8 @@ struct Bound {
 
 /// Options that several of say one thing together, which is compared as it is resolved.
 const std::set<std::string> resolved_options{
-    "train.global_batch",   "schedule.warmup_steps",   "schedule.warmup_ratio",  "schedule.decay_steps",
-    "schedule.decay_ratio", "schedule.cooldown_steps", "schedule.cooldown_ratio"};
+    "train.global_batch",   "schedule.warmup_steps",   "schedule.warmup_ratio",   "schedule.decay_steps",
+    "schedule.decay_ratio", "schedule.cooldown_steps", "schedule.cooldown_ratio", "data.pad_to_multiple_of"};
 
 /// Another way to say an option that differences name.
 const std::map<std::string, std::string> said_as{{"schedule.warmup_ratio", "schedule.warmup_steps"},
@@ -55,6 +56,7 @@ constexpr std::array never_other{NeverOther{"model.config", shape_of_model},
                                  NeverOther{"data.long_documents", counts_samples},
                                  NeverOther{"data.pad_to_multiple_of", counts_samples},
                                  NeverOther{"data.drop_last", counts_samples},
+                                 NeverOther{"data.short_last_step", counts_samples},
                                  NeverOther{"optimizer.name", other_state},
                                  NeverOther{"optimizer.frozen", other_state}};
 
@@ -124,7 +126,13 @@ std::vector<Difference> differing_fixed_options(const SavedRun& run, const Train
     if (before != after) differences.push_back({option, std::to_string(before), std::to_string(after)});
   };
   compare("train.global_batch", then.global_batch, resolved.global_batch);
+  const auto& said = saved.config.data.pad_to_multiple_of;
+  if (const auto& padded = said ? said : then.pad_to_multiple_of; padded && resolved.pad_to_multiple_of)
+    compare("data.pad_to_multiple_of", *padded, *resolved.pad_to_multiple_of);
   compare("schedule.warmup_steps", then.length.warmup_steps, resolved.length.warmup_steps);
+  if (then.epoch_multiple && resolved.epoch_multiple)
+    compare("samples of an epoch that are left by data.drop_last, a multiple", *then.epoch_multiple,
+            *resolved.epoch_multiple);
   const ScheduleName schedule = now.schedule.name;
   const bool cools = schedule == ScheduleName::wsd || schedule == ScheduleName::infinite;
   const bool cooling = cools && run.step > std::min(steps_before_cooldown(schedule, then.length),
@@ -137,6 +145,18 @@ std::vector<Difference> differing_fixed_options(const SavedRun& run, const Train
   // A decay that ends with the run moves as the run is extended: then its learning rates would not be what they were.
   compare("schedule.decay_steps", then.length.decay_steps, resolved.length.decay_steps);
   return differences;
+}
+
+std::string digest_of_run(const TrainConfig& config) {
+  const Bound bound(config);
+  StreamHash hash;
+  for (const Option& option : bound.declaration.options()) {
+    const std::string& path = option.path;
+    const bool makes_the_run = is_fixed(option) || path.starts_with("model.") || path.starts_with("data.") ||
+                               path == "optimizer.frozen" || path == "checkpoint.resume";
+    if (makes_the_run) hash.add(path + " " + to_text(option.get()) + "\n");
+  }
+  return to_hex(hash.digest());
 }
 
 void check_allowed_changes(const TrainConfig& config, Problems& problems) {

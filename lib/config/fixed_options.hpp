@@ -28,12 +28,15 @@ struct SavedRun {
 
 /// The options of `now`, which come to `resolved`, that alter trajectory or shapes and differ from those that the run
 /// saved. Files are compared by content elsewhere (dataset hash, tensor shapes), not by the paths that name them. The
-/// global batch, warm-up and the end of the decay are compared as they were resolved, however they are said; the run
-/// may become longer, and a decay that follows it then ends later. A
-/// cooldown that has not begun may begin at another step. Local. Throws Error(usage) naming the origin of
-/// what is not a configuration of train.
+/// global batch, warm-up, the end of the decay and data.pad_to_multiple_of are compared as they were resolved, however
+/// they are said; the run may become longer, and a decay that follows it then ends later. A cooldown that has not begun
+/// may begin at another step. Local. Throws Error(usage) naming the origin of what is not a configuration of train.
 std::vector<Difference> differing_fixed_options(const SavedRun& run, const TrainConfig& now,
                                                 const ResolvedRun& resolved);
+
+/// Equal for configurations that make the same run: a digest of checkpoint.resume, the sections model and data, and the
+/// options that are fixed on resume or say such an option in other words. Pure.
+std::string digest_of_run(const TrainConfig& config);
 
 /// Whether checkpoint.allow_change lets an option that such a difference names be another one. Pure.
 bool may_change(const TrainConfig& config, const std::string& option);

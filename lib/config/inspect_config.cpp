@@ -30,42 +30,41 @@ ValueSetting parse_setting(const std::string& text) {
 }
 
 void describe(Declaration& visit, InspectConfig& config) {
-  visit.field(
-      "subjects", config.subjects,
-      {.help =
-           "folder of a run or of a checkpoint, then optionally the name of one tensor; with --diff two checkpoints",
-       .value_name = "RUN|CKPT",
-       .required = true,
-       .positional = true,
-       .completes = Completes::folders});
-  visit.field("tree", config.tree, {.help = "list components, tensors and their pieces"});
+  visit.field("subjects", config.subjects,
+              {.brief = "run or checkpoint folder, then optionally one tensor name",
+               .details = "--diff takes two checkpoints",
+               .value_name = "RUN|CKPT",
+               .required = true,
+               .positional = true,
+               .completes = Completes::folders});
+  visit.field("tree", config.tree, {.brief = "list components, tensors and their pieces"});
   visit.field("verify", config.verify,
-              {.help = "check that the checkpoint is whole; each level includes those before it", .bare = "sizes"});
-  visit.field("diff", config.diff, {.help = "compare two checkpoints by fingerprint; exit 1 if they differ"});
+              {.brief = "verify the checkpoint at this level",
+               .details = "Each level includes the checks of the levels before it",
+               .bare = "sizes"});
+  visit.field("diff", config.diff, {.brief = "compare two checkpoints by fingerprint; exit 1 if they differ"});
   visit.field("show_config", config.show_config,
-              {.help = "print the configuration that the checkpoint was saved with"});
-  visit.field(
-      "components", config.components,
-      {.help = "list what the checkpoint is made of, who shares it, and what a load on other ranks does with it"});
-  visit.field("layouts", config.layouts, {.help = "list the layouts of tensors, with how many have each"});
-  visit.field(
-      "nonfinite", config.nonfinite,
-      {.help = "look for elements that are not finite, with the first place in each tensor; exit 1 if there are "
-               "any"});
-  visit.field("who", config.who, {.help = "of one tensor: which ranks held each piece, and where it lies"});
-  visit.field("histogram", config.histogram, {.help = "of one tensor: draw how its values spread"});
+              {.brief = "print the configuration of the run that saved the checkpoint"});
+  visit.field("components", config.components,
+              {.brief = "list components, their sharing pattern and remap policy",
+               .details = "The remap policy says how a load on another number of ranks treats the component"});
+  visit.field("layouts", config.layouts, {.brief = "list the layouts of tensors, with the number of tensors of each"});
+  visit.field("nonfinite", config.nonfinite,
+              {.brief = "search for NaN and infinite elements; exit 1 if any are found",
+               .details = "The first place in each tensor is printed"});
+  visit.field("who", config.who, {.brief = "show which ranks held each piece of a tensor, and its file"});
+  visit.field("histogram", config.histogram, {.brief = "draw a histogram of a tensor's values"});
   visit.field("rebuild_view", config.rebuild_view,
-              {.help = "write VIEW.h5 into the checkpoint, in which any tool for HDF5 sees each tensor whole"});
+              {.brief = "write VIEW.h5, a view of whole tensors for any HDF5 tool"});
   visit.field("set", config.set,
-              {.help = "write a new checkpoint, --output, in which a value of a component is another",
+              {.brief = "write a copy of the checkpoint (--output) with one value changed",
                .value_name = "COMPONENT.KEY=JSON"});
-  visit.field(
-      "output", config.output,
-      {.help = "with --set the folder to create; with --histogram or --curve a file that ends in .svg, to draw into",
-       .value_name = "DIR|FILE.svg",
-       .letter = 'o',
-       .completes = Completes::files});
-  visit.field("curve", config.curve, {.help = "draw the losses of a run over its steps"});
+  visit.field("output", config.output,
+              {.brief = "folder to create (--set), or .svg file to draw (--histogram, --curve)",
+               .value_name = "DIR|FILE.svg",
+               .letter = 'o',
+               .completes = Completes::files});
+  visit.field("curve", config.curve, {.brief = "draw the losses of a run over its steps"});
 }
 
 Tool tool_of(const InspectConfig&) {

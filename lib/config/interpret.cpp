@@ -4,6 +4,7 @@
 #include "base/words.hpp"
 #include "config/arguments.hpp"
 #include "config/former_options.hpp"
+#include "config/path_text.hpp"
 #include "config/suggestion.hpp"
 
 #include <algorithm>
@@ -168,6 +169,17 @@ class Interpreter {
   }
 
   std::optional<Json> text(const OptionType& type, const Node& node) {
+    if (facts_.completes == Completes::nothing) return plain_text(type, node);
+    try {
+      Node expanded = node;
+      expanded.text = expand_path(node.text);
+      return plain_text(type, expanded);
+    } catch (const Error& error) {
+      return refuse(node, error.what());
+    }
+  }
+
+  std::optional<Json> plain_text(const OptionType& type, const Node& node) {
     if (type.kind == Kind::choice && std::ranges::find(type.choices, node.text) == type.choices.end()) {
       const std::optional<std::string> meant = suggested_choice(type.choices, node.text);
       return refuse(node, fmt::format("\"{}\" is not {}{}", node.text, expected(type),
@@ -384,6 +396,36 @@ bool is_set(const Node* node) { return node != nullptr && node->kind != Node::Ki
 
 }  // namespace
 
+namespace {
+
+/// What a configuration file would say to get this value: its paths with their dollar signs doubled.
+Json as_written(const OptionType& type, const OptionFacts& facts, Json value) {
+  if (value.is_null()) return value;
+  switch (type.kind) {
+    case Kind::text:
+    case Kind::form:
+      if (facts.completes != Completes::nothing && value.is_string())
+        return escape_path(value.get_ref<const std::string&>());
+      return value;
+    case Kind::list:
+    case Kind::map:
+      for (Json& element : value) element = as_written(type.element.front(), facts, std::move(element));
+      return value;
+    case Kind::group:
+      for (const Option& field : *type.fields)
+        if (const auto held = value.find(field.path); held != value.end())
+          *held = as_written(field.type, field.facts, std::move(*held));
+      return value;
+    case Kind::boolean:
+    case Kind::integer:
+    case Kind::number:
+    case Kind::choice: return value;
+  }
+  throw Error(ExitCode::bug, "a kind of option without a written form");
+}
+
+}  // namespace
+
 Settings apply(Declaration& declaration, const Node& document, Problems& problems, const Declaration* all_programs) {
   OtherKeys others(declaration, all_programs, problems);
   for_each_key(declaration, document, problems, [&](const std::string& path, const Node& node) {
@@ -408,7 +450,8 @@ Settings apply(Declaration& declaration, const Node& document, Problems& problem
     const bool from_outside = is_set(node) || (node != nullptr && option.type.optional);
     const bool missing = option.facts.required && !from_outside;
     settings.push_back({.path = option.path,
-                        .value = std::make_shared<const Json>(missing ? Json(nullptr) : option.get()),
+                        .value = std::make_shared<const Json>(
+                            missing ? Json(nullptr) : as_written(option.type, option.facts, option.get())),
                         .origin = from_outside ? node->origin : "built-in",
                         .shown = option.facts.hidden ? Setting::Shown::if_changed : Setting::Shown::always});
   }
@@ -419,7 +462,7 @@ void require(const Declaration& declaration, const Node& document, Problems& pro
   for (const Option& option : declaration.options()) {
     if (!option.facts.required || is_set(node_of(document, option.path))) continue;
     const std::string name = option.facts.positional ? option.facts.value_name : name_in_messages(option.path);
-    problems.add({option.path}, fmt::format("{} is needed: {}", name, option.facts.help));
+    problems.add({option.path}, fmt::format("{} is needed: {}", name, option.facts.brief));
   }
 }
 

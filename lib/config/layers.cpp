@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "config/foreign_template.hpp"
+#include "config/path_text.hpp"
 
 #include <fmt/format.h>
 
@@ -93,6 +94,16 @@ class Loader {
     if (dialect != nullptr || !says_nothing) found_.emplace_back(path, dialect);
   }
 
+  /// Empty after a problem.
+  std::string preset_file(const std::string& beside, const std::string& text, const std::string& origin) {
+    try {
+      return (Path(beside).parent_path() / expand_path(text)).string();
+    } catch (const Error& error) {
+      problems_.add_unread(origin, fmt::format("preset: {}", error.what()));
+      return {};
+    }
+  }
+
   void put_presets_under(Node& document, const std::string& path, std::vector<std::string> outer) {
     const Node preset = take(document, "preset");
     if (preset.kind == Node::Kind::null) return;
@@ -106,7 +117,8 @@ class Loader {
       } else if (const Dialect* const dialect = dialect_of_preset(text)) {
         merge(base, preset_document(*dialect));
       } else {
-        const std::string file = (Path(path).parent_path() / text).string();
+        const std::string file = preset_file(path, text, preset.origin);
+        if (file.empty()) continue;
         if (outer.size() > max_nested_presets || std::ranges::find(outer, file) != outer.end()) {
           problems_.add_unread(preset.origin, fmt::format("preset {} leads back to itself", file));
         } else if (kind_of(file) != FileKind::file) {

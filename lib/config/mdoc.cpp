@@ -29,7 +29,10 @@ std::string sentence(std::string text) {
 }
 
 std::string item(const std::string& head, const DocumentedOption& option) {
-  return fmt::format(".It {}\n{}{}", head, sentence(option.help), option.notes.empty() ? "" : sentence(option.notes));
+  std::string text = fmt::format(".It {}\n{}", head, sentence(option.brief));
+  if (!option.details.empty()) text += sentence(option.details);
+  if (!option.notes.empty()) text += sentence(option.notes);
+  return text;
 }
 
 /// What stands behind the key in a file, where a flag has a value as well.
@@ -100,7 +103,7 @@ std::string mdoc_options(const DocumentedTool& tool) {
 }
 
 std::string mdoc_keys(const DocumentedTool& tool) {
-  std::string text = keys_of({.title = "", .options = tool.positionals});
+  std::string text = keys_of({.name = "", .title = "", .options = tool.positionals});
   for (const DocumentedSection& section : tool.sections) text += keys_of(section);
   return text;
 }

@@ -20,12 +20,16 @@
 
 namespace lockstep {
 
+constexpr std::size_t most_brief = 72;  // characters
+
 /// What completes on the command line after an option.
 enum class Completes { nothing, files, folders };
 
-/// What is said about an option besides its name, type and built-in value.
+/// Facts about an option besides its name, type and default.
 struct OptionFacts {
-  std::string help;                // one or two sentences, lower-case start, no full stop at the end
+  std::string brief;               // at most most_brief characters, with the field's term; lower-case, no full stop
+  std::string details = {};        // sentences that help and the manual add; no full stop at the end
+  std::string unset = {};          // the default in words, of an option whose default is computed: "train.seed"
   std::string unit = {};           // "steps", "1/step"
   std::optional<double> min = {};  // of a number, or of each number of a list
   std::optional<double> max = {};

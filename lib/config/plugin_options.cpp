@@ -21,7 +21,7 @@ OptionType type_of(const lockstep_option& option) {
 }
 
 OptionFacts facts_of(const lockstep_option& option) {
-  OptionFacts facts{.help = option.help, .fixed_on_resume = option.fixed_on_resume != 0};
+  OptionFacts facts{.brief = option.help, .fixed_on_resume = option.fixed_on_resume != 0};
   const bool is_number = option.type == LOCKSTEP_INTEGER || option.type == LOCKSTEP_NUMBER;
   if (!is_number || !(option.min <= option.max)) return facts;
   facts.min = option.min;
@@ -47,11 +47,13 @@ std::string path_of(const Plugin& plugin, const lockstep_option& option) {
 }  // namespace
 
 void describe_plugin_files(Declaration& visit, std::vector<std::string>& files) {
-  visit.field("plugin", files,
-              {.help = "shared objects that bring readers, tokenizers, callbacks, schedules, optimizers and more, with "
-                       "options of their own: lockstep-plugin(7)",
-               .value_name = "FILE",
-               .completes = Completes::files});
+  visit.field(
+      "plugin", files,
+      {.brief = "load plug-ins (shared objects): lockstep-plugin(7)",
+       .details =
+           "Plug-ins add readers, tokenizers, callbacks, schedules, optimizers and more, with options of their own",
+       .value_name = "FILE",
+       .completes = Completes::files});
 }
 
 void describe_plugin_options(Declaration& visit, PluginValues& values) {

@@ -11,9 +11,17 @@
 namespace lockstep {
 
 ChoiceList<InputFormat> choices_of(InputFormat) {
-  return {{InputFormat::txt, "txt"},   {InputFormat::jsonl, "jsonl"},     {InputFormat::json, "json"},
-          {InputFormat::csv, "csv"},   {InputFormat::tsv, "tsv"},         {InputFormat::megatron, "megatron"},
-          {InputFormat::llmc, "llmc"}, {InputFormat::nanogpt, "nanogpt"}, {InputFormat::datatrove, "datatrove"},
+  return {{InputFormat::txt, "txt"},
+          {InputFormat::jsonl, "jsonl"},
+          {InputFormat::json, "json"},
+          {InputFormat::csv, "csv"},
+          {InputFormat::tsv, "tsv"},
+          {InputFormat::parquet, "parquet"},
+          {InputFormat::arrow, "arrow"},
+          {InputFormat::megatron, "megatron"},
+          {InputFormat::llmc, "llmc"},
+          {InputFormat::nanogpt, "nanogpt"},
+          {InputFormat::datatrove, "datatrove"},
           {InputFormat::mds, "mds"}};
 }
 ChoiceList<WriteFormat> choices_of(WriteFormat) {
@@ -40,62 +48,84 @@ ChoiceList<SpecialTokens> choices_of(SpecialTokens) {
   return {{SpecialTokens::special, "special"}, {SpecialTokens::text, "text"}};
 }
 
+bool is_text_format(InputFormat format) {
+  switch (format) {
+    case InputFormat::txt:
+    case InputFormat::jsonl:
+    case InputFormat::json:
+    case InputFormat::csv:
+    case InputFormat::tsv:
+    case InputFormat::parquet:
+    case InputFormat::arrow: return true;
+    case InputFormat::megatron:
+    case InputFormat::llmc:
+    case InputFormat::nanogpt:
+    case InputFormat::datatrove:
+    case InputFormat::mds: return false;
+  }
+  fail(ExitCode::bug, "unknown format of input");
+}
+
 void describe(Declaration& visit, PrepareDataOptions& data) {
+  visit.field("tokenizer", data.tokenizer,
+              {.brief = "tokenizer: bytes, chars, a file, a folder, or hub model OWNER/NAME",
+               .details = "chars is a vocabulary of the characters that occur. A file is a tokenizer.json or a "
+                          "tokenizer.model. A folder holds one of them, or vocab.json and merges.txt. A model "
+                          "OWNER/NAME is read from the cache of the Hugging Face hub. Plug-ins add names",
+               .unset = "in train the tokenizer of model.path, or in the folder of model.config; else bytes",
+               .completes = Completes::files});
   visit.field(
-      "tokenizer", data.tokenizer,
-      {.help = "what turns text into tokens: bytes, chars (a vocabulary of the characters that occur), a "
-               "tokenizer.json or tokenizer.model, a folder with one or with vocab.json and merges.txt, or a model "
-               "OWNER/NAME in the cache of the Hugging Face hub, or the name of one of a plug-in; null: "
-               "bytes, and of token files none",
-       .completes = Completes::files});
+      "format", data.format,
+      {.brief = "format of input files whose name or content does not tell it", .unset = "names and content tell"});
   visit.field("text_field", data.text_field,
-              {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
+              {.brief = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
   describe_records(visit, data.records);
-  visit.field("validation", data.validation,
-              {.help = "documents held back for validation: a fraction by content hash, the tail of the stream, or "
-                       "so many with the lowest hashes; "
-                       "null: hash:0.01, or tail:0.01 where that leaves a split empty; of token files those named "
-                       "val or validation, or tail:0.01"});
   visit.field(
-      "validation_files", data.validation_files,
-      {.help = "token files that are the validation split: names with * ? [ ] as in a shell", .value_name = "PATTERN"});
-  visit.field(
-      "malformed", data.malformed,
-      {.help = "a record that cannot be read or used, or a text that is not UTF-8: stop there, or skip it, count "
-               "it and name the first ones"});
+      "validation", data.validation,
+      {.brief = "documents held out for validation: hash:F, tail:F or count:N",
+       .details = "hash:F takes a fraction F by content hash, tail:F the end of the stream, count:N the N documents "
+                  "with the lowest hashes. Of token files, those named val or validation, or tail:0.01",
+       .unset = "hash:0.01, or tail:0.01 where that leaves a split empty"});
+  visit.field("validation_files", data.validation_files,
+              {.brief = "token files of the validation split, as shell patterns (* ? [ ])", .value_name = "PATTERN"});
+  visit.field("malformed", data.malformed,
+              {.brief = "malformed record or text that is not UTF-8: stop, or skip and count it",
+               .details = "Skipped records are counted, and the first ones are named"});
   visit.field("deduplicate", data.deduplicate,
-              {.help = "leave out documents that are there already, by a hash of their text with each run of white "
-                       "space as one space, none at the ends: exact; caseless, of lower-case letters as well; of "
-                       "records that do not hold "
-                       "text, exact leaves out samples with the same tokens of which the same count"});
+              {.brief = "drop duplicate documents: exact or caseless",
+               .details = "Documents are compared by a hash of their text, with each run of white space as one space "
+                          "and none at the ends. caseless also ignores case. For records other than text, exact drops "
+                          "samples with the same tokens and the same trained tokens"});
   visit.field("shard_tokens", data.shard_tokens,
-              {.help = "size of a shard file, at most", .unit = "tokens", .min = 1, .max = 0x1p40});
+              {.brief = "maximum tokens in a shard file", .unit = "tokens", .min = 1, .max = 0x1p40});
   visit.field("shards", data.shards,
-              {.help = "so many shard files of the training split, instead of data.shard_tokens; null: as many as "
-                       "that gives",
+              {.brief = "number of shard files of the training split",
+               .details = "It replaces data.shard_tokens",
+               .unset = "as many as data.shard_tokens gives",
                .unit = "files",
                .min = 1,
                .max = 100000});
   visit.field(
       "end_of_text", data.end_of_text,
-      {.help = "token between documents of text; null: the tokenizer's own, if it has one", .value_name = "TOKEN"});
+      {.brief = "token between documents", .unset = "the tokenizer's own, if it has one", .value_name = "TOKEN"});
   visit.field("special_tokens", data.special_tokens,
-              {.help = "what a special token is that a document spells out, such as <|endoftext|>: special, the ids "
-                       "that the tokenizers library gives with the dataset's tokenizer.json; text, ids of its "
-                       "characters; null: special, and in messages, where roles are special tokens, text"});
+              {.brief = "special tokens spelled out in documents: special or text",
+               .details = "special encodes <|endoftext|> and the like as their ids, as the tokenizers library does "
+                          "with the dataset's tokenizer.json. text encodes them as characters",
+               .unset = "special; text for messages, where roles are special tokens"});
   visit.field("write", data.write,
-              {.help = "what is written: token shards, or files as another program reads them; null: token shards, "
-                       "and of token files, which are used where they lie, nothing"});
-  visit.field("validation_seed", data.seed, {.help = "of the hash that chooses validation documents", .min = 0});
-  visit.field("name", data.hub.configuration,
-              {.help = "configuration of a dataset of the Hugging Face hub; null: its default, or its only one"});
-  visit.field("split", data.hub.split,
-              {.help = "split of a dataset of the Hugging Face hub that is prepared; null: train"});
+              {.brief = "output format: token shards or files of another program",
+               .unset = "token shards; token files are used in place and nothing is written"});
+  visit.field("validation_seed", data.seed, {.brief = "seed of the hash that chooses validation documents", .min = 0});
+  visit.field(
+      "name", data.hub.configuration,
+      {.brief = "configuration (subset) of a Hugging Face hub dataset", .unset = "its default, or its only one"});
+  visit.field("split", data.hub.split, {.brief = "split of a Hugging Face hub dataset to prepare", .unset = "train"});
   visit.field("revision", data.hub.revision,
-              {.help = "branch, tag or commit of a dataset of the Hugging Face hub; null: main"});
+              {.brief = "branch, tag or commit of a Hugging Face hub dataset", .unset = "main"});
   visit.field("data_files", data.hub.data_files,
-              {.help = "files of a dataset of the Hugging Face hub that are prepared, whatever its splits are: names "
-                       "with * ? [ ] as in a shell, and ** for any folders",
+              {.brief = "files of a Hugging Face hub dataset, as patterns (* ? [ ] **)",
+               .details = "They replace the splits of the dataset. ** matches any folders",
                .value_name = "PATTERN"});
 }
 
@@ -103,83 +133,86 @@ void describe(Declaration& visit, PrepareConfig& config) {
   describe_plugin_files(visit, config.plugin);
   visit.field(
       "inputs", config.inputs,
-      {.help =
-           "text (.txt) or records (.jsonl, .json, .csv, .tsv), plain or compressed (.gz, .zst, .bz2, .xz), or tables "
-           "(.parquet, .arrow), or token files of other programs, or a prepared dataset: files, quoted globs, folders, "
-           "datasets of the Hugging Face hub (hf://datasets/OWNER/NAME); or - for standard input",
+      {.brief = "input: text, records, tables, token files, a hub dataset, or -",
+       .details =
+           "Text is .txt; records are .jsonl, .json, .csv and .tsv, plain or compressed (.gz, .zst, .bz2, .xz); tables "
+           "are .parquet and .arrow. Token files of other programs and prepared datasets work too. Inputs are files, "
+           "quoted globs, folders, hub datasets (hf://datasets/OWNER/NAME), or - for standard input",
        .value_name = "INPUT",
        .positional = true,
        .completes = Completes::files});
   visit.field("output", config.output,
-              {.help = "folder to create, with token shards and their description",
+              {.brief = "folder to create for the token shards",
                .value_name = "DIR",
                .letter = 'o',
                .completes = Completes::folders});
-  visit.field(
-      "verify", config.verify,
-      {.help = "make nothing, but compare a dataset with its description and its hashes; exit 1 if it is damaged",
-       .value_name = "DIR",
-       .command_line_only = true,
-       .completes = Completes::folders});
+  visit.field("verify", config.verify,
+              {.brief = "verify a dataset against its description and hashes; exit 1 if bad",
+               .value_name = "DIR",
+               .command_line_only = true,
+               .completes = Completes::folders});
   visit.field("inspect", config.inspect,
-              {.help = "make nothing, but show documents of a dataset as text, and how long all of them are",
+              {.brief = "show documents of a dataset as text, and document lengths",
                .value_name = "DIR",
                .command_line_only = true,
                .completes = Completes::folders});
   visit.field("plot", config.plot,
-              {.help = "with --inspect: draw the lengths of documents into an SVG file",
+              {.brief = "with --inspect: draw the document lengths into an SVG file",
                .value_name = "FILE",
                .command_line_only = true,
                .completes = Completes::files});
   visit.field("train_tokenizer", config.train_tokenizer,
-              {.help = "make no dataset, but a tokenizer of so many tokens from the input: byte-level BPE",
+              {.brief = "train a byte-level BPE tokenizer with this vocabulary size",
+               .details = "No dataset is made",
                .unit = "tokens",
                .min = 257,
                .max = 1 << 22,
                .value_name = "SIZE",
                .command_line_only = true});
   visit.field("format", config.format,
-              {.help = "what standard input holds: one text, or records in one of these forms; or whose token files "
-                       "INPUT names, where their content does not tell: those of nanogpt"});
+              {.brief = "format of standard input, or of files whose name does not tell it",
+               .details = "It is also needed for token files of nanogpt, whose content does not tell their program",
+               .unset = "data.format"});
   visit.field("overwrite", config.overwrite,
-              {.help = "replace a dataset that is there; anything else is never replaced"});
-  visit.field(
-      "threads", config.threads,
-      {.help = "threads of a rank; null: cores divided by the ranks of this machine", .min = 1, .max = most_threads});
-  visit.field(
-      "watchdog", config.watchdog,
-      {.help = "longest time that a rank may go on without progress before the job ends with code 7 and a table of "
-               "where every rank is; 0: no limit"});
+              {.brief = "replace an existing dataset", .details = "Anything else at that path is never replaced"});
+  visit.field("threads", config.threads,
+              {.brief = "threads per rank",
+               .unset = "cores divided by the ranks of this machine",
+               .min = 1,
+               .max = most_threads});
+  visit.field("watchdog", config.watchdog,
+              {.brief = "end the job when a rank makes no progress for this long",
+               .details = "The job ends with code 7 and a table of every rank's phase. 0 sets no limit"});
   visit.section("data", "how text becomes tokens", [&] {
     visit.field("path", config.path,
-                {.help = "text to prepare where no INPUT is named, as a file for all programs says it: files, quoted "
-                         "globs, folders",
+                {.brief = "text to prepare if no INPUT is named: files, quoted globs, folders",
+                 .details = "A configuration file for all programs can name it",
                  .value_name = "PATH",
                  .completes = Completes::files});
     describe(visit, config.data);
   });
   visit.section("bpe", "the tokenizer that --train-tokenizer makes", [&] {
     TrainedBpeOptions& bpe = config.bpe;
-    visit.field("pattern", bpe.pattern, {.help = "whose pattern cuts text into the pieces that tokens are parts of"});
-    visit.field(
-        "min_count", bpe.min_count,
-        {.help = "how often two tokens have to stand beside each other to become one", .min = 1, .max = 0x1p40});
-    visit.field(
-        "special_tokens", bpe.special_tokens,
-        {.help = "tokens with a meaning of their own, such as <|im_start|>, behind the end-of-text token, which "
-                 "is data.end_of_text, or <|endoftext|>"});
+    visit.field("pattern", bpe.pattern, {.brief = "pre-tokenizer pattern: gpt2, llama3, qwen2 or o200k"});
+    visit.field("min_count", bpe.min_count,
+                {.brief = "minimum count of a pair of tokens to merge", .min = 1, .max = 0x1p40});
+    visit.field("special_tokens", bpe.special_tokens,
+                {.brief = "special tokens to add, such as <|im_start|>",
+                 .details = "They follow the end-of-text token, which is data.end_of_text or <|endoftext|>"});
   });
   visit.section("samples", "what --inspect shows", [&] {
     ShownSamples& samples = config.samples;
-    visit.field("split", samples.split, {.help = "split of the dataset"});
-    visit.field("count", samples.count, {.help = "documents that are shown", .min = 0, .max = 1 << 20});
+    visit.field("split", samples.split, {.brief = "split of the dataset to show"});
+    visit.field("count", samples.count, {.brief = "number of documents to show", .min = 0, .max = 1 << 20});
     visit.field("first", samples.first,
-                {.help = "number of the first one, from 0; others follow it; null: they are drawn from all",
+                {.brief = "index of the first document to show, from 0",
+                 .details = "The following documents are shown too",
+                 .unset = "documents are drawn at random",
                  .min = 0,
                  .max = 0x1p53});
-    visit.field("seed", samples.seed, {.help = "of the drawing", .min = 0});
+    visit.field("seed", samples.seed, {.brief = "seed of the random choice", .min = 0});
     visit.field("tokens", samples.tokens,
-                {.help = "of a document, at most", .unit = "tokens", .min = 1, .max = 1 << 24});
+                {.brief = "maximum tokens shown of each document", .unit = "tokens", .min = 1, .max = 1 << 24});
   });
   describe_plugin_options(visit, config.plugin_values);
 }
@@ -193,7 +226,10 @@ Tool tool_of(const PrepareConfig&) {
                        "[--samples.NAME VALUE...] --inspect DIR"},
           .arguments = Tool::Arguments::options_and_config_files,
           .dry_run = Tool::DryRun::yes,
-          .output = Tool::Output::text_or_json};
+          .output = Tool::Output::text_or_json,
+          .first_options = {"output", "data.tokenizer", "data.validation", "data.text_field", "data.records",
+                            "data.chat_template", "train-tokenizer", "inspect", "verify", "overwrite", "format",
+                            "config", "dry-run", "json"}};
 }
 
 namespace {
@@ -255,13 +291,11 @@ void check(const PrepareConfig& config, Problems& problems) {
   const bool reads_standard_input = std::ranges::find(config.inputs, "-") != config.inputs.end();
   if (reads_standard_input && config.inputs.size() > 1)
     problems.add({"inputs"}, "standard input (-) is prepared alone: name no other INPUT beside it");
-  const bool text_format = config.format && *config.format <= InputFormat::tsv;
-  if (reads_standard_input && !(config.format && text_format))
-    problems.add({"format"}, "--format txt, jsonl, json, csv or tsv is needed: standard input has no name that tells");
-  if (!reads_standard_input && text_format)
+  const auto format = config.input_format();
+  if (reads_standard_input && !(format && is_text_format(*format)))
     problems.add({"format"},
-                 "--format txt, jsonl, json, csv and tsv are of standard input; the names of files say what they hold, "
-                 "such as .txt or .jsonl");
+                 "--format txt, jsonl, json, csv, tsv, parquet or arrow is needed: standard input has no name that "
+                 "tells");
   if (config.format == InputFormat::txt && config.data.records.form != RecordForm::text)
     problems.add({"format", "data.records"}, "--format txt holds one text, no records: data.records must be text");
   if (config.train_tokenizer && config.data.records.form != RecordForm::text)
@@ -271,6 +305,9 @@ void check(const PrepareConfig& config, Problems& problems) {
 
 void check(const PrepareDataOptions& data, Problems& problems) {
   check_records(data.records, problems);
+  if (data.format == InputFormat::txt && data.records.form != RecordForm::text)
+    problems.add({"data.format", "data.records"},
+                 "data.format txt holds one text, no records: data.records must be text");
   if (data.records.form != RecordForm::text) {
     if (data.text_field != PrepareDataOptions{}.text_field)
       problems.add({"data.text_field", "data.records"}, "data.text_field has no effect unless data.records is text");

@@ -17,12 +17,15 @@ class Declaration;
 class Problems;
 struct Tool;
 
-enum class InputFormat { txt, jsonl, json, csv, tsv, megatron, llmc, nanogpt, datatrove, mds };
+enum class InputFormat { txt, jsonl, json, csv, tsv, parquet, arrow, megatron, llmc, nanogpt, datatrove, mds };
 enum class TrainedPattern { gpt2, llama3, qwen2, o200k };
 enum class WriteFormat { lockstep, megatron, llmc, nanogpt, datatrove };
 enum class Deduplicate { none, exact, caseless };
 enum class ShownSplit { train, validation };
 enum class OnMalformed { stop, skip };
+
+/// Whether it is a format of text, records or tables, and none of token files. Pure.
+bool is_text_format(InputFormat format);
 
 /// Which part of a dataset of the Hugging Face hub is the input.
 struct HubDatasetOptions {
@@ -36,6 +39,7 @@ struct HubDatasetOptions {
 /// How text becomes tokens.
 struct PrepareDataOptions {
   std::optional<TokenizerChoice> tokenizer;     // absent: bytes; of token files it has to be named
+  std::optional<InputFormat> format;            // of the input; absent: names and content tell
   RecordOptions records;                        // what records hold, if not text
   std::string text_field = "text";              // of each JSON line
   std::optional<ValidationSplit> validation;    // absent: hash:0.01, or tail:0.01 where that leaves a split empty
@@ -82,7 +86,7 @@ struct PrepareConfig {
   std::optional<std::string> inspect;           // a dataset to look into; nothing is made then
   std::optional<std::string> plot;              // a file for the picture of its lengths
   std::optional<std::int64_t> train_tokenizer;  // tokens; a tokenizer is made then, and no dataset
-  std::optional<InputFormat> format;            // of standard input, or of token files without a sign of theirs
+  std::optional<InputFormat> format;            // of the input
   bool overwrite = false;                       // replace a dataset that is there
   std::optional<std::int64_t> threads;          // a rank; absent: cores / local ranks
   Seconds watchdog{600};                        // without progress of a rank; 0: none
@@ -93,6 +97,8 @@ struct PrepareConfig {
 
   /// What is prepared; what is named on the command line wins over what a file for all programs says.
   const std::vector<std::string>& text() const { return inputs.empty() ? path : inputs; }
+  /// Its format, likewise.
+  std::optional<InputFormat> input_format() const { return format ? format : data.format; }
 };
 
 /// Within a section data.

@@ -55,47 +55,54 @@ void check_train_on(const RecordOptions& records, Problems& problems) {
 }  // namespace
 
 void describe_records(Declaration& visit, RecordOptions& records) {
-  visit.field(
-      "records", records.form,
-      {.help = "what records hold: text in one field; tokenized, input_ids with labels or none; prompt, a prompt "
-               "and its completion; messages, a conversation"});
+  visit.field("records", records.form,
+              {.brief = "record type: text, tokenized, prompt or messages",
+               .details = "text is in one field. tokenized has input_ids, with or without labels. prompt has a prompt "
+                          "and its completion, both texts or both lists of messages. messages is a conversation"});
   visit.field("labels", records.labels,
-              {.help = "where labels of tokenized records stand: aligned, at their own token; shifted, at the token "
-                       "before; null: aligned"});
+              {.brief = "position of labels in tokenized records: aligned or shifted",
+               .details = "aligned puts a label at its own token, shifted at the token before",
+               .unset = "aligned"});
   visit.field("prompt_field", records.prompt_field,
-              {.help = "field of the prompt; null: prompt", .value_name = "NAME"});
+              {.brief = "field of the prompt", .unset = "prompt", .value_name = "NAME"});
   visit.field("completion_field", records.completion_field,
-              {.help = "field of the completion; null: completion", .value_name = "NAME"});
+              {.brief = "field of the completion", .unset = "completion", .value_name = "NAME"});
   visit.field("messages_field", records.messages_field,
-              {.help = "field of the messages; null: messages, or where a record has none conversations",
+              {.brief = "field of the messages",
+               .unset = "messages, or conversations in records without messages",
                .value_name = "NAME"});
   visit.field("chat_template", records.chat_template,
-              {.help = "template that makes text of messages: a file of Jinja, a tokenizer_config.json, or a folder "
-                       "with one of them; null: the one beside the tokenizer",
+              {.brief = "chat template: a Jinja file, tokenizer_config.json, or a folder",
+               .unset = "the template beside the tokenizer",
                .value_name = "PATH",
                .completes = Completes::files});
   visit.field("train_on", records.train_on,
-              {.help = "which tokens count as labels: of a prompt and its completion those of the completion, or all; "
-                       "of messages those that the assistant writes, of its last message alone, or all; null: "
-                       "completion, and of messages assistant"});
+              {.brief = "trained tokens: completion, assistant, last or all",
+               .details = "Of a prompt and its completion: completion or all. Of messages: assistant (all that the "
+                          "assistant writes), last (its last message only), or all",
+               .unset = "completion; assistant for messages"});
   visit.field("add_bos", records.add_bos,
-              {.help = "whether a sample begins with the tokenizer's bos_token, once; null: no"});
-  visit.field("add_eos", records.add_eos,
-              {.help = "whether a sample ends with the end-of-text token, once; null: after a completion"});
+              {.brief = "begin each sample with the tokenizer's bos_token, once", .unset = "no"});
   visit.field(
-      "max_length", records.max_length,
-      {.help = "longest sample made of a record; null: no limit", .unit = "tokens", .min = 2, .max = most_tokens});
-  visit.field(
-      "too_long", records.too_long,
-      {.help = "what becomes of longer ones: drop, truncate behind max_length, or split into parts; null: drop"});
+      "add_eos", records.add_eos,
+      {.brief = "end each sample with the end-of-text token, once", .unset = "only after a completion that is text"});
+  visit.field("max_length", records.max_length,
+              {.brief = "maximum tokens of a sample made from a record",
+               .unset = "no limit",
+               .unit = "tokens",
+               .min = 2,
+               .max = most_tokens});
+  visit.field("too_long", records.too_long,
+              {.brief = "samples over max_length: drop, truncate, or split into parts", .unset = "drop"});
   visit.field("overlap", records.overlap,
-              {.help = "tokens of the part before that a part of a split sample begins with, as context that does not "
-                       "count again; null: 0",
+              {.brief = "overlap of split samples in tokens: context that is not trained again",
+               .unset = "0",
                .unit = "tokens",
                .min = 0,
                .max = most_tokens});
   visit.field("min_length", records.min_length,
-              {.help = "shortest sample made of a record, others are left out; null: no limit",
+              {.brief = "minimum tokens of a sample; shorter ones are dropped",
+               .unset = "no limit",
                .unit = "tokens",
                .min = 1,
                .max = most_tokens});
@@ -114,7 +121,7 @@ void check_records(const RecordOptions& records, Problems& problems) {
   only_with(records.prompt_field.has_value(), "prompt_field", {prompt});
   only_with(records.completion_field.has_value(), "completion_field", {prompt});
   only_with(records.messages_field.has_value(), "messages_field", {messages});
-  only_with(records.chat_template.has_value(), "chat_template", {messages});
+  only_with(records.chat_template.has_value(), "chat_template", {prompt, messages});
   only_with(records.train_on.has_value(), "train_on", {prompt, messages});
   only_with(records.add_bos.has_value(), "add_bos", {tokenized, prompt, messages});
   only_with(records.add_eos.has_value(), "add_eos", {tokenized, prompt, messages});

@@ -176,41 +176,42 @@ ChoiceList<CastDtype> choices_of(CastDtype) {
 
 void describe(Declaration& visit, ReshardConfig& config) {
   describe_plugin_files(visit, config.plugin);
-  visit.field(
-      "checkpoints", config.checkpoints,
-      {.help =
-           "folder of the checkpoint to read; of a run: its newest valid one; of Hugging Face: its weights; several "
-           "with --average",
-       .value_name = "CKPT",
-       .required = true,
-       .positional = true,
-       .completes = Completes::folders});
-  visit.field(
-      "to", config.to,
-      {.help = "what to write: so many part files of each component, parts=N, or the state as a job on another "
-               "mesh writes it, tp=2,dp_shard=4 with axes of parallel.*; both, JSON: {\"parts\": 4}, or the mesh of "
-               "a configuration of train, run.yaml",
-       .value_name = "TARGET"});
-  visit.field("consolidate", config.consolidate, {.help = "one part file a component: the same as --to parts=1"});
+  visit.field("checkpoints", config.checkpoints,
+              {.brief = "checkpoint, run or Hugging Face folder to read; several to average",
+               .details = "Of a run, the newest valid checkpoint is read. Of a Hugging Face folder, the weights are "
+                          "read. Several folders need --average",
+               .value_name = "CKPT",
+               .required = true,
+               .positional = true,
+               .completes = Completes::folders});
+  visit.field("to", config.to,
+              {.brief = "output layout: parts=N, or a mesh such as tp=2,dp_shard=4",
+               .details = "parts=N writes N part files of each component. A mesh, with the axes of parallel.*, writes "
+                          "the files of a job on that mesh. Both together are written as JSON: {\"parts\": 4}. A train "
+                          "configuration (run.yaml) names its own mesh",
+               .value_name = "TARGET"});
+  visit.field("consolidate", config.consolidate,
+              {.brief = "write one part file per component: short for --to parts=1"});
   visit.field("average", config.average,
-              {.help = "write the average of the weights of all checkpoints, made in fp64 and rounded once, and of "
-                       "the first one what else --only names"});
+              {.brief = "average the weights of all checkpoints",
+               .details = "The average is computed in fp64 and rounded once. Other components that --only names come "
+                          "from the first checkpoint"});
   visit.field("only", config.only,
-              {.help = "write these alone: components by name, or tensors whose full name (model/lm_head.weight) has "
-                       "a match of a regular expression"});
-  visit.field("skip", config.skip, {.help = "leave these out, said in the same way"});
+              {.brief = "write only these components or tensors",
+               .details = "Components are given by name, tensors by a regular expression that matches in their full "
+                          "name (model/lm_head.weight)"});
+  visit.field("skip", config.skip, {.brief = "leave out these components or tensors (as --only)"});
   visit.field("cast", config.cast,
-              {.help = "convert weights, the floating tensors of the component model, to this type, rounding to the "
-                       "nearest value, ties to even"});
-  visit.field(
-      "memory", config.memory,
-      {.help = "memory that pieces in work may take in each process: a larger piece is read and written in rows"});
-  visit.field(
-      "watchdog", config.watchdog,
-      {.help = "longest time that a rank may go on without progress before the job ends with code 7 and a table of "
-               "where every rank is; 0: no limit"});
+              {.brief = "convert floating-point weights to this type",
+               .details = "It applies to the component model and rounds to nearest, ties to even"});
+  visit.field("memory", config.memory,
+              {.brief = "memory limit per process for pieces in work",
+               .details = "A larger piece is read and written in rows"});
+  visit.field("watchdog", config.watchdog,
+              {.brief = "end the job when a rank makes no progress for this long",
+               .details = "The job ends with code 7 and a table of every rank's phase. 0 sets no limit"});
   visit.field("output", config.output,
-              {.help = "folder to create",
+              {.brief = "folder to create",
                .value_name = "DIR",
                .letter = 'o',
                .required = true,

@@ -4,16 +4,23 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/json_integer.hpp"
+#include "base/rounding.hpp"
 #include "base/words.hpp"
 #include "config/ranges.hpp"
 
 namespace lockstep {
 
+std::int64_t steps_per_epoch(std::int64_t global_batch, std::int64_t samples_per_epoch) {
+  return divided_up(samples_per_epoch, global_batch);
+}
+
 std::int64_t steps_of(const TrainConfig& config, std::int64_t global_batch, std::int64_t samples_per_epoch) {
   if (config.train.max_steps) return *config.train.max_steps;
   invariant(config.train.epochs.has_value(), "a run says how long it is");
   const double epochs = *config.train.epochs;
-  const std::int64_t steps = part_up(Decimal::nearest(epochs), samples_per_epoch, global_batch);
+  const std::int64_t steps = config.data.short_last_step
+                                 ? part_up(Decimal::nearest(epochs), steps_per_epoch(global_batch, samples_per_epoch))
+                                 : part_up(Decimal::nearest(epochs), samples_per_epoch, global_batch);
   if (static_cast<double>(steps) > most_count)
     throw Error(ExitCode::usage,
                 fmt::format("train.epochs {} of {} in steps of {} are {}: more than can be counted, {:.0f}", epochs,
@@ -69,6 +76,8 @@ std::string to_text(const ResolvedRun& run) {
             {"cooldown_steps", run.length.cooldown_steps}};
   if (run.samples_said) json["samples_said"] = *run.samples_said;
   if (run.seed) json["seed"] = *run.seed;
+  if (run.pad_to_multiple_of) json["pad_to_multiple_of"] = *run.pad_to_multiple_of;
+  if (run.epoch_multiple) json["epoch_multiple"] = *run.epoch_multiple;
   return to_text(json);
 }
 
@@ -83,6 +92,8 @@ ResolvedRun parse_resolved(const std::string& text, const std::string& origin) {
                   .length = {number("steps"), number("warmup_steps"), number("decay_steps"), number("cooldown_steps")}};
   if (json.contains("samples_said") && !json.at("samples_said").is_null()) run.samples_said = number("samples_said");
   if (json.contains("seed")) run.seed = number("seed");
+  if (json.contains("pad_to_multiple_of")) run.pad_to_multiple_of = number("pad_to_multiple_of");
+  if (json.contains("epoch_multiple")) run.epoch_multiple = number("epoch_multiple");
   return run;
 }
 

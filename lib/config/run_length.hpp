@@ -19,6 +19,9 @@ struct RunLength {
   bool operator==(const RunLength&) const = default;
 };
 
+/// Steps of an epoch of so many samples that no step leaves. Pure.
+std::int64_t steps_per_epoch(std::int64_t global_batch, std::int64_t samples_per_epoch);
+
 /// train.max_steps, or train.epochs of so many samples in steps of `global_batch`, the last one begun counted. Throws
 /// Error(usage) for more steps than can be counted.
 std::int64_t steps_of(const TrainConfig& config, std::int64_t global_batch, std::int64_t samples_per_epoch);
@@ -43,6 +46,9 @@ struct ResolvedRun {
   std::optional<std::int64_t> samples_said;  // as of that function
   RunLength length;
   std::optional<std::int64_t> seed = {};  // train.seed, said or drawn; absent in what earlier versions saved
+  std::optional<std::int64_t> pad_to_multiple_of = {};  // of packed documents; absent where samples are windows
+  std::optional<std::int64_t> epoch_multiple = {};      // of the samples of an epoch, where the last step may be short
+                                                        // and some are dropped
   bool operator==(const ResolvedRun&) const = default;
 };
 std::string to_text(const ResolvedRun& run);

@@ -91,6 +91,9 @@ void check_schedule(const TrainConfig& config, Problems& problems) {
   if (schedule.start_lr > 0 && schedule.warmup_steps == 0 && !schedule.warmup_ratio)
     problems.add({"schedule.start_lr", "schedule.warmup_steps"},
                  "schedule.start_lr has no effect: there is no warm-up (schedule.warmup_steps) that begins there");
+  if (schedule.warmup_from != WarmupFrom::one && schedule.warmup_steps == 0 && !schedule.warmup_ratio)
+    problems.add({"schedule.warmup_from", "schedule.warmup_steps"},
+                 "schedule.warmup_from has no effect: there is no warm-up (schedule.warmup_steps)");
   if (schedule.start_lr > config.optimizer.lr)
     problems.add(
         {"schedule.start_lr", "optimizer.lr"},

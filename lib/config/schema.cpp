@@ -46,7 +46,8 @@ Json schema_of(const OptionType& type, const OptionFacts& facts) {
 
 /// The schema of an option, null included: it takes back what lower layers said.
 Json property_of(const Option& option) {
-  Json schema = {{"description", option.facts.help}};
+  const OptionFacts& facts = option.facts;
+  Json schema = {{"description", facts.details.empty() ? facts.brief : facts.brief + ". " + facts.details}};
   schema["anyOf"] = {schema_of(option.type, option.facts), {{"type", "null"}}};
   if (!option.facts.required && !option.built_in.is_null()) schema["default"] = option.built_in;
   return schema;

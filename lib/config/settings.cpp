@@ -65,8 +65,9 @@ std::string origin_of(const Settings& settings, const std::string& path) {
 }
 
 std::string to_yaml(const Settings& settings, const Tool& tool, PrintExtent extent) {
-  std::string text = fmt::format("# {}: {} with their values and where they came from\ndialect: lockstep\n", tool.name,
-                                 extent == PrintExtent::full ? "all options" : "the options that are not as built in");
+  std::string text =
+      fmt::format("# {}: {} with their values and where they came from\ndialect: lockstep\n", tool.name,
+                  extent == PrintExtent::full ? "all options" : "the options that differ from their defaults");
   std::string section;
   for (const Setting& setting : settings) {
     const bool built_in = setting.origin == "built-in";

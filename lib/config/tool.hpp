@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -28,11 +29,15 @@ struct Tool {
   Arguments arguments = Arguments::options;
   DryRun dry_run = DryRun::no;
   Output output = Output::text;
+  std::vector<std::string> first_options = {};  // those that --help shows; empty: all that are in no section
 };
+
+constexpr std::string_view help_overview = "overview";  // one screen
+constexpr std::string_view help_all = "all";            // every option
 
 /// Options of the command line only: no configuration file holds them.
 struct CommonOptions {
-  bool help = false;
+  std::optional<std::string> help;  // a section, an option, or one of the two words below
   bool version = false;
   bool build_info = false;
   std::optional<PrintExtent> print_config;

@@ -401,10 +401,6 @@ void check_run(const TrainConfig& config, Problems& problems) {
   if (ulysses == 0) automatic.emplace_back("parallel.ulysses");
   const bool shares_sequences = ring != 1 || ulysses != 1;
   const bool shares_experts = config.parallel.ep.value_or(1) > 1;
-  if (shares_experts && config.post_local_sgd.start_step)
-    problems.add({"parallel.ep", "post_local_sgd.start_step"},
-                 "ranks that share out experts (parallel.ep) cannot train apart (post_local_sgd.start_step) in this "
-                 "version");
   for (const auto& [name, says] : {std::pair("parallel.ep_outside", config.parallel.ep_outside.has_value()),
                                    {"parallel.ep_capacity", config.parallel.ep_capacity.has_value()}})
     if (says && !shares_experts)

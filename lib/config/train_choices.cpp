@@ -68,6 +68,7 @@ ChoiceList<ScheduleName> choices_of(ScheduleName) {
 ChoiceList<CooldownShape> choices_of(CooldownShape) {
   return {{CooldownShape::linear, "linear"}, {CooldownShape::cosine, "cosine"}, {CooldownShape::sqrt, "sqrt"}};
 }
+ChoiceList<WarmupFrom> choices_of(WarmupFrom) { return {{WarmupFrom::one, "one"}, {WarmupFrom::zero, "zero"}}; }
 ChoiceList<AccumulateGradients> choices_of(AccumulateGradients) {
   return {{AccumulateGradients::whole, "whole"},
           {AccumulateGradients::shards, "shards"},

@@ -19,6 +19,7 @@ ChoiceList<DivergenceAction> choices_of(DivergenceAction);
 ChoiceList<WeightsKept> choices_of(WeightsKept);
 ChoiceList<ScheduleName> choices_of(ScheduleName);
 ChoiceList<CooldownShape> choices_of(CooldownShape);
+ChoiceList<WarmupFrom> choices_of(WarmupFrom);
 ChoiceList<AccumulateGradients> choices_of(AccumulateGradients);
 ChoiceList<MeshAxis> choices_of(MeshAxis);
 ChoiceList<CpFsdpMode> choices_of(CpFsdpMode);

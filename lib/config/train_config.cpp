@@ -14,39 +14,36 @@ namespace {
 void describe(Declaration& visit, ModelOptions& model) {
   visit.field(
       "config", model.config,
-      {.help =
-           "a Hugging Face config.json, its folder, or a model OWNER/NAME in the cache of the Hugging Face hub: the "
-           "network, initialised from train.seed",
+      {.brief = "Hugging Face config.json (file, folder, OWNER/NAME): from scratch",
+       .details = "OWNER/NAME is read from the cache of the Hugging Face hub. Weights are initialised from train.seed",
        .value_name = "PATH",
        .completes = Completes::files});
   visit.field(
       "path", model.path,
-      {.help =
-           "a folder with config.json and safetensors, or a model OWNER/NAME in the cache of the Hugging Face hub: the "
-           "network, starting from these weights",
+      {.brief = "Hugging Face model (folder or OWNER/NAME): fine-tune its weights",
+       .details =
+           "The folder holds config.json and safetensors. OWNER/NAME is read from the cache of the Hugging Face hub",
        .value_name = "DIR",
        .completes = Completes::folders});
-  const auto rate = [&](const std::string& name, std::optional<double>& value, const std::string& help) {
-    visit.field(name, value, {.help = help, .min = 0, .max = 0.99, .fixed_on_resume = true});
+  const auto rate = [&](const std::string& name, std::optional<double>& value, const std::string& brief) {
+    visit.field(name, value, {.brief = brief, .min = 0, .max = 0.99, .fixed_on_resume = true});
   };
-  rate("dropout", model.dropout,
-       "share of values that a training step drops: of the embedding, of attention's probabilities and of what "
-       "attention "
-       "and the MLP add to the residual stream; instead of the rates of the config (embd_pdrop, attn_pdrop and "
-       "resid_pdrop of gpt2, 0.1 where they are left out; attention_dropout of the others)");
-  rate("embedding_dropout", model.embedding_dropout, "the same of the embedding alone");
-  rate("attention_dropout", model.attention_dropout, "the same of attention's probabilities alone");
-  rate("residual_dropout", model.residual_dropout, "the same of what attention and the MLP add, alone");
+  rate("dropout", model.dropout, "dropout rate of embedding, attention and residual, instead of config.json's");
+  rate("embedding_dropout", model.embedding_dropout, "dropout rate of the embedding");
+  rate("attention_dropout", model.attention_dropout, "dropout rate of the attention probabilities");
+  rate("residual_dropout", model.residual_dropout, "dropout rate of the attention and MLP outputs (residual)");
 }
 
 /// How text is prepared.
 void describe_preparation(Declaration& visit, DataOptions& data) {
-  visit.field("prepare", data.prepare,
-              {.help = "what becomes of text that data.path, data.datasets or eval.datasets name: auto, it is prepared "
-                       "by all ranks unless that was done before; skip, only that is taken, else the run ends with 3"});
+  visit.field(
+      "prepare", data.prepare,
+      {.brief = "tokenize raw text before training: auto or skip",
+       .details = "It applies to text that data.path, data.datasets or eval.datasets name. auto: all ranks prepare it "
+                  "unless that was done before. skip: only prepared text is used, otherwise the run ends with 3"});
   visit.field("cache", data.cache,
-              {.help = "folder for what is prepared of text, which all ranks see; null: .lockstep-cache beside "
-                       "train.run_dir",
+              {.brief = "cache folder for prepared text, visible to all ranks",
+               .unset = ".lockstep-cache beside train.run_dir",
                .value_name = "DIR",
                .completes = Completes::folders});
   describe(visit, data.preparation);
@@ -54,224 +51,255 @@ void describe_preparation(Declaration& visit, DataOptions& data) {
 
 void describe(Declaration& visit, DataOptions& data) {
   visit.field("path", data.path,
-              {.help = "folder of token shards that prepare-data wrote; or what it takes: files of text or records, "
-                       "quoted globs, folders, which are then prepared first",
+              {.brief = "training data: token shards, or text and records to tokenize first",
+               .details = "Token shards are a folder that prepare-data wrote. Text and records are files, quoted globs "
+                          "or folders, as prepare-data takes them",
                .value_name = "PATH",
                .completes = Completes::files});
   visit.field("datasets", data.datasets,
-              {.help = "several datasets instead of data.path, made with one tokenizer: without weights each sample of "
-                       "all of them comes once an epoch, with weights each dataset goes through epochs of its own"});
+              {.brief = "several datasets (a mixture) instead of data.path",
+               .details = "All use one tokenizer. Without weights, each sample of each dataset comes once per epoch. "
+                          "With weights, each dataset has epochs of its own"});
   visit.field("shard", data.shard,
-              {.help = "trains on the I-th of N equal parts of each dataset's samples alone, counted from 1; null: all",
+              {.brief = "train on part I of N equal parts of each dataset, counted from 1",
+               .unset = "all of it",
                .fixed_on_resume = true});
   visit.field("train_split", data.train_split,
-              {.help = "split to train on", .value_name = "NAME", .fixed_on_resume = true});
-  visit.field("validation_split", data.validation_split, {.help = "split to evaluate on", .value_name = "NAME"});
+              {.brief = "split to train on", .value_name = "NAME", .fixed_on_resume = true});
+  visit.field("validation_split", data.validation_split, {.brief = "split to evaluate on", .value_name = "NAME"});
   visit.field("sequence_length", data.sequence_length,
-              {.help = "length of a sample",
+              {.brief = "sequence length of a sample",
                .unit = "tokens",
                .min = 1,
                .max = most_count,
                .required = true,
                .fixed_on_resume = true});
-  visit.field("shuffle", data.shuffle, {.help = "permute the samples anew in each epoch", .fixed_on_resume = true});
+  visit.field("shuffle", data.shuffle, {.brief = "shuffle the samples in each epoch", .fixed_on_resume = true});
   visit.field("shuffle_where", data.shuffle_where,
-              {.help = "what data.shuffle permutes of data.datasets: mixture, all samples together; datasets, those of "
-                       "each among themselves, which leaves the mixture as its weights say at every step; both; "
-                       "absent: datasets with weights, mixture without",
+              {.brief = "scope of data.shuffle in a mixture",
+               .details = "mixture shuffles all samples together. datasets shuffles within each dataset, and keeps the "
+                          "mixture exact at every step. both does both",
+               .unset = "datasets with weights, mixture without",
                .fixed_on_resume = true});
   visit.field("isolate_documents", data.isolate_documents,
-              {.help = "attention does not cross document boundaries", .fixed_on_resume = true});
+              {.brief = "mask attention at document boundaries", .fixed_on_resume = true});
   visit.field(
       "packing", data.packing,
-      {.help =
-           "what a sample is: windows, of the stream of all documents; none, a document, padded to the "
-           "longest of the step; or documents that fill a row, each by itself to attention: sequential, in "
-           "their order; multipack, first fit of the longest first; best_fit of the longest first; or one of a plug-in",
+      {.brief = "packing of documents into samples",
+       .details = "windows cut the stream of all documents. none makes one document a sample, padded to the longest of "
+                  "the step. The others fill a row with whole documents and mask attention between them: sequential in "
+                  "their order; multipack by first fit, longest first; best_fit, longest first. Plug-ins add names",
        .fixed_on_resume = true});
   visit.field("packing_group", data.packing_group,
-              {.help = "documents that multipack and best_fit sort, and let share rows, at once; absent: 100000",
+              {.brief = "documents that multipack and best_fit pack together in one group",
+               .unset = "100000",
                .unit = "documents",
                .min = 1,
                .max = most_count,
                .fixed_on_resume = true});
   visit.field("long_documents", data.long_documents,
-              {.help = "what becomes of documents that are longer than a row, unless samples are windows: split, into "
-                       "rows; truncate; drop; absent: split",
+              {.brief = "documents longer than a row: split, truncate or drop",
+               .details = "It applies to all packings but windows",
+               .unset = "split",
                .fixed_on_resume = true});
-  visit.field(
-      "pad_to_multiple_of", data.pad_to_multiple_of,
-      {.help = "what a packed document takes of its row, and with none a row, is a multiple of so many; absent: "
-               "as many as ranks share samples evenly with",
-       .unit = "tokens",
-       .min = 1,
-       .max = most_count,
-       .fixed_on_resume = true});
+  visit.field("pad_to_multiple_of", data.pad_to_multiple_of,
+              {.brief = "pad each packed document to a multiple of this many tokens",
+               .unset = "1",
+               .unit = "tokens",
+               .min = 1,
+               .max = most_count,
+               .fixed_on_resume = true});
   visit.field("max_documents_per_row", data.max_documents_per_row,
-              {.help = "documents of a sample, at most, where parallel.ring pads each of them: the dataset is checked "
-                       "against it, and without one memory is planned for so many; absent: data.sequence_length",
+              {.brief = "maximum documents in a sample, for planning with parallel.ring",
+               .details = "The dataset is checked against it; memory is planned for this many documents",
+               .unset = "data.sequence_length",
                .unit = "documents",
                .min = 1,
                .max = most_count});
   visit.field("seed", data.seed,
-              {.help = "seed of the order of samples; absent: train.seed", .min = 0, .fixed_on_resume = true});
+              {.brief = "seed of the sample order", .unset = "train.seed", .min = 0, .fixed_on_resume = true});
   visit.field("repeat_order", data.repeat_order,
-              {.help = "all epochs have the samples in the order of the first", .fixed_on_resume = true});
+              {.brief = "keep the sample order of the first epoch in all epochs", .fixed_on_resume = true});
   visit.field(
       "drop_last", data.drop_last,
-      {.help = "an epoch ends with its last whole step, and what is left is not used in it; otherwise the first "
-               "samples of the next epoch complete a step",
+      {.brief = "drop the last incomplete step of an epoch",
+       .details = "Otherwise the first samples of the next epoch complete the step, unless data.short_last_step is set",
        .fixed_on_resume = true});
+  visit.field("short_last_step", data.short_last_step,
+              {.brief = "end each epoch with a step of the samples that are left",
+               .details = "transformers does so. With drop_last, samples are dropped if they are fewer than a "
+                          "micro-batch of every rank of the first start",
+               .fixed_on_resume = true});
   visit.field("prefetch", data.prefetch,
-              {.help = "batches that are made ahead, on a thread of their own, while steps run; 0: each step waits for "
-                       "its own",
+              {.brief = "batches that the data loader makes ahead in a background thread",
+               .details = "0 makes each batch when its step needs it",
                .unit = "batches",
                .min = 0,
                .max = 1024});
   visit.field("verify", data.verify,
-              {.help = "when shards are compared with the hashes in DATASET.json: use, each in the background once a "
-                       "step reads from it, and before the next checkpoint; start, all before the first step; off"});
+              {.brief = "verify shard hashes: use, start or off",
+               .details = "use verifies each shard in the background once a step reads from it, and before the next "
+                          "checkpoint. start verifies all before the first step"});
   describe_preparation(visit, data);
 }
 
 void describe(Declaration& visit, ParallelOptions& parallel) {
   visit.field("pp", parallel.pp,
-              {.help = "ranks that share out the blocks of one model in stages, and hand activations and gradients on "
-                       "(pipeline); auto: those that the other axes leave; absent: 1",
+              {.brief = "pipeline-parallel degree (stages of the model)",
+               .details = "auto takes the ranks that the other axes leave",
+               .unset = "1",
                .unit = "ranks"});
   visit.field("dp_replicate", parallel.dp_replicate,
-              {.help = "ranks that hold equal weights and state; auto, or absent: those that dp_shard leaves",
+              {.brief = "data-parallel replicas (DDP, HSDP)",
+               .details = "auto takes the ranks that dp_shard leaves",
+               .unset = "auto",
                .unit = "ranks"});
   visit.field(
       "dp_shard", parallel.dp_shard,
-      {.help = "ranks that share out the weights, gradients and optimizer state of one model, each parameter cut "
-               "along its first dimension; auto: those that dp_replicate leaves; node: those of a node that faster "
-               "axes leave, so "
-               "that only dp_replicate crosses nodes; absent: 1",
+      {.brief = "fully sharded data-parallel degree (FSDP, ZeRO)",
+       .details = "Each parameter is cut along its first dimension. auto takes the ranks that dp_replicate leaves. "
+                  "node takes the ranks of a node that faster axes leave, so that only dp_replicate crosses nodes",
+       .unset = "1",
        .unit = "ranks"});
   visit.field("ring", parallel.ring,
-              {.help = "ranks that share the tokens of each micro-batch (context parallelism), each two parts of every "
-                       "document, around which keys and values go within attention; auto: those that the other axes "
-                       "leave; absent: 1",
+              {.brief = "context-parallel degree of ring attention",
+               .details = "Each rank holds two parts of every document; keys and values go around the ring. auto takes "
+                          "the ranks that the other axes leave",
+               .unset = "1",
                .unit = "ranks"});
   visit.field("ulysses", parallel.ulysses,
-              {.help = "ranks that share the tokens of each micro-batch (context parallelism), each some rows of all "
-                       "heads, and all rows of some heads within attention; auto: those that the other axes leave; "
-                       "absent: 1",
+              {.brief = "context-parallel degree of Ulysses (all-to-all over heads)",
+               .details = "Each rank holds some rows of all heads, and all rows of some heads within attention. auto "
+                          "takes the ranks that the other axes leave",
+               .unset = "1",
                .unit = "ranks"});
   visit.field("cp_fsdp_mode", parallel.cp_fsdp_mode,
-              {.help = "which axes of context parallelism share out the weights together with dp_shard, where that is "
-                       "given; along the others weights are replicated; absent: all"});
+              {.brief = "context-parallel axes that also shard weights, with dp_shard",
+               .details = "Weights are replicated along the others",
+               .unset = "all"});
   visit.field("tp", parallel.tp,
-              {.help = "ranks that share each block (tensor parallelism): its heads, the width of its MLP and the "
-                       "vocabulary, and sum activations in the middle of it; auto: those that the other axes leave; "
-                       "absent: 1",
+              {.brief = "tensor-parallel degree",
+               .details = "Heads, the width of the MLP and the vocabulary are split; activations are summed inside "
+                          "each block. auto takes the ranks that the other axes leave",
+               .unset = "1",
                .unit = "ranks"});
   visit.field("sequence_parallel", parallel.sequence_parallel,
-              {.help = "the ranks of tp have the tokens of a micro-batch between them where they would otherwise all "
-                       "keep and compute the same: norms, residual stream and what blocks hand on; absent: false"});
-  visit.field("ep", parallel.ep,
-              {.help = "ranks of a stage that share out the experts of each layer (expert parallelism): rows go to the "
-                       "ranks that have their experts, and back; it divides the ranks of a stage anew, whatever the "
-                       "other axes make of them; those with the same experts cut these where dp_shard cuts the rest; "
-                       "absent: 1",
-               .unit = "ranks",
-               .min = 1,
-               .max = most_count});
+              {.brief = "sequence parallelism: split norms and residual stream over tp", .unset = "false"});
+  visit.field(
+      "ep", parallel.ep,
+      {.brief = "expert-parallel degree",
+       .details = "Rows go to the ranks of their experts and back. It divides the ranks of a stage independently of "
+                  "the other axes. Ranks with the same experts shard them where dp_shard shards the rest",
+       .unset = "1",
+       .unit = "ranks",
+       .min = 1,
+       .max = most_count});
   visit.field("ep_outside", parallel.ep_outside,
-              {.help = "ranks of ep are as far from each other as can be, and those with the same experts neighbours; "
-                       "absent: false, the other way round"});
+              {.brief = "spread expert-parallel ranks far apart; equal experts are neighbours",
+               .unset = "false: expert-parallel ranks are neighbours"});
   visit.field("ep_capacity", parallel.ep_capacity,
-              {.help = "rows that the experts of a rank take at once, over those that they get where tokens spread "
-                       "evenly; more go there in further rounds, none is dropped; absent: 2",
+              {.brief = "expert capacity of a round, relative to an even spread of tokens",
+               .details = "More rows go in further rounds; no token is dropped",
+               .unset = "2",
                .min = 1,
                .max = 1e6});
   visit.field(
       "order", parallel.order,
-      {.help = "axes of the mesh in the order in which ranks are numbered along them, the fastest last: its ranks "
-               "are neighbours, on one machine where they fit; those that are not named come before: pp, "
-               "dp_replicate, dp_shard, ring, ulysses, tp"});
-  visit.field(
-      "zero", parallel.zero,
-      {.help = "what dp_shard shares out while a step runs (ZeRO): 1, optimizer state and the weights that it "
-               "updates; 2, gradients too, scattered after each micro-batch; 3, gathered weights too, let go after "
-               "each block; absent: 3",
-       .min = 1,
-       .max = 3});
+      {.brief = "order of mesh axes, the fastest (neighbouring ranks) last",
+       .details = "Axes that are not named come first. Ranks of the last axis are on one machine where they fit",
+       .unset = "pp, dp_replicate, dp_shard, ring, ulysses, tp"});
+  visit.field("zero", parallel.zero,
+              {.brief = "ZeRO stage of dp_shard: 1, 2 or 3",
+               .details = "1 shards the optimizer state and master weights. 2 also shards gradients after each "
+                          "micro-batch. 3 also frees gathered weights after each block",
+               .unset = "3",
+               .min = 1,
+               .max = 3});
   visit.field(
       "accumulate", parallel.accumulate,
-      {.help = "what adds up over the micro-batches of a step: whole, each rank's whole gradient, which is reduced "
-               "with the last; shards, scattered over dp_shard after each and summed over dp_replicate with the last; "
-               "sums, reduced over all ranks after each; absent: shards for zero 2 and 3, otherwise whole"});
-  visit.field(
-      "reshard_after_forward", parallel.reshard_after_forward,
-      {.help = "gathered weights of a block after its forward: true, they are let go; false, they stay; a number: so "
-               "many neighbouring ranks of dp_shard share them out and gather them from each other alone for the rest "
-               "of the step; absent: true for zero 3"});
+      {.brief = "gradient accumulation over micro-batches: whole, shards or sums",
+       .details =
+           "whole keeps each rank's whole gradient and reduces it with the last micro-batch. shards reduce-scatters "
+           "over dp_shard after each, and sums over dp_replicate with the last. sums reduces over all ranks after each",
+       .unset = "shards for zero 2 and 3, otherwise whole"});
+  visit.field("reshard_after_forward", parallel.reshard_after_forward,
+              {.brief = "free gathered weights after forward: true, false, or a number of ranks",
+               .details = "With a number, that many neighbouring ranks of dp_shard keep the weights sharded among "
+                          "themselves for the rest of the step",
+               .unset = "true for zero 3"});
   visit.field("reshard_after_backward", parallel.reshard_after_backward,
-              {.help = "gathered weights of a block are let go after its backward, or stay for the next micro-batch; "
-                       "absent: true for zero 3"});
+              {.brief = "free gathered weights after backward",
+               .details = "Otherwise they stay for the next micro-batch",
+               .unset = "true for zero 3"});
   visit.field("prefetch", parallel.prefetch,
-              {.help = "blocks whose weights are gathered ahead of the one that is computed; absent: 1",
+              {.brief = "prefetch depth: blocks whose weights are gathered ahead",
+               .unset = "1",
                .unit = "blocks",
                .min = 0,
                .max = most_count});
-  visit.field("units", parallel.units,
-              {.help = "tensors of a block whose names match one of these are gathered, reduced and updated together, "
-                       "apart from the rest of the block: a module by its name",
-               .value_name = "REGEX"});
+  visit.field(
+      "units", parallel.units,
+      {.brief = "patterns of tensors that form a sharding unit of their own",
+       .details =
+           "Such tensors of a block are gathered, reduced and updated together, apart from the rest of the block",
+       .value_name = "REGEX"});
   visit.field(
       "bucket_size", parallel.bucket_size,
-      {.help =
-           "neighbouring blocks whose gradients fit in are gathered, reduced and updated together, as one unit, with "
-           "a size above the model's all of it; null: each block by itself"});
+      {.brief = "bucket size: neighbouring blocks of a stage up to this size form a unit",
+       .details =
+           "A unit is gathered, reduced and updated at once. A size above the model's makes one unit for each stage",
+       .unset = "each block is a unit"});
   visit.field(
       "schedule", parallel.schedule,
-      {.help = "order in which a rank runs its stages: gpipe, all forwards first; 1f1b, forward and backward in "
-               "turn; interleaved_1f1b, so with several stages a rank; interleaved_zero_bubble, with gradients "
-               "of weights put off to where a rank would wait; zbv, so with two stages a rank in the shape of "
-               "a V; or one of a plug-in; absent: 1f1b"});
+      {.brief = "pipeline schedule",
+       .details = "gpipe runs all forwards first. 1f1b alternates forward and backward. interleaved_1f1b does so with "
+                  "several stages (virtual stages) per rank. interleaved_zero_bubble delays weight gradients to fill "
+                  "idle time. zbv does so with two stages per rank in a V. Plug-ins add names",
+       .unset = "1f1b"});
   visit.field("stages_per_rank", parallel.stages_per_rank,
-              {.help = "stages that each rank of the pipeline has; absent: 2 for zbv and the interleaved schedules, "
-                       "1 for the others",
+              {.brief = "virtual pipeline stages per rank",
+               .unset = "2 for zbv and the interleaved schedules, 1 for the others",
                .unit = "stages",
                .min = 1,
                .max = most_count});
   visit.field("split_points", parallel.split_points,
-              {.help = "blocks that the stages after the first begin at, in order: layer.8, head; empty: stages that "
-                       "cost alike, embedding and head included",
+              {.brief = "first blocks of the stages after the first: layer.8, head",
+               .details = "Empty: stages of equal cost, embedding and head included",
                .value_name = "BLOCK"});
   visit.field("stage_splitter", parallel.stage_splitter,
-              {.help = "what cuts blocks into stages where split_points does not: balanced, stages that cost alike, or "
-                       "what a plug-in brings; absent: balanced"});
+              {.brief = "how blocks are split into stages without split_points",
+               .details = "balanced makes stages of equal cost. Plug-ins add names",
+               .unset = "balanced"});
   visit.field("micro_batches", parallel.micro_batches,
-              {.help = "micro-batches of one pass through the schedule; absent: those of a step by train.micro_batch, "
-                       "divided by train.accumulation",
+              {.brief = "micro-batches of one pass through the pipeline schedule",
+               .unset = "the step's micro-batches divided by train.accumulation",
                .unit = "micro-batches",
                .min = 1,
                .max = most_count});
 }
 
 void describe(Declaration& visit, PostLocalSgdOptions& local) {
-  visit.field(
-      "start_step", local.start_step,
-      {.help = "steps, counted from 0, after which cells of ranks sum no gradients with each other any more: each "
-               "updates weights of its own, which are averaged over the cells after the first such step and "
-               "every period; null: never",
-       .unit = "steps",
-       .min = 0,
-       .max = most_count,
-       .fixed_on_resume = true});
+  visit.field("start_step", local.start_step,
+              {.brief = "first step of local SGD, from 0",
+               .details = "From then on, each cell of ranks updates its own weights. They are averaged over the cells "
+                          "after the first such step and every period",
+               .unset = "never",
+               .unit = "steps",
+               .min = 0,
+               .max = most_count,
+               .fixed_on_resume = true});
   visit.field("period", local.period,
-              {.help = "steps from one average of the weights to the next; absent: 4",
+              {.brief = "steps between averages of the weights in local SGD",
+               .unset = "4",
                .unit = "steps",
                .min = 1,
                .max = most_count,
                .fixed_on_resume = true});
   visit.field("cell", local.cell,
-              {.help = "ranks of a cell, which go on summing gradients with each other, those of a machine for "
-                       "instance: neighbours along dp_replicate, each with the ranks of dp_shard that share a model "
-                       "out with it, and those that share blocks or rows counted as one; absent: as many as dp_shard",
+              {.brief = "ranks of a local SGD cell that keep summing gradients together",
+               .details = "A cell is a set of neighbours along dp_replicate, for instance those of a machine, each "
+                          "with its dp_shard ranks. Ranks of tp, ring and ulysses count as one",
+               .unset = "as many as dp_shard",
                .unit = "ranks",
                .min = 1,
                .max = most_count});
@@ -279,594 +307,635 @@ void describe(Declaration& visit, PostLocalSgdOptions& local) {
 
 void describe(Declaration& visit, PrecisionOptions& precision) {
   visit.field("dtype", precision.dtype,
-              {.help = "type that weights are gathered and computed in; bf16 and fp16 keep fp32 master weights, and "
-                       "fp16, which is computed slowly "
-                       "here, has a loss scale: its gradients overflow and vanish easily",
+              {.brief = "compute type: fp32, fp64, bf16 or fp16 (mixed precision)",
+               .details = "bf16 and fp16 keep fp32 master weights. fp16 uses a loss scale; its gradients overflow and "
+                          "vanish easily, and it is slow on CPU",
                .fixed_on_resume = true});
   visit.field(
       "reduce_dtype", precision.reduce_dtype,
-      {.help = "type in which gradients are summed over ranks: each is cast, the sums are added in fp32 or wider "
-               "and rounded once, and kept in the type of the master weights; null: that type, fp32 or fp64",
+      {.brief = "type of gradient reduction over ranks",
+       .details =
+           "Each gradient is cast, summed in fp32 or wider, rounded once, and kept in the type of the master weights",
+       .unset = "the master weights' type, fp32 or fp64",
        .fixed_on_resume = true});
-  visit.field(
-      "output_dtype", precision.output_dtype,
-      {.help = "type of what blocks hand to each other, between pipeline ranks too, and of its gradient: cast when it "
-               "leaves a block, and back where the next begins; null: that of the master weights, fp32 or fp64",
-       .fixed_on_resume = true});
-  visit.field(
-      "weights", precision.weights,
-      {.help = "type that weights are kept and updated in: master, fp32 or of fp64 fp64; bf16, and no other copy "
-               "of them, with precision.dtype bf16: updates that are small beside a weight are then lost "
-               "unless optimizer.kahan keeps them",
-       .fixed_on_resume = true});
+  visit.field("output_dtype", precision.output_dtype,
+              {.brief = "type of activations between blocks and pipeline stages",
+               .details = "The activation and its gradient are cast when they leave a block, and cast back where the "
+                          "next block begins",
+               .unset = "the master weights' type, fp32 or fp64",
+               .fixed_on_resume = true});
+  visit.field("weights", precision.weights,
+              {.brief = "type of master weights: master (fp32 or fp64) or bf16",
+               .details = "bf16 keeps no other copy and needs precision.dtype bf16. Updates that are small beside a "
+                          "weight are then lost unless optimizer.kahan keeps them",
+               .fixed_on_resume = true});
   visit.field("matrix_unit", precision.matrix_unit,
-              {.help = "products on the processor's matrix unit (Intel AMX) where it has one, those of fp32 as "
-                       "six of three bf16 parts, no less exact; false: by the library's own routines"});
+              {.brief = "use the matrix unit (Intel AMX) for matrix products",
+               .details = "fp32 products are computed as six products of three bf16 parts, with the accuracy of fp32. "
+                          "false uses the library's routines"});
   LossScaleOptions& scale = precision.loss_scale;
   visit.field("init_scale", scale.init_scale,
-              {.help = "loss scale of fp16 at the start: the loss's gradient is multiplied with it, and gradients are "
-                       "divided by it before their norm is taken and weights are updated",
+              {.brief = "initial fp16 loss scale",
+               .details = "The loss gradient is multiplied by it; gradients are divided by it before their norm is "
+                          "taken and weights are updated",
                .min = 0,
                .above_min = true,
                .fixed_on_resume = true});
   visit.field("growth_factor", scale.growth_factor,
-              {.help = "what the loss scale is multiplied with after precision.growth_interval steps without overflow",
+              {.brief = "growth factor of the loss scale",
+               .details = "It applies after precision.growth_interval steps without overflow",
                .min = 1,
                .above_min = true,
                .fixed_on_resume = true});
   visit.field("backoff_factor", scale.backoff_factor,
-              {.help = "what the loss scale is multiplied with when gradients overflow: the step is skipped then, and "
-                       "counts neither for the schedule nor for moments",
+              {.brief = "backoff factor of the loss scale on overflow",
+               .details = "The step is skipped then, and counts neither for the schedule nor for moments",
                .min = 0,
                .max = 1,
                .above_min = true,
                .fixed_on_resume = true});
   visit.field("growth_interval", scale.growth_interval,
-              {.help = "steps in a row without overflow after which the loss scale grows",
+              {.brief = "consecutive steps without overflow before the loss scale grows",
                .unit = "steps",
                .min = 1,
                .max = most_count,
                .fixed_on_resume = true});
   visit.field("min_scale", scale.min_scale,
-              {.help = "a loss scale that falls below it ends the run with code 6", .min = 0});
+              {.brief = "minimum loss scale; below it the run ends with code 6", .min = 0});
 }
 
 /// What `rule`, an UpdateRule or what a group changes of one, has of each update rule.
 template <class Rule>
 void describe_rule(Declaration& visit, Rule& rule) {
-  visit.field("betas", rule.betas,
-              {.help = "decay rates of adamw's first and second moment; of lion's step and of its average",
-               .min = 0,
-               .max = 1,
-               .fixed_on_resume = true});
   visit.field(
-      "eps", rule.eps,
-      {.help = "added to the root of adamw's second moment", .min = 0, .above_min = true, .fixed_on_resume = true});
-  visit.field("momentum", rule.momentum,
-              {.help = "share of the last step that sgd takes again", .min = 0, .max = 1, .fixed_on_resume = true});
-  visit.field("nesterov", rule.nesterov,
-              {.help = "sgd's momentum looks one step ahead (Nesterov)", .fixed_on_resume = true});
+      "betas", rule.betas,
+      {.brief = "betas of adamw (first and second moment) and of lion", .min = 0, .max = 1, .fixed_on_resume = true});
+  visit.field("eps", rule.eps,
+              {.brief = "epsilon of adamw, added to the root of the second moment",
+               .min = 0,
+               .above_min = true,
+               .fixed_on_resume = true});
+  visit.field("momentum", rule.momentum, {.brief = "momentum of sgd", .min = 0, .max = 1, .fixed_on_resume = true});
+  visit.field("nesterov", rule.nesterov, {.brief = "Nesterov momentum for sgd", .fixed_on_resume = true});
   visit.field(
       "state_dtype", rule.state_dtype,
-      {.help = "type of the moments of adamw, and of the averages of lion and muon: that of the weights, or bf16, "
-               "rounded to nearest at each step",
+      {.brief = "type of optimizer state: weights (as the weights) or bf16",
+       .details =
+           "It applies to the moments of adamw and the averages of lion and muon. bf16 rounds to nearest at each step",
        .fixed_on_resume = true});
   visit.field("muon_momentum", rule.muon_momentum,
-              {.help = "share of muon's average of gradients that stays each step; 0: no average",
-               .min = 0,
-               .max = 1,
-               .fixed_on_resume = true});
-  visit.field("muon_nesterov", rule.muon_nesterov,
-              {.help = "muon's momentum looks one step ahead (Nesterov)", .fixed_on_resume = true});
+              {.brief = "momentum of muon; 0: none", .min = 0, .max = 1, .fixed_on_resume = true});
+  visit.field("muon_nesterov", rule.muon_nesterov, {.brief = "Nesterov momentum for muon", .fixed_on_resume = true});
   visit.field("muon_steps", rule.muon_steps,
-              {.help = "steps of the Newton-Schulz iteration that makes a matrix orthogonal",
-               .min = 1,
-               .max = 99,
-               .fixed_on_resume = true});
+              {.brief = "Newton-Schulz iterations of muon", .min = 1, .max = 99, .fixed_on_resume = true});
   visit.field("muon_adjust", rule.muon_adjust,
-              {.help = "what muon's learning rate is multiplied with: original: sqrt(max(1, out/in)) of a matrix; "
-                       "match_rms_adamw: 0.2 sqrt(max(out, in)), so that lr and weight_decay may be those of adamw",
+              {.brief = "learning-rate factor of muon: original or match_rms_adamw",
+               .details = "original is sqrt(max(1, out/in)) of a matrix. match_rms_adamw is 0.2 sqrt(max(out, in)), so "
+                          "that lr and weight_decay may be those of adamw",
                .fixed_on_resume = true});
-  visit.field("adafactor_decay", rule.adafactor_decay,
-              {.help = "the decay rate of adafactor's second moments at step t, from 1 on, is 1 - t^N",
-               .max = 0,
-               .fixed_on_resume = true});
+  visit.field(
+      "adafactor_decay", rule.adafactor_decay,
+      {.brief = "exponent N of adafactor's decay rate 1 - t^N at step t (from 1)", .max = 0, .fixed_on_resume = true});
   visit.field("adafactor_eps", rule.adafactor_eps,
-              {.help = "added to the squares of gradients that adafactor takes the means of; and the least root of the "
-                       "mean square of weights that adafactor_scale counts",
+              {.brief = "epsilons of adafactor: for squared gradients, and for weight scale",
+               .details = "The first is added to squared gradients. The second is the least root mean square of "
+                          "weights that adafactor_scale uses",
                .min = 0,
                .above_min = true,
                .fixed_on_resume = true});
-  visit.field("adafactor_clip", rule.adafactor_clip,
-              {.help = "adafactor's step of a tensor, before the learning rate, is divided by the root of its mean "
-                       "square over this one, where that is more than 1",
-               .min = 0,
-               .above_min = true,
-               .fixed_on_resume = true});
+  visit.field(
+      "adafactor_clip", rule.adafactor_clip,
+      {.brief = "clipping threshold of adafactor's update",
+       .details = "A tensor's update is divided by its root mean square over this value, if that is more than 1",
+       .min = 0,
+       .above_min = true,
+       .fixed_on_resume = true});
   visit.field("adafactor_scale", rule.adafactor_scale,
-              {.help = "adafactor's learning rate of a tensor is multiplied with the root of the mean square of its "
-                       "weights: lr is relative to these",
-               .fixed_on_resume = true});
+              {.brief = "scale adafactor's learning rate by the root mean square of weights", .fixed_on_resume = true});
   visit.field("adafactor_relative_step", rule.adafactor_relative_step,
-              {.help = "adafactor's learning rate at step t is 1/sqrt(t) at most", .fixed_on_resume = true});
-  visit.field("adafactor_momentum", rule.adafactor_momentum,
-              {.help = "share of adafactor's average of steps that stays each step; 0: no average, and no memory for "
-                       "it",
-               .min = 0,
-               .max = 1,
-               .fixed_on_resume = true});
+              {.brief = "limit adafactor's learning rate to 1/sqrt(t) at step t", .fixed_on_resume = true});
+  visit.field(
+      "adafactor_momentum", rule.adafactor_momentum,
+      {.brief = "momentum of adafactor; 0: none, and no memory for it", .min = 0, .max = 1, .fixed_on_resume = true});
 }
 
 void describe(Declaration& visit, OptimizerOptions& optimizer) {
-  visit.field(
-      "name", optimizer.name,
-      {.help = "update rule; muon makes the momentum of hidden matrices orthogonal, and leaves other tensors to "
-               "adamw; adafactor keeps of a matrix the second moments of rows and columns alone; or one of a plug-in",
-       .fixed_on_resume = true});
+  visit.field("name", optimizer.name,
+              {.brief = "optimizer: adamw, sgd, lion, muon, adafactor, or a plug-in's",
+               .details = "muon orthogonalises the momentum of hidden matrices and updates other tensors with adamw. "
+                          "adafactor keeps second moments of rows and columns only",
+               .fixed_on_resume = true});
   visit.field("lr", optimizer.lr,
-              {.help = "peak learning rate, reached at the end of warm-up",
+              {.brief = "peak learning rate, reached at the end of warm-up",
                .unit = "1/step",
                .min = 0,
                .max = 1,
                .fixed_on_resume = true});
   describe_rule(visit, optimizer);
-  visit.field("kahan", optimizer.kahan,
-              {.help = "what rounding takes from weights that are kept in bf16 is kept beside them, in bf16, and added "
-                       "with the next step (compensated summation)",
-               .fixed_on_resume = true});
+  visit.field(
+      "kahan", optimizer.kahan,
+      {.brief = "Kahan summation for bf16 weights (one more bf16 value a weight)",
+       .details = "The rounding error of each weight is kept and added with the next step (compensated summation)",
+       .fixed_on_resume = true});
   visit.field("muon_lr", optimizer.muon_lr,
-              {.help = "muon's peak learning rate, which the schedule scales as lr; null: lr",
+              {.brief = "peak learning rate of muon's matrices, scaled as optimizer.lr",
+               .unset = "optimizer.lr",
                .unit = "1/step",
                .min = 0,
                .max = 1,
                .fixed_on_resume = true});
   visit.field("weight_decay", optimizer.weight_decay,
-              {.help = "weight decay: of adamw, lion, muon and adafactor decoupled and multiplied by the learning "
-                       "rate, of sgd added to the gradient",
+              {.brief = "weight decay",
+               .details = "It is decoupled and multiplied by the learning rate for adamw, lion, muon and adafactor, "
+                          "and added to the gradient for sgd",
                .min = 0,
                .fixed_on_resume = true});
   visit.field("decay", optimizer.decay,
-              {.help = "tensors that decay: matrices (two dimensions or more: no norms, no biases) or all",
+              {.brief = "tensors with weight decay: matrices or all",
+               .details = "matrices are tensors of two dimensions or more: no norms, no biases",
                .fixed_on_resume = true});
-  visit.field(
-      "decay_exclude", optimizer.decay_exclude,
-      {.help = "tensors whose name matches one of these do not decay", .value_name = "REGEX", .fixed_on_resume = true});
-  visit.field(
-      "frozen", optimizer.frozen,
-      {.help = "tensors whose name matches one of these stay as they are: no gradient, no optimizer state, no part in "
-               "the norm",
-       .value_name = "REGEX",
-       .fixed_on_resume = true});
-  visit.field(
-      "unmatched", optimizer.unmatched,
-      {.help = "what a pattern of groups, decay_exclude or frozen that no tensor matches means: an end with the "
-               "reason, or a warning"});
+  visit.field("decay_exclude", optimizer.decay_exclude,
+              {.brief = "patterns of tensors without weight decay", .value_name = "REGEX", .fixed_on_resume = true});
+  visit.field("frozen", optimizer.frozen,
+              {.brief = "patterns of frozen tensors",
+               .details = "They have no gradient, no optimizer state and no part in the gradient norm",
+               .value_name = "REGEX",
+               .fixed_on_resume = true});
+  visit.field("unmatched", optimizer.unmatched,
+              {.brief = "pattern that matches no tensor: refuse or warn",
+               .details = "It applies to the patterns of groups, decay_exclude and frozen"});
   visit.field("clip_norm", optimizer.clip_norm,
-              {.help = "largest global norm of the gradient; null: no clipping",
+              {.brief = "gradient clipping: maximum global norm",
+               .unset = "no clipping",
                .min = 0,
                .above_min = true,
                .fixed_on_resume = true});
-  visit.field(
-      "in_backward", optimizer.in_backward,
-      {.help = "update each block's weights in the backward pass, as soon as their gradient is complete, so that "
-               "gradients of few blocks live at once; with one micro-batch a step, and without clip_norm"});
+  visit.field("in_backward", optimizer.in_backward,
+              {.brief = "update weights during backward (optimizer in backward)",
+               .details = "Gradients of few blocks exist at once. It needs one micro-batch a step and no clip_norm"});
   visit.field("groups", optimizer.groups,
-              {.help = "tensors with a learning rate, decay or update rule of their own; the first group that matches "
-                       "counts",
+              {.brief = "parameter groups with their own learning rate, decay or optimizer",
+               .details = "The first group that matches a tensor counts",
                .fixed_on_resume = true});
 }
 
 void describe(Declaration& visit, ScheduleOptions& schedule) {
-  const auto steps = [&](const std::string& name, auto& value, const std::string& help, double least = 1) {
-    visit.field(name, value, {.help = help, .unit = "steps", .min = least, .max = most_count, .fixed_on_resume = true});
+  const auto steps = [&](const std::string& name, auto& value, OptionFacts facts) {
+    facts.unit = "steps";
+    facts.min = facts.min.value_or(1);
+    facts.max = most_count;
+    facts.fixed_on_resume = true;
+    visit.field(name, value, facts);
   };
   const auto ratio = [&](const std::string& name, std::optional<double>& value, const std::string& steps_option,
                          bool above_min) {
     visit.field(name, value,
-                {.help = "the same as a part of the steps of the run, rounded up; null: " + steps_option + " says",
+                {.brief = steps_option + " as a fraction of the run's steps, rounded up",
+                 .unset = "given by " + steps_option,
                  .min = 0,
                  .max = 1,
                  .above_min = above_min,
                  .fixed_on_resume = true});
   };
-  const auto rate = [&](const std::string& name, auto& value, const std::string& help) {
-    visit.field(name, value, {.help = help, .unit = "1/step", .min = 0, .max = 1, .fixed_on_resume = true});
+  const auto rate = [&](const std::string& name, auto& value, const std::string& brief) {
+    visit.field(name, value, {.brief = brief, .unit = "1/step", .min = 0, .max = 1, .fixed_on_resume = true});
   };
   visit.field(
       "name", schedule.name,
-      {.help = "how the learning rate falls after warm-up: as a line, a half cosine or a power of what is left "
-               "of the decay; not at all; as the inverse root of the step; wsd: not before its cooldown; "
-               "infinite: as a half cosine to schedule.constant_lr, and again in its cooldown; or one of a plug-in",
+      {.brief = "learning-rate schedule after warm-up",
+       .details =
+           "linear falls as a line, cosine as a half cosine, polynomial as a power of the decay that is left. constant "
+           "does not fall. inverse_sqrt falls as the inverse root of the step. wsd stays until its cooldown. infinite "
+           "falls as a half cosine to schedule.constant_lr, and again in its cooldown. Plug-ins add names",
        .fixed_on_resume = true});
-  rate("start_lr", schedule.start_lr, "learning rate that warm-up begins from");
+  rate("start_lr", schedule.start_lr, "learning rate at the start of warm-up");
   steps("warmup_steps", schedule.warmup_steps,
-        "steps over which the learning rate rises linearly, the last of them with optimizer.lr", 0);
+        {.brief = "warm-up: steps over which the learning rate rises linearly",
+         .details = "The last of them has optimizer.lr, or the next step does (schedule.warmup_from)",
+         .min = 0});
   ratio("warmup_ratio", schedule.warmup_ratio, "warmup_steps", false);
+  visit.field("warmup_from", schedule.warmup_from,
+              {.brief = "first step of warm-up: one or zero",
+               .details = "one: the last step of warm-up has optimizer.lr. zero: the first step has schedule.start_lr, "
+                          "as in transformers",
+               .fixed_on_resume = true});
   steps("decay_steps", schedule.decay_steps,
-        "step at which the decay has ended, at min_lr, of infinite at constant_lr; null: the last of the run");
+        {.brief = "step at which the decay ends",
+         .details = "The learning rate is schedule.min_lr there, and schedule.constant_lr with infinite",
+         .unset = "the last step of the run"});
   ratio("decay_ratio", schedule.decay_ratio, "decay_steps", true);
-  rate("min_lr", schedule.min_lr, "learning rate at the end of the decay, not a fraction of optimizer.lr");
-  steps("cooldown_steps", schedule.cooldown_steps,
-        "steps in which wsd falls to min_lr, the last before decay_steps, or infinite, the last of the run; null: "
-        "infinite stays at constant_lr");
+  rate("min_lr", schedule.min_lr, "learning rate at the end of the decay (absolute, not a fraction)");
+  steps(
+      "cooldown_steps", schedule.cooldown_steps,
+      {.brief = "cooldown: steps in which wsd or infinite falls to schedule.min_lr",
+       .details =
+           "They are the last steps before schedule.decay_steps with wsd, and the last steps of the run with infinite",
+       .unset = "infinite stays at constant_lr"});
   ratio("cooldown_ratio", schedule.cooldown_ratio, "cooldown_steps", true);
   visit.field("cooldown_shape", schedule.cooldown_shape,
-              {.help = "how wsd falls: as a line, a half cosine, or one minus the root of the part that is over; null: "
-                       "linear",
+              {.brief = "shape of the wsd cooldown: linear, cosine or sqrt",
+               .details = "sqrt is one minus the root of the part that is over",
+               .unset = "linear",
                .fixed_on_resume = true});
-  rate("constant_lr", schedule.constant_lr,
-       "learning rate of infinite between decay and cooldown, from which it falls as an exponential");
-  visit.field("cycles", schedule.cycles,
-              {.help = "how often a cosine starts anew at optimizer.lr, the first time counted; null: 1",
-               .min = 1,
-               .max = most_count,
-               .fixed_on_resume = true});
+  rate("constant_lr", schedule.constant_lr, "learning rate of the infinite schedule between decay and cooldown");
+  visit.field(
+      "cycles", schedule.cycles,
+      {.brief = "cycles of cosine with restarts", .unset = "1", .min = 1, .max = most_count, .fixed_on_resume = true});
   visit.field("power", schedule.power,
-              {.help = "of polynomial; null: 2", .min = 0, .max = 100, .above_min = true, .fixed_on_resume = true});
+              {.brief = "power of the polynomial schedule",
+               .unset = "2",
+               .min = 0,
+               .max = 100,
+               .above_min = true,
+               .fixed_on_resume = true});
   steps("timescale", schedule.timescale,
-        "of inverse_sqrt: steps after which the learning rate, had there been no warm-up, begins to fall, and after "
-        "four times as many is half; null: those of warm-up, or 10000");
+        {.brief = "steps after which inverse_sqrt begins to fall",
+         .details = "The learning rate is half its peak after four times as many steps",
+         .unset = "the steps of warm-up, or 10000"});
 }
 
 void describe(Declaration& visit, TrainOptions& train) {
   visit.field("run_dir", train.run_dir,
-              {.help = "folder of this run: configuration, records, checkpoints; started again, it continues there",
+              {.brief = "run folder: configuration, records, checkpoints",
+               .details = "The same command started again resumes there",
                .value_name = "DIR",
                .required = true,
                .completes = Completes::folders});
   visit.field("max_steps", train.max_steps,
-              {.help = "optimizer steps of the whole run; null: train.epochs says",
+              {.brief = "optimizer steps of the run",
+               .unset = "given by train.epochs",
                .unit = "steps",
                .min = 1,
                .max = most_count});
   visit.field("epochs", train.epochs,
-              {.help = "passes over the data, of which the run takes as many steps as begin in them, 1.5 for instance; "
-                       "null: train.max_steps says",
+              {.brief = "epochs of the run, such as 1.5",
+               .details = "The run takes the steps that begin within them",
+               .unset = "given by train.max_steps",
                .unit = "epochs",
                .min = 0,
                .max = most_count,
                .above_min = true});
   visit.field("global_batch", train.global_batch,
-              {.help = "samples of one step over all ranks; null: train.micro_batch, train.accumulation and "
-                       "parallel.micro_batches say what a rank computes in a step, and the ranks that share the data "
-                       "at the first start how often",
+              {.brief = "global batch size: samples of an optimizer step over all ranks",
+               .unset = "micro-batch × gradient accumulation × data-parallel ranks of the first start",
                .unit = "samples",
                .min = 1,
                .max = most_count,
                .fixed_on_resume = true});
   visit.field("micro_batch", train.micro_batch,
-              {.help = "samples that a rank computes at once; null: all of its samples of a step",
+              {.brief = "micro-batch size: samples that a rank computes at once",
+               .unset = "all samples of a rank in a step",
                .unit = "samples",
                .min = 1,
                .max = most_count});
   visit.field("accumulation", train.accumulation,
-              {.help = "passes of a step through the schedule, each of parallel.micro_batches, whose gradients add up; "
-                       "absent: the micro-batches of a step by train.micro_batch, divided by parallel.micro_batches, "
-                       "or 1",
+              {.brief = "gradient accumulation: passes through the schedule in a step",
+               .details = "Each pass has parallel.micro_batches micro-batches; their gradients are summed",
+               .unset = "the step's micro-batches divided by parallel.micro_batches, or 1",
                .unit = "passes",
                .min = 1,
                .max = most_count});
   visit.field("recompute", train.recompute,
-              {.help = "what backward computes again instead of keeping it from forward: nothing, each decoder block, "
-                       "or the first and every K-th after it"});
-  visit.field(
-      "recompute_keeps", train.recompute_keeps,
-      {.help =
-           "what blocks that are recomputed keep from forward all the same, and so do not compute again: attention, "
-           "what it gives and the sums of its soft-max; projections, the products before and behind it; mlp, what "
-           "goes into the activation, and of experts what they give too; matmul, projections and mlp but for "
-           "experts; experts, outputs of their products"});
+              {.brief = "activation checkpointing (recompute): none, all blocks, or every K-th",
+               .details = "every K-th block counts from the first"});
+  visit.field("recompute_keeps", train.recompute_keeps,
+              {.brief = "activations that recomputed blocks keep",
+               .details = "attention keeps its output and softmax sums. projections keeps the products before and "
+                          "after it. mlp keeps the input of the activation, and the outputs of experts. matmul is "
+                          "projections and mlp without experts. experts keeps the outputs of their products"});
   visit.field("activation_memory_budget", train.activation_memory_budget,
-              {.help = "memory of a rank for activations: what blocks keep between forward and backward, hand to each "
-                       "other and compute with; or the part that is kept of what recomputation of all blocks saves, "
-                       "from 0% to 100%; it chooses the blocks that are recomputed and what each of them keeps, so "
-                       "that the least is computed again; absent: train.recompute and train.recompute_keeps say"});
-  visit.field(
-      "offload", train.offload,
-      {.help =
-           "what lies in host memory while nothing uses it: optimizer, the optimizer's state, which comes to "
-           "the device for the update of each unit; shards, all that a rank keeps of units that are cut: "
-           "weights, reduced gradients and that state; activations, what blocks keep between forward and backward"});
-  visit.field(
-      "host_memory", train.host_memory,
-      {.help = "host memory of a rank for what is offloaded; as many activations go as it has room for, and a run "
-               "whose optimizer or shards need more is refused with code 5; absent: no limit"});
+              {.brief = "memory budget of a rank for activations: bytes, or 0% to 100%",
+               .details = "It counts activations kept between forward and backward, handed between blocks, and used in "
+                          "computing. A percentage is the part that is kept of the saving of full recomputation. The "
+                          "blocks to recompute, and their kept activations, are chosen so that the least is recomputed",
+               .unset = "train.recompute and train.recompute_keeps decide"});
+  visit.field("offload", train.offload,
+              {.brief = "offload to host memory: optimizer, shards, activations",
+               .details = "optimizer is the optimizer state, fetched for the update of each unit. shards is also the "
+                          "sharded weights and gradients. activations are kept between forward and backward"});
+  visit.field("host_memory", train.host_memory,
+              {.brief = "host memory limit of a rank for offloading",
+               .details = "As many activations are offloaded as fit. If the optimizer state or shards do not fit, the "
+                          "run is refused with code 5",
+               .unset = "no limit"});
   visit.field("seed", train.seed,
-              {.help = "of initial weights and sample order; -1: the run draws one, records it and keeps it on resume",
+              {.brief = "seed of initial weights and sample order; -1 draws one",
+               .details = "A drawn seed is recorded and kept on resume",
                .min = -1,
                .fixed_on_resume = true});
-  visit.field(
-      "loss", train.loss,
-      {.help = "what a step makes small, by rows of logits: cross_entropy, of the next token, or one of a plug-in; "
-               "evaluations measure the cross entropy",
-       .fixed_on_resume = true});
+  visit.field("loss", train.loss,
+              {.brief = "training loss: cross_entropy, or a plug-in's",
+               .details = "Evaluations always measure the cross entropy of the next token",
+               .fixed_on_resume = true});
   visit.field(
       "label_smoothing", train.label_smoothing,
-      {.help = "share of the loss of a step that is the mean over the vocabulary of -log p, the rest is that of the "
-               "next token; evaluations measure the next token's alone",
+      {.brief = "label smoothing of the training loss",
+       .details =
+           "It is the share of the loss that is the mean over the vocabulary of -log p. Evaluations do not use it",
        .min = 0,
        .max = 0.99,
        .fixed_on_resume = true});
-  visit.field("device", train.device, {.help = "where the network runs; this version trains on cpu only"});
-  visit.field("max_time", train.max_time, {.help = "save and stop, with exit code 75, when the run has taken so long"});
-  visit.field(
-      "threads", train.threads,
-      {.help = "threads of a rank; null: cores divided by the ranks of this machine", .min = 1, .max = most_threads});
+  visit.field("device", train.device, {.brief = "device: cpu (cuda is not supported yet)"});
+  visit.field("max_time", train.max_time, {.brief = "save and stop with exit code 75 after this time"});
+  visit.field("threads", train.threads,
+              {.brief = "threads per rank",
+               .unset = "cores divided by the ranks of this machine",
+               .min = 1,
+               .max = most_threads});
   visit.field("memory_check", train.memory_check,
-              {.help = "refuse to start, with code 5, where the ranks of a machine need more memory than it or their "
-                       "control group has available; --dry-run warns where they need more than there is"});
+              {.brief = "refuse to start, with code 5, if memory does not suffice",
+               .details = "The ranks of a machine are compared with its memory and their control group. --dry-run "
+                          "warns if they need more than there is"});
+  visit.field("callbacks", train.callbacks,
+              {.brief = "callbacks: sample (prints generated text), or a plug-in's",
+               .details = "sample generates text from sample.prompts at evaluations and at the end"});
   visit.field(
-      "callbacks", train.callbacks,
-      {.help = "what is called at evaluations and at the end: sample generates text from sample.prompts; and what "
-               "plug-ins bring, at the events of a run"});
-  visit.field("inject", train.inject,
-              {.help = "bring a failure about: rank=R,phase=P,step=S,kind=K", .value_name = "SPEC", .hidden = true});
+      "inject", train.inject,
+      {.brief = "inject a failure for tests: rank=R,phase=P,step=S,kind=K", .value_name = "SPEC", .hidden = true});
   visit.field("on_nonfinite", train.on_nonfinite,
-              {.help = "a step whose loss or gradient is not finite never changes weights or moments: skip "
-                       "goes on with the next step's samples and ends with code 6 at the fourth such step in a row, "
-                       "stop ends with code 6 at the first"});
+              {.brief = "step with NaN or infinite loss or gradient: skip or stop",
+               .details = "Such a step never changes weights or moments. skip continues with the next samples, and "
+                          "ends with code 6 at the fourth such step in a row. stop ends with code 6 at the first"});
   visit.field("detect_anomaly", train.detect_anomaly,
-              {.help = "look at what every block puts out, forward and backward, and at each gradient, so that a step "
-                       "that is not finite names the first weight, output or gradient that was not, its micro-batch "
-                       "and rank; it takes time"});
-  visit.field(
-      "watchdog", train.watchdog,
-      {.help = "longest time that a rank may be in one phase before the job ends with code 7 and a table of where "
-               "every rank is; 0: no limit"});
+              {.brief = "find the first NaN or infinity: weight, output or gradient (slow)",
+               .details = "The message names its micro-batch and rank"});
+  visit.field("watchdog", train.watchdog,
+              {.brief = "watchdog: longest time of a rank in one phase",
+               .details = "After it, the job ends with code 7 and a table of every rank's phase. 0 sets no limit"});
   visit.field("watchdog_phases", train.watchdog_phases,
-              {.help = "phases with a limit of their own: save takes long on a slow file system"});
+              {.brief = "watchdog limits of single phases, such as save on slow storage"});
 }
 
 void describe(Declaration& visit, EvalOptions& eval) {
   visit.field("every", eval.every,
-              {.help = "how often the model is evaluated during training, by steps, by epochs of the data or parts of "
-                       "them, by the time since it was last done, or by several of these: 500 steps + 1 epochs"});
-  visit.field("delay", eval.delay, {.help = "steps or epochs of the run before which eval.every evaluates nothing"});
-  visit.field("at_start", eval.at_start, {.help = "evaluate before the first step of the run"});
+              {.brief = "evaluation interval: 500 steps + 1 epochs + 1h",
+               .details = "Steps, epochs of the data, time since the last evaluation, or several of these"});
+  visit.field("delay", eval.delay, {.brief = "no evaluation before this step or epoch"});
+  visit.field("at_start", eval.at_start, {.brief = "evaluate before the first step of the run"});
   visit.field("on_save", eval.on_save,
-              {.help = "evaluate before each checkpoint is saved, so that every one can be the best; not before the "
-                       "save of a run that is asked to stop"});
-  visit.field(
-      "batches", eval.batches,
-      {.help = "samples of an evaluation in global batches, spread evenly over the validation split; null: all of "
-               "it",
-       .min = 1,
-       .max = most_count});
-  visit.field("at_end", eval.at_end, {.help = "evaluate after the last step"});
-  visit.field("patience", eval.patience,
-              {.help = "so many evaluations in a row without a better checkpoint.best_metric finish the run before its "
-                       "last step, as it would end there; null: it goes on",
+              {.brief = "evaluate before each save, so that every checkpoint can be the best",
+               .details = "The save of a run that is asked to stop has no evaluation"});
+  visit.field("batches", eval.batches,
+              {.brief = "evaluation size in global batches, spread over the split",
+               .unset = "the whole split",
                .min = 1,
                .max = most_count});
-  visit.field(
-      "min_gain", eval.min_gain,
-      {.help = "how much better the metric must be than the best that counted before, to count for eval.patience",
-       .min = 0});
+  visit.field("at_end", eval.at_end, {.brief = "evaluate after the last step"});
+  visit.field("patience", eval.patience,
+              {.brief = "early stopping: evaluations without improvement before the end",
+               .details = "The metric is checkpoint.best_metric. The run then ends as it would after its last step",
+               .unset = "no early stopping",
+               .min = 1,
+               .max = most_count});
+  visit.field("min_gain", eval.min_gain,
+              {.brief = "least improvement of the metric that counts for eval.patience", .min = 0});
   visit.field("micro_batch", eval.micro_batch,
-              {.help = "samples that a rank evaluates at once: a matter of memory and speed alone; null: those of "
-                       "training",
+              {.brief = "micro-batch size of evaluations",
+               .details = "It affects memory and speed only",
+               .unset = "the micro-batch size of training",
                .unit = "samples",
                .min = 1,
                .max = most_count});
-  visit.field("packing", eval.packing,
-              {.help = "what a sample of an evaluation is, which packs documents by itself; absent: data.packing"});
+  visit.field("packing", eval.packing, {.brief = "packing of documents in evaluations", .unset = "data.packing"});
   visit.field("datasets", eval.datasets,
-              {.help = "sets that are evaluated one after the other, each recorded under its name; empty: the "
-                       "data.validation_split of data.path, or of each of data.datasets that has one"});
+              {.brief = "named evaluation datasets",
+               .details = "They are evaluated one after the other. Empty: the data.validation_split of data.path, or "
+                          "of each of data.datasets that has one"});
 }
 
 void describe(Declaration& visit, DivergenceOptions& divergence) {
   visit.field("detector", divergence.detector,
-              {.help = "how it is noticed that a loss rises for good: averages, of which one follows losses with "
-                       "1/divergence.few of each and one with 1/divergence.many; windows, means of so many losses as "
-                       "these say; null: nobody looks"});
-  visit.field("of", divergence.of,
-              {.help = "the loss that is looked at: eval_loss, of each evaluation; loss, of each step"});
+              {.brief = "divergence detector: averages or windows",
+               .details = "averages compares moving averages with rates 1/divergence.few and 1/divergence.many. "
+                          "windows compares means of that many losses",
+               .unset = "none"});
+  visit.field("of", divergence.of, {.brief = "watched loss: eval_loss (each evaluation) or loss (each step)"});
   visit.field("threshold", divergence.threshold,
-              {.help = "how far the mean of few losses may lie above that of many; as far, and the run ends with "
-                       "code 6",
+              {.brief = "excess of the recent mean over the long mean that ends the run",
+               .details = "The run then ends with code 6",
                .min = 0,
                .above_min = true});
-  const auto losses = [&](const std::string& name, std::int64_t& value, const std::string& help) {
-    visit.field(name, value, {.help = help, .unit = "losses", .min = 1, .max = 100000});
+  const auto losses = [&](const std::string& name, std::int64_t& value, const std::string& brief) {
+    visit.field(name, value, {.brief = brief, .unit = "losses", .min = 1, .max = 100000});
   };
-  losses("few", divergence.few, "losses of the mean that follows fast");
-  losses("many", divergence.many, "losses of the mean that follows slowly");
-  visit.field("action", divergence.action, {.help = "how the run ends then: stop, with a checkpoint; abort, without"});
+  losses("few", divergence.few, "losses of the recent mean");
+  losses("many", divergence.many, "losses of the long mean");
+  visit.field("action", divergence.action, {.brief = "end of a diverged run: stop (saves a checkpoint) or abort"});
 }
 
 void describe(Declaration& visit, SampleOptions& sample) {
-  visit.field("prompts", sample.prompts, {.help = "texts that the sample callback continues", .value_name = "TEXT"});
+  visit.field("prompts", sample.prompts, {.brief = "prompts of the sample callback", .value_name = "TEXT"});
   visit.field("max_tokens", sample.max_tokens,
-              {.help = "length of a continuation", .unit = "tokens", .min = 1, .max = most_count});
-  visit.field("temperature", sample.temperature,
-              {.help = "divides the logits; 0: always the most probable token", .min = 0});
+              {.brief = "maximum tokens of a generated text", .unit = "tokens", .min = 1, .max = most_count});
+  visit.field("temperature", sample.temperature, {.brief = "sampling temperature; 0: greedy", .min = 0});
   visit.field("top_k", sample.top_k,
-              {.help = "draw from so many most probable tokens; null: from all",
-               .unit = "tokens",
-               .min = 1,
-               .max = most_count});
-  visit.field("seed", sample.seed, {.help = "of the draws", .min = 0});
+              {.brief = "top-k sampling", .unset = "all tokens", .unit = "tokens", .min = 1, .max = most_count});
+  visit.field("seed", sample.seed, {.brief = "seed of sampling", .min = 0});
 }
 
 void describe(Declaration& visit, CheckpointOptions& checkpoint) {
   visit.field("every", checkpoint.every,
-              {.help = "how often a checkpoint is saved, said as eval.every; never: only when stopped and as at_end "
-                       "says"});
-  visit.field(
-      "interval", checkpoint.interval,
-      {.help = "time between checkpoints besides, counted by rank 0 from the last one; auto: what saves cost and "
-               "what failures lose is least together, by Daly's estimate from the longest save so far and "
-               "checkpoint.mtbf"});
+              {.brief = "checkpoint interval in steps, epochs or time, as eval.every",
+               .unset = "only when stopped, and as at_end says"});
+  visit.field("interval", checkpoint.interval,
+              {.brief = "additional time between checkpoints, or auto",
+               .details = "Rank 0 counts it from the last checkpoint. auto minimises the cost of saves and lost work "
+                          "by Daly's estimate, from the longest save so far and checkpoint.mtbf"});
   visit.field("mtbf", checkpoint.mtbf,
-              {.help = "mean time between failures of the job, which checkpoint.interval: auto goes by"});
+              {.brief = "mean time between failures of the job, for checkpoint.interval auto"});
   visit.field("keep_last", checkpoint.keep_last,
-              {.help = "sound checkpoints to keep; older ones are removed once a new one is complete, or to make room "
-                       "for it where there is none",
+              {.brief = "valid checkpoints to keep",
+               .details = "Older ones are removed once a new one is complete, or to make room for it",
                .min = 1,
                .max = most_count});
-  visit.field(
-      "keep_best", checkpoint.keep_best,
-      {.help = "checkpoints with the best values of best_metric that are kept besides", .min = 0, .max = most_count});
+  visit.field("keep_best", checkpoint.keep_best,
+              {.brief = "best checkpoints to keep as well, by best_metric", .min = 0, .max = most_count});
   visit.field("best_metric", checkpoint.best_metric,
-              {.help = "what is measured by an evaluation that best checkpoints are chosen by, here, in records and "
-                       "with resume: best"});
+              {.brief = "evaluation metric that selects the best checkpoint",
+               .details = "It is used here, in records, and with resume: best"});
   visit.field("best_dataset", checkpoint.best_dataset,
-              {.help = "name of the evaluated set that best_metric is of; null: the first", .value_name = "NAME"});
-  visit.field("best_direction", checkpoint.best_direction,
-              {.help = "which values of best_metric are better; auto: higher ones of accuracy, lower ones of the "
-                       "others"});
+              {.brief = "evaluation dataset of best_metric", .unset = "the first", .value_name = "NAME"});
+  visit.field(
+      "best_direction", checkpoint.best_direction,
+      {.brief = "better direction of best_metric", .details = "auto: higher accuracy, lower values of other metrics"});
   visit.field("keep_every", checkpoint.keep_every,
-              {.help = "steps of whose multiples checkpoints are kept besides; null: none",
+              {.brief = "keep checkpoints at multiples of this step as well",
+               .unset = "none",
                .unit = "steps",
                .min = 1,
                .max = most_count});
-  visit.field("pinned", checkpoint.pinned, {.help = "steps whose checkpoints are kept besides", .min = 1});
-  visit.field("at_end", checkpoint.at_end, {.help = "save after the last step"});
-  visit.field(
-      "load_best_at_end", checkpoint.load_best_at_end,
-      {.help = "after the last checkpoint, which keeps the weights of the last step, load those of the best one "
-               "for a last evaluation, the texts of callbacks and the export"});
+  visit.field("pinned", checkpoint.pinned, {.brief = "steps whose checkpoints are kept as well", .min = 1});
+  visit.field("at_end", checkpoint.at_end, {.brief = "save after the last step"});
+  visit.field("load_best_at_end", checkpoint.load_best_at_end,
+              {.brief = "load the best checkpoint at the end of the run",
+               .details = "The last checkpoint keeps the weights of the last step. The last evaluation, the texts of "
+                          "callbacks and the export use the best one"});
   visit.field("export_at_end", checkpoint.export_at_end,
-              {.help = "export the last checkpoint, or with load_best_at_end the best one, as a Hugging Face model in "
-                       "bf16 to RUN/export/step-N"});
+              {.brief = "export a Hugging Face model at the end, in RUN/export/step-N",
+               .details = "The last checkpoint is exported in bf16, or the best one with load_best_at_end"});
   visit.field(
       "resume", checkpoint.resume,
-      {.help = "where to start: auto continues from the newest valid checkpoint if there is one; a path "
-               "names a checkpoint of another run, or of weights alone, which counts until this run has one of its "
-               "own; never and afresh start from scratch, the one where there is no checkpoint, the other after those "
-               "that are there were put aside"});
+      {.brief = "start of the run: auto, never, afresh, best, or a checkpoint path",
+       .details =
+           "auto resumes from the newest valid checkpoint if there is one. A path names a checkpoint of another run, "
+           "or weights alone; it counts until this run has a checkpoint of its own. never and afresh start from "
+           "scratch: never requires that there is no checkpoint, afresh first puts existing ones aside. A run that was "
+           "stopped with exit code 75, or requeued by Slurm, continues from its newest checkpoint in any case",
+       .completes = Completes::folders});
   visit.field("allow_change", checkpoint.allow_change,
-              {.help = "options whose values may be others than those of the checkpoint that the run goes on from, "
-                       "though they alter what follows, or sections of such options: each change is recorded",
+              {.brief = "options, or sections, that may change on resume",
+               .details = "Options that affect training are otherwise refused if they change. Each change is recorded",
                .value_name = "OPTION"});
+  visit.field("only", checkpoint.only,
+              {.brief = "load only these components or tensors of another run's checkpoint",
+               .details = "The rest starts afresh. Components are given by name, tensors by a regular expression that "
+                          "matches in their full name (model/lm_head.weight)"});
+  visit.field("skip", checkpoint.skip, {.brief = "do not load these parts of another run's checkpoint (as only)"});
   visit.field(
-      "only", checkpoint.only,
-      {.help = "of a checkpoint of another run load these alone, what else there is starts afresh: components by "
-               "name, or tensors whose full name (model/lm_head.weight) has a match of a regular expression"});
-  visit.field("skip", checkpoint.skip, {.help = "of a checkpoint of another run do not load these, said as in only"});
-  visit.field("components", checkpoint.components,
-              {.help = "what checkpoints hold: model, optimizer, trainer (steps, losses, loss scale), data (where the "
-                       "run is in its data), callbacks; empty: all; a run cannot go on from one without optimizer, "
-                       "trainer and data, but another may start from it"});
-  visit.field(
-      "storage", checkpoint.storage,
-      {.help = "what train.run_dir lies on: shared, storage that all ranks see; per_node, storage of each node's "
-               "own, which has under this path what the ranks of the node write"});
+      "components", checkpoint.components,
+      {.brief = "components of checkpoints: model, optimizer, trainer, data, callbacks",
+       .details = "trainer holds steps, losses and loss scale; data holds the position in the data. A run cannot "
+                  "resume without optimizer, trainer and data, but another run can start from it. Empty: all"});
+  visit.field("storage", checkpoint.storage,
+              {.brief = "storage of train.run_dir: shared, or per_node (node-local)",
+               .details = "With per_node, this path on each node has the files that ranks of the node write"});
   visit.field("local_dir", checkpoint.local_dir,
-              {.help = "folder on a fast disk of each node to which saves go first; they are copied to train.run_dir "
-                       "behind training, and a start goes on from either; null: saves go to train.run_dir",
+              {.brief = "node-local folder (local tier) where saves go first",
+               .details = "They are copied to train.run_dir in the background, and a start resumes from either",
+               .unset = "saves go to train.run_dir",
                .value_name = "DIR",
                .completes = Completes::folders});
+  visit.field("max_unpromoted", checkpoint.max_unpromoted,
+              {.brief = "limit of node-local saves that are not yet in train.run_dir",
+               .details = "A further save waits, and training with it",
+               .unset = "8",
+               .unit = "saves",
+               .min = 1,
+               .max = most_count});
   visit.field("ranks_per_file", checkpoint.ranks_per_file,
-              {.help = "neighbouring ranks that share one part file of a pattern; node: those of a node"});
+              {.brief = "neighbouring ranks that share one part file", .details = "node: the ranks of a node"});
   visit.field("background", checkpoint.background,
-              {.help = "whether training goes on while a copy of the state is written (it stands still for the copy, "
-                       "and for a save after which nothing follows): true, false, or auto where memory has room for "
-                       "the copy"});
+              {.brief = "save in the background: true, false or auto",
+               .details = "Training stops only while the state is copied. auto: where memory has room for the copy. "
+                          "The last save of a run is never in the background"});
   visit.field("on_busy", checkpoint.on_busy,
-              {.help = "what becomes of a save that is due while one is under way: skip leaves it out, wait lets it "
-                       "begin when the other is done; null: wait"});
-  visit.field(
-      "snapshot_memory", checkpoint.snapshot_memory,
-      {.help = "memory of a rank for the copy, never less than its largest piece, which is filled several times "
-               "where the state needs more; null: as much as the state needs"});
+              {.brief = "save due while another is running: skip or wait", .unset = "wait"});
+  visit.field("snapshot_memory", checkpoint.snapshot_memory,
+              {.brief = "memory of a rank for the copy of a background save",
+               .details = "It is at least the largest piece. If the state needs more, it is filled several times",
+               .unset = "as much as the state needs"});
   visit.field("read_back", checkpoint.read_back,
-              {.help = "what a save has written is read from the storage and compared before the checkpoint counts and "
-                       "older ones go"});
+              {.brief = "read back and compare each save before it counts",
+               .details = "Older checkpoints are removed only after that"});
+  visit.field("metadata", checkpoint.metadata,
+              {.brief = "your own metadata for checkpoints, shown by checkpoint-inspect"});
   visit.field(
-      "metadata", checkpoint.metadata,
-      {.help = "what each checkpoint says of the run besides, in words of yours, for checkpoint-inspect to show"});
-  visit.field("validation", checkpoint.validation,
-              {.help = "how deeply a save compares the weights and moments that ranks should hold alike: not at all, "
-                       "the ends of each tensor, by turns a share of each, fingerprints of all, or these and hashes"});
+      "validation", checkpoint.validation,
+      {.brief = "comparison of replicas at each save: none, quick, rolling, tensor, full",
+       .details =
+           "It compares weights and moments that ranks should hold alike. quick compares the ends of each tensor, "
+           "rolling a share of each tensor in turn, tensor fingerprints of all, full also their hashes"});
   visit.field("validation_saves", checkpoint.validation_saves,
-              {.help = "saves of checkpoint.every in a row that with validation: rolling compare all of each tensor, "
-                       "each an equal share; null: 8",
+              {.brief = "saves that validation: rolling takes to compare everything",
+               .details = "Each save compares an equal share of each tensor",
+               .unset = "8",
                .unit = "saves",
                .min = 2,
                .max = 1000});
   visit.field("on_difference", checkpoint.on_difference,
-              {.help = "what a save does where ranks that should hold the same do not: fail ends the run with code 1, "
-                       "warn saves what the first rank of them holds, repair gives all of them what most of three or "
-                       "more hold, else fails; the last two compare once more before the save"});
+              {.brief = "replicas that differ at a save: fail, warn or repair",
+               .details = "fail ends the run with code 1. warn saves the values of the first rank. repair uses a "
+                          "majority vote of three or more replicas, and fails if there is no majority. warn and repair "
+                          "compare once more before the save"});
   visit.field("max_failures", checkpoint.max_failures,
-              {.help = "failed saves in a row that end the run; after fewer the checkpoint before stays current and "
-                       "training goes on",
+              {.brief = "consecutive failed saves that end the run",
+               .details = "After fewer, the previous checkpoint stays current and training continues",
                .unit = "saves",
                .min = 1,
                .max = most_count});
   visit.field("patience", checkpoint.patience,
-              {.help = "how long a start looks anew at a checkpoint that cannot be read, that lacks files, or that not "
-                       "all ranks see alike, and a save at what other ranks have made"});
+              {.brief = "time to retry an unreadable or incomplete checkpoint at a start",
+               .details = "A save also waits this long for files of other ranks to appear"});
 }
 
 void describe(Declaration& visit, LogOptions& log) {
   visit.field("every", log.every,
-              {.help = "how often a step record is written, said as eval.every; the last step has one in any case"});
-  visit.field("first_step", log.first_step, {.help = "the first step has a record, too"});
-  visit.field("format", log.format,
-              {.help = "of the log on standard error: progress, lines for people and how far the run is; structured, "
-                       "JSON, one object a line, with the numbers of each step record"});
-  visit.field("tensorboard", log.tensorboard, {.help = "write event files for TensorBoard"});
+              {.brief = "interval of step records, as eval.every", .details = "The last step always has a record"});
+  visit.field("first_step", log.first_step, {.brief = "write a record of the first step as well"});
+  visit.field(
+      "format", log.format,
+      {.brief = "log format on standard error: progress or structured",
+       .details =
+           "progress is for people. structured is JSON, one object per line, with the numbers of each step record"});
+  visit.field("tensorboard", log.tensorboard, {.brief = "write TensorBoard event files"});
   visit.field("tensorboard_dir", log.tensorboard_dir,
-              {.help = "folder for them; null: RUN/tensorboard", .value_name = "DIR", .completes = Completes::folders});
+              {.brief = "folder of TensorBoard event files",
+               .unset = "RUN/tensorboard",
+               .value_name = "DIR",
+               .completes = Completes::folders});
   visit.field("wandb", log.wandb,
-              {.help = "Weights & Biases: offline writes the run as its own client does without a network, for "
-                       "wandb sync to send; online is refused"});
-  visit.field("wandb_project", log.wandb_project, {.help = "project of that run; null: the one that wandb sync takes"});
-  visit.field("wandb_name", log.wandb_name, {.help = "its name; null: that of the run folder", .value_name = "NAME"});
-  visit.field("wandb_tags", log.wandb_tags, {.help = "its tags"});
+              {.brief = "Weights & Biases: offline writes files for wandb sync", .details = "online is refused"});
+  visit.field("wandb_project", log.wandb_project,
+              {.brief = "Weights & Biases project", .unset = "chosen by wandb sync"});
+  visit.field("wandb_name", log.wandb_name,
+              {.brief = "Weights & Biases run name", .unset = "name of the run folder", .value_name = "NAME"});
+  visit.field("wandb_tags", log.wandb_tags, {.brief = "Weights & Biases tags"});
   visit.field("wandb_every", log.wandb_every,
-              {.help = "steps at whose multiples step records go there; null: all step records do",
+              {.brief = "steps between records for Weights & Biases",
+               .unset = "all step records",
                .unit = "steps",
                .min = 1,
                .max = most_count});
   visit.field("wandb_dir", log.wandb_dir,
-              {.help = "folder that gets a folder offline-run-… for each start; null: RUN/wandb",
+              {.brief = "folder for offline-run-… of each start",
+               .unset = "RUN/wandb",
                .value_name = "DIR",
                .completes = Completes::folders});
-  visit.field(
-      "statistics", log.statistics,
-      {.help = "what has statistics of each tensor in records, norm, mean, deviation, least, greatest and zeros: "
-               "weights, gradients"});
-  visit.field("statistics_every", log.statistics_every, {.help = "how often, said as eval.every; null: as log.every"});
+  visit.field("statistics", log.statistics,
+              {.brief = "per-tensor statistics in records: weights, gradients",
+               .details = "Norm, mean, deviation, minimum, maximum and number of zeros"});
+  visit.field("statistics_every", log.statistics_every,
+              {.brief = "interval of statistics, as eval.every", .unset = "log.every"});
   visit.field("speed_from_step", log.speed_from_step,
-              {.help = "of the steps of a start, counted from 1, the first that counts for the speeds of the summary; "
-                       "those before it warm up",
+              {.brief = "first step of a start that counts for speeds in the summary, from 1",
+               .details = "Steps before it are warm-up",
                .unit = "steps",
                .min = 1,
                .max = most_count});
   visit.field("peak_tflops", log.peak_tflops,
-              {.help = "dense peak of the hardware of one rank in the type of precision.dtype: what mfu divides by; "
-                       "null: that of peak_device",
+              {.brief = "dense peak TFLOP/s of a rank's hardware, for MFU",
+               .details = "It is the peak in the type of precision.dtype",
+               .unset = "that of log.peak_device",
                .unit = "TFLOP/s",
                .min = 0,
                .above_min = true});
   visit.field("peak_device", log.peak_device,
-              {.help = "product that one rank computes with, as its maker names it, whose dense peak is known "
-                       "(lockstep-performance(7) lists them), instead of peak_tflops; null: mfu is not known",
+              {.brief = "hardware of a rank with a known peak, for MFU",
+               .details = "lockstep-performance(7) lists the names",
+               .unset = "MFU is not reported",
                .value_name = "NAME"});
   visit.field("profile_start_step", log.profile_start_step,
-              {.help = "first step that is profiled: time by kind of work in records and as a table, each "
-                       "action in profile.json for Perfetto; null: none",
+              {.brief = "first profiled step",
+               .details = "Records and a table show time by kind of work; profile.json shows each action, for Perfetto",
+               .unset = "none",
                .unit = "steps",
                .min = 1,
                .max = most_count});
   visit.field("profile_end_step", log.profile_end_step,
-              {.help = "last step that is profiled; null: the first", .unit = "steps", .min = 1, .max = most_count});
-  visit.field(
-      "profile_dir", log.profile_dir,
-      {.help = "folder for profile.json; null: the run folder", .value_name = "DIR", .completes = Completes::folders});
+              {.brief = "last profiled step", .unset = "the first", .unit = "steps", .min = 1, .max = most_count});
+  visit.field("profile_dir", log.profile_dir,
+              {.brief = "folder of profile.json",
+               .unset = "the run folder",
+               .value_name = "DIR",
+               .completes = Completes::folders});
   visit.field("profile_ranks", log.profile_ranks,
-              {.help = "ranks whose actions profile.json shows; empty: all; records and table are of all ranks",
+              {.brief = "ranks whose actions profile.json shows",
+               .details = "Empty: all. Records and table are of all ranks",
                .min = 0,
                .max = most_count});
   visit.field("profile_shapes", log.profile_shapes,
-              {.help = "each action in profile.json says what it works on: samples and tokens, bytes, shapes of "
-                       "weights"});
-  visit.field("profile_memory", log.profile_memory,
-              {.help = "profile.json shows the memory of each rank over time, behind each action"});
+              {.brief = "add samples, tokens, bytes and shapes to actions in profile.json"});
+  visit.field("profile_memory", log.profile_memory, {.brief = "add the memory of each rank over time to profile.json"});
 }
 
 template <class Section>
@@ -888,72 +957,80 @@ bool shards_along(const ParallelOptions& parallel, MeshAxis axis) {
 }
 
 void describe(Declaration& visit, OptimizerGroup& group) {
-  visit.field("match", group.match, {.help = "names of tensors", .value_name = "REGEX", .required = true});
-  visit.field("optimizer", group.name,
-              {.help = "update rule of these tensors, of muon for matrices alone; null: as without the group"});
+  visit.field("match", group.match,
+              {.brief = "patterns of tensor names in this group", .value_name = "REGEX", .required = true});
+  visit.field(
+      "optimizer", group.name,
+      {.brief = "optimizer of these tensors", .details = "muon is for matrices only", .unset = "as without the group"});
   visit.field("lr", group.lr,
-              {.help = "peak learning rate, which the schedule scales as optimizer.lr; null: as without the group",
+              {.brief = "peak learning rate, scaled as optimizer.lr",
+               .unset = "as without the group",
                .unit = "1/step",
                .min = 0,
                .max = 1});
-  visit.field("lr_scale", group.lr_scale, {.help = "multiplies the learning rate", .min = 0});
+  visit.field("lr_scale", group.lr_scale, {.brief = "factor of the learning rate", .min = 0});
   visit.field("weight_decay", group.weight_decay,
-              {.help = "instead of optimizer.weight_decay and its exclusions", .min = 0});
+              {.brief = "weight decay, instead of optimizer.weight_decay and its exclusions", .min = 0});
   describe_rule(visit, group);
 }
 
 void describe(Declaration& visit, PhaseLimit& limit) {
   visit.field(
       "phase", limit.phase,
-      {.help =
-           "what the rank is doing; step: data, forward, backward, reduction, update, callbacks; save: each part of it",
+      {.brief = "phase",
+       .details = "step covers data, forward, backward, reduction, update and callbacks. save covers each part of it",
        .required = true});
-  visit.field("limit", limit.limit, {.help = "instead of train.watchdog; 0: no limit", .required = true});
+  visit.field("limit", limit.limit, {.brief = "limit, instead of train.watchdog; 0: no limit", .required = true});
 }
 
 namespace {
 
 void describe_choice(Declaration& visit, DatasetChoice& dataset, const std::string& usual_split) {
-  visit.field(
-      "path", dataset.path,
-      {.help =
-           "folder of token shards that prepare-data wrote; or text, as data.path takes it; dummy: none, tokens are "
-           "made for tests of speed",
-       .value_name = "PATH",
-       .required = true,
-       .completes = Completes::files});
-  visit.field("name", dataset.name, {.help = "in plans and records; null: what the path ends with"});
-  visit.field("split", dataset.split, {.help = "null: " + usual_split, .value_name = "NAME"});
+  visit.field("path", dataset.path,
+              {.brief = "token shards, text as in data.path, or dummy",
+               .details = "dummy makes tokens for tests of speed",
+               .value_name = "PATH",
+               .required = true,
+               .completes = Completes::files});
+  visit.field("name", dataset.name, {.brief = "name in plans and records", .unset = "last part of the path"});
+  visit.field("split", dataset.split, {.brief = "split", .unset = usual_split, .value_name = "NAME"});
   visit.field("samples", dataset.samples,
-              {.help = "its first so many samples alone, null: all; of dummy, how many there are",
+              {.brief = "use only this many first samples; of dummy, their number",
+               .unset = "all",
                .unit = "samples",
                .min = 1,
                .max = most_count});
-  visit.field("shard", dataset.shard, {.help = "the I-th of N equal parts of these alone, counted from 1; null: all"});
+  visit.field("shard", dataset.shard, {.brief = "use part I of N equal parts, counted from 1", .unset = "all"});
   visit.field("length", dataset.length,
-              {.help = "of the samples of dummy, which padding follows; null: data.sequence_length",
+              {.brief = "tokens in samples of dummy; padding follows",
+               .unset = "data.sequence_length",
                .unit = "tokens",
                .min = 1,
                .max = most_count});
   visit.field("tokens", dataset.tokens,
-              {.help = "of dummy: random, ids of the model's vocabulary drawn by data.seed; constant, the id 0; null: "
-                       "random"});
+              {.brief = "tokens of dummy: random or constant",
+               .details = "random draws ids of the model's vocabulary by data.seed. constant is the id 0",
+               .unset = "random"});
 }
 
 }  // namespace
 
 void describe(Declaration& visit, TrainingDataset& dataset) {
   describe_choice(visit, dataset, "data.train_split");
-  visit.field("weight", dataset.weight,
-              {.help = "its share of the samples is its weight by the sum of all; of all datasets or of none",
-               .min = 0,
-               .above_min = true});
+  visit.field(
+      "weight", dataset.weight,
+      {.brief = "weight in the mixture",
+       .details =
+           "Its share of the samples is its weight divided by the sum of all. Set it for all datasets or for none",
+       .min = 0,
+       .above_min = true});
 }
 
 void describe(Declaration& visit, EvaluationDataset& dataset) {
   describe_choice(visit, dataset, "data.validation_split");
   visit.field("batches", dataset.batches,
-              {.help = "samples of its evaluation in global batches, spread evenly over it; null: eval.batches",
+              {.brief = "evaluation size in global batches, spread evenly",
+               .unset = "eval.batches",
                .min = 1,
                .max = most_count});
 }
@@ -975,64 +1052,54 @@ void describe(Declaration& visit, TrainConfig& config) {
   section(visit, "log", config.log, "records");
   describe_plugin_options(visit, config.plugin_values);
   visit.field("print_program", config.print_program,
-              {.help = "print the step programs, one list for each class of ranks that do the same, and exit",
-               .command_line_only = true});
+              {.brief = "print the step programs of each class of ranks, and exit", .command_line_only = true});
   visit.field("print_layout", config.print_layout,
-              {.help = "print which part of each tensor each rank holds, and exit", .command_line_only = true});
-  visit.field(
-      "print_groups", config.print_groups,
-      {.help = "print which tensors the optimizer updates alike, by what rule, learning rate and weight decay, and "
-               "exit",
-       .command_line_only = true});
+              {.brief = "print the part of each tensor on each rank, and exit", .command_line_only = true});
+  visit.field("print_groups", config.print_groups,
+              {.brief = "print the parameter groups of the optimizer, and exit", .command_line_only = true});
   visit.field("print_components", config.print_components,
-              {.help = "print what a checkpoint is made of, which ranks hold, write and compare it, and exit",
-               .command_line_only = true});
+              {.brief = "print the components of checkpoints and their ranks, and exit", .command_line_only = true});
   visit.field("plot_schedule", config.plot_schedule,
-              {.help = "draw the learning rate over the steps of the run, and exit: as a picture, as its values in "
-                       "JSON, or in text on standard output",
+              {.brief = "draw the learning rate over the run (.svg, .json or text), and exit",
                .bare = "text",
                .command_line_only = true,
                .completes = Completes::files});
   visit.field("plot_program", config.plot_program,
-              {.help = "draw when each rank does what in a step, by estimated costs, and exit: as a picture, as a "
-                       "trace for Perfetto, or in text on standard output",
+              {.brief = "draw a step's time line by estimated costs, and exit",
+               .details = "As a picture, as a trace for Perfetto, or in text on standard output",
                .bare = "text",
                .command_line_only = true,
                .completes = Completes::files});
   visit.field("program", config.program,
-              {.help = "of the step programs, print or draw the one of this name: train, eval, sample, or local and "
-                       "average of post-local SGD; absent: all are printed, and the one that updates weights is drawn",
+              {.brief = "step program to print or draw: train, eval, sample, local, average",
+               .details = "local and average are of post-local SGD",
+               .unset = "all are printed; the one that updates weights is drawn",
                .value_name = "NAME",
                .command_line_only = true});
   visit.field("rank", config.rank,
-              {.help = "of what is printed for all ranks, only the part of this one",
-               .min = 0,
-               .max = most_count,
-               .command_line_only = true});
+              {.brief = "print only the part of this rank", .min = 0, .max = most_count, .command_line_only = true});
   visit.field("world_size", config.world_size,
-              {.help = "plan for so many ranks instead of those that were started; where the dataset is not there, all "
-                       "that does not depend on it",
+              {.brief = "plan for this many ranks instead of those started",
+               .details = "Without the dataset, everything that does not depend on it is planned",
                .unit = "ranks",
                .min = 1,
                .max = most_planned_ranks,
                .command_line_only = true});
   visit.field("ranks_per_node", config.ranks_per_node,
-              {.help = "plan for machines with so many ranks each, numbered one machine after the other",
+              {.brief = "plan for machines with this many ranks each, numbered in order",
                .unit = "ranks",
                .min = 1,
                .max = most_planned_ranks,
                .command_line_only = true});
-  visit.field(
-      "eval_only", config.eval_only,
-      {.help = "print the validation loss of the checkpoint that checkpoint.resume means, as an eval record, and exit; "
-               "nothing is written",
-       .command_line_only = true});
-  visit.field("plan", config.plan,
-              {.help = "show the whole plan, at the start or with --dry-run, not only what fits on a screen",
+  visit.field("eval_only", config.eval_only,
+              {.brief = "print the validation loss of a checkpoint as an eval record, and exit",
+               .details = "checkpoint.resume names the checkpoint. Nothing is written",
                .command_line_only = true});
+  visit.field("plan", config.plan,
+              {.brief = "show the whole plan, not only what fits on a screen", .command_line_only = true});
   visit.field("profile", config.profile,
-              {.help = "profile so many steps (10 if it is not said) after the first two of this start, as "
-                       "log.profile_start_step and log.profile_end_step would",
+              {.brief = "profile this many steps (10) after the first two of this start",
+               .details = "It sets log.profile_start_step and log.profile_end_step",
                .unit = "steps",
                .min = 1,
                .max = most_count,
@@ -1046,7 +1113,11 @@ Tool tool_of(const TrainConfig&) {
           .synopsis = {"[OPTION...] CONFIG.yaml..."},
           .arguments = Tool::Arguments::config_files,
           .dry_run = Tool::DryRun::yes,
-          .output = Tool::Output::records};
+          .output = Tool::Output::records,
+          .first_options = {"model.config", "model.path", "data.path", "data.tokenizer", "data.sequence_length",
+                            "parallel.dp_shard", "parallel.tp", "parallel.pp", "precision.dtype", "optimizer.lr",
+                            "train.run_dir", "train.max_steps", "train.global_batch", "train.micro_batch", "eval.every",
+                            "checkpoint.every", "config", "dry-run", "print-config"}};
 }
 
 }  // namespace lockstep

@@ -25,6 +25,7 @@ struct Tool;
 
 enum class ScheduleName { linear, cosine, constant, polynomial, inverse_sqrt, wsd, infinite };  // and of plug-ins
 enum class CooldownShape { linear, cosine, sqrt };
+enum class WarmupFrom { one, zero };  // of the steps of warm-up
 enum class Device { cpu, cuda };
 enum class CallbackName { sample };  // and of plug-ins
 enum class Offload { optimizer, shards, activations };
@@ -49,9 +50,10 @@ enum class MeasuredTensors { weights, gradients };
 enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };
 
 struct ModelOptions {
-  std::optional<std::string> config;  // a Hugging Face config.json or its folder: initialised from train.seed
-  std::optional<std::string> path;    // a folder with config.json and safetensors: start from these weights
-  std::optional<double> dropout;      // instead of all rates in the config
+  std::optional<std::string> config;         // a Hugging Face config.json or its folder: initialised from train.seed
+  std::optional<std::string> path;           // a folder with config.json and safetensors: start from these weights
+  std::optional<TokenizerChoice> tokenizer;  // no option: the tokenizer of the weights or the network, if found
+  std::optional<double> dropout;             // instead of all rates in the config
   std::optional<double> embedding_dropout, attention_dropout, residual_dropout;  // instead of one
 };
 
@@ -96,10 +98,11 @@ struct DataOptions {
   SamplePacking packing = SamplePacking::windows;     // what a sample is
   std::optional<std::int64_t> packing_group;          // documents that are sorted at once; absent: 100000
   std::optional<LongDocuments> long_documents;        // absent: split
-  std::optional<std::int64_t> pad_to_multiple_of;     // tokens; absent: what ranks that share samples need
+  std::optional<std::int64_t> pad_to_multiple_of;     // tokens; absent: 1
   std::optional<std::int64_t> seed;                   // of the order of samples; absent: train.seed
   bool repeat_order = false;                          // each epoch has the order of the first
   bool drop_last = false;                             // an epoch ends with its last whole step
+  bool short_last_step = false;                       // or with one of the samples that are left
   std::int64_t prefetch = 2;                          // batches made ahead of the steps that take them
   VerifyData verify = VerifyData::use;                // when the hashes of shards are checked
 };
@@ -172,7 +175,8 @@ struct ScheduleOptions {
   ScheduleName name = ScheduleName::cosine;
   double start_lr = 0;  // absolute, as all rates here
   std::int64_t warmup_steps = 0;
-  std::optional<double> warmup_ratio;       // of the steps of the run, instead
+  std::optional<double> warmup_ratio;  // of the steps of the run, instead
+  WarmupFrom warmup_from = WarmupFrom::one;
   std::optional<std::int64_t> decay_steps;  // step at which min_lr is reached; absent: the last one
   std::optional<double> decay_ratio;        // of the steps of the run, instead
   double min_lr = 0;
@@ -264,8 +268,9 @@ struct CheckpointOptions {
   std::vector<NamePattern> skip;           // that are not
   std::vector<SavedComponent> components;  // that checkpoints hold; empty: all
   CheckpointStorage storage = CheckpointStorage::shared;  // what train.run_dir is on
-  std::optional<std::string> local_dir;  // where saves go first, on a disk of each node; absent: to train.run_dir
-  RanksPerFile ranks_per_file;           // that share one part file
+  std::optional<std::string> local_dir;        // where saves go first, on a disk of each node; absent: to train.run_dir
+  std::optional<std::int64_t> max_unpromoted;  // saves there that training goes on with at most; absent: 8
+  RanksPerFile ranks_per_file;                 // that share one part file
   Background background = Background::automatic;  // whether training goes on while a copy of the state is written
   std::optional<OnBusy> on_busy;            // what becomes of a save that is due while one is under way; absent: wait
   std::optional<ByteSize> snapshot_memory;  // for that copy; absent: for all of it at once

@@ -3,6 +3,7 @@
 #include "base/content_sum.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "corpus/foreign_content.hpp"
 #include "corpus/utf8.hpp"
 
 #include <simdjson.h>
@@ -65,7 +66,10 @@ std::uint64_t BlockReader::input_consumed() const {
 void BlockReader::close() {
   consumed_before_ = consumed();
   input_consumed_before_ = input_consumed();
-  if (bytes_) contents_[part_.file].add(bytes_->content());
+  if (bytes_) {
+    contents_[part_.file].add(bytes_->content());
+    if (std::string warning = bytes_->warning(); !warning.empty()) warnings_.push_back(std::move(warning));
+  }
   contents_[part_.file].add(std::exchange(passed_over_, {}));
   bytes_.reset();
 }
@@ -91,7 +95,7 @@ bool BlockReader::open_next_part() {
       passed_over_ = {byte_order_mark.size(), content_sum(byte_order_mark, 0)};
       drop_before(byte_order_mark.size());
     }
-    if (held_.empty()) empty_files_.push_back(file_->name());
+    if (held_.empty()) warnings_.push_back(fmt::format("{} is empty: its data holds nothing", file_->name()));
     begins_document_ = file_->format == TextFormat::text;
   } else if (file_->format == TextFormat::text) {
     skip_to_first_cut();
@@ -197,6 +201,8 @@ std::optional<std::uint64_t> BlockReader::cut_at(std::uint64_t boundary) const {
 
 void require_utf8(const TextBlock& block) {
   if (simdjson::validate_utf8(block.text.data(), block.text.size())) return;
+  if (const auto foreign = block.offset == 0 ? foreign_content(block.text) : std::nullopt)
+    throw BadText{block.file, 0, fmt::format("not valid UTF-8: it is {}", foreign->what), foreign->advice};
   const std::size_t bad = first_invalid_utf8(block.text).value_or(0);
   throw BadText{block.file, block.offset + bad,
                 fmt::format("not valid UTF-8 (byte 0x{:02X})", static_cast<unsigned char>(block.text[bad])),

@@ -49,9 +49,9 @@ class BlockReader {
   /// The next block; false at the end. Throws as ByteReader does, and BadText for more than `longest` bytes without a
   /// cut.
   bool next(TextBlock& block);
-  /// Files that proved to hold nothing: their compressed data, or what follows a byte order mark. Of those that begin
-  /// in these parts.
-  const std::vector<std::string>& empty_files() const { return empty_files_; }
+  /// Warnings about files that begin in these parts: that they proved to hold nothing (their compressed data, or what
+  /// follows a byte order mark), or that bytes behind their compressed data were ignored.
+  const std::vector<std::string>& warnings() const { return warnings_; }
   /// Bytes on disk read so far, of all files.
   std::uint64_t consumed() const { return consumed_before_ + (bytes_ ? bytes_->consumed() : 0); }
   /// Of them, those of the input itself: not of copies (InputFile::called).
@@ -85,7 +85,7 @@ class BlockReader {
   std::unique_ptr<ByteReader> bytes_;
   std::uint64_t consumed_before_ = 0;
   std::uint64_t input_consumed_before_ = 0;
-  std::vector<std::string> empty_files_;
+  std::vector<std::string> warnings_;
   std::vector<ReadContent> contents_;
   ReadContent passed_over_;    // in front of the next block
   std::string held_;           // read, not yet given out

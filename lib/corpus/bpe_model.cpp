@@ -33,7 +33,7 @@ MergeTable merge_table(const ModelDescription& model, const TokenIds& ids, const
   return table;
 }
 
-// Every byte has a token, and nothing is unknown.
+// Pieces are bytes. A byte without a token is left out, as the library does if the model has no unk_token.
 class ByteBpe : public TokenModel {
  public:
   ByteBpe(const ModelDescription& model, const TokenIds& ids, const std::string& origin)
@@ -57,7 +57,14 @@ class ByteBpe : public TokenModel {
         if (const std::int32_t id = id_in(model_->whole_, piece); id != no_token) return ids.push_back(id);
       }
       merged_.clear();
-      for (const char byte : piece) merged_.push_back(model_->byte_ids_[static_cast<std::uint8_t>(byte)]);
+      for (const char byte : piece) {
+        const std::int32_t id = model_->byte_ids_[static_cast<std::uint8_t>(byte)];
+        if (id == no_token) {
+          ++left_out_;
+        } else {
+          merged_.push_back(id);
+        }
+      }
       merger_.apply(merged_);
       ids.insert(ids.end(), merged_.begin(), merged_.end());
     }
@@ -115,7 +122,10 @@ class CharacterBpe : public TokenModel {
           continue;
         }
         if (model.byte_fallback_ && append_byte_tokens(symbol, model.ids_, merged_)) continue;
-        if (!model.unknown_) continue;  // the library leaves it out
+        if (!model.unknown_) {  // the library leaves it out
+          ++left_out_;
+          continue;
+        }
         if (model.unknown_id_ == no_token)
           fail(ExitCode::input, "cannot tokenize '{}': the vocabulary lacks it, and unk_token '{}' as well",
                piece.substr(begin, at - begin), *model.unknown_);
@@ -162,10 +172,9 @@ std::unique_ptr<TokenModel> bpe_model(const ModelDescription& model, bool byte_l
   TokenIds ids = token_ids(model, origin);
   if (!byte_level || !model.prefix.empty() || !model.suffix.empty())
     return std::make_unique<CharacterBpe>(model, std::move(ids), origin);
-  for (int byte = 0; byte < 256; ++byte) {
-    if (id_in(ids, to_byte_level(std::string(1, static_cast<char>(byte)))) != no_token) continue;
-    if (model.unknown || model.byte_fallback) return std::make_unique<CharacterBpe>(model, std::move(ids), origin);
-    fail(ExitCode::usage, "{}: the vocabulary lacks the byte 0x{:02X}, and there is no unk_token for it", origin, byte);
+  for (int byte = 0; byte < 256 && (model.unknown || model.byte_fallback); ++byte) {
+    if (id_in(ids, to_byte_level(std::string(1, static_cast<char>(byte)))) == no_token)
+      return std::make_unique<CharacterBpe>(model, std::move(ids), origin);
   }
   return std::make_unique<ByteBpe>(model, ids, origin);
 }

@@ -6,16 +6,21 @@
 #include "corpus/plugin_reader.hpp"
 #include "corpus/record_lines.hpp"
 #include "corpus/table_files.hpp"
+#include "corpus/zstd_window.hpp"
 
 #include <bzlib.h>
 #include <lzma.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <limits>
 #include <new>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -65,17 +70,42 @@ class SummedReader : public ByteReader {
 class CompressedInput {
  public:
   explicit CompressedInput(const Path& path) : path_(path), summed_(path), buffer_(std::size_t{1} << 17) {}
-  /// False at the end of the file.
-  bool refill() {
-    if (begin_ < end_) return true;
-    begin_ = 0;
-    end_ = summed_.read(buffer_);
+  /// Has `least` bytes ready, or all that are left. False at the end of the file.
+  bool refill(std::size_t least = 1) {
+    if (end_ - begin_ >= least) return true;
+    std::copy(buffer_.begin() + static_cast<std::ptrdiff_t>(begin_),
+              buffer_.begin() + static_cast<std::ptrdiff_t>(end_), buffer_.begin());
+    end_ -= std::exchange(begin_, 0);
+    while (end_ < least) {
+      const std::size_t got = summed_.read(std::span(buffer_).subspan(end_));
+      if (got == 0) break;
+      end_ += got;
+    }
     return end_ > 0;
   }
+  /// Whether what is left begins with these bytes, or ends within them.
+  bool may_begin_with(std::string_view magic) {
+    refill(magic.size());
+    return magic.starts_with(std::string_view(left().data(), std::min(left().size(), magic.size())));
+  }
+  /// Reads the rest of the file, which is no data of the form: as its own program does, which warns as well.
+  void ignore_rest(const char* form) {
+    std::uint64_t bytes = 0;
+    bool are_zero = true;
+    for (; refill(); take(left().size())) {
+      bytes += left().size();
+      are_zero = are_zero && std::ranges::all_of(left(), [](char byte) { return byte == 0; });
+    }
+    warning_ =
+        fmt::format("{}: ignored {} {} behind its {} data", path_.string(), bytes,
+                    are_zero ? (bytes == 1 ? "zero byte" : "zero bytes") : (bytes == 1 ? "byte" : "bytes"), form);
+  }
+  const std::string& warning() const { return warning_; }
   std::span<char> left() { return {buffer_.data() + begin_, end_ - begin_}; }
   void take(std::size_t bytes) { begin_ += bytes; }
   std::uint64_t consumed() const { return summed_.consumed(); }
   ReadContent content() const { return summed_.content(); }
+  const Path& path() const { return path_; }
   [[noreturn]] void fail_damaged(const std::string& reason) const {
     fail(ExitCode::input, "{}: cannot decompress: {}", path_.string(), reason);
   }
@@ -89,6 +119,7 @@ class CompressedInput {
   std::vector<char> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
+  std::string warning_;
 };
 
 class GzipReader : public ByteReader {
@@ -105,6 +136,7 @@ class GzipReader : public ByteReader {
     stream_.avail_out = static_cast<uInt>(std::min<std::size_t>(out.size(), std::numeric_limits<uInt>::max()));
     const uInt wanted = stream_.avail_out;
     while (stream_.avail_out == wanted) {
+      if (!within_member_ && behind_a_member_ && !input_.may_begin_with("\x1F\x8B")) input_.ignore_rest("gzip");
       if (!input_.refill()) {
         if (within_member_) input_.fail_short();
         return 0;
@@ -117,6 +149,7 @@ class GzipReader : public ByteReader {
       if (state == Z_STREAM_END) {  // members may follow each other
         inflateReset(&stream_);
         within_member_ = false;
+        behind_a_member_ = true;
       } else if (state != Z_OK) {
         input_.fail_damaged(stream_.msg != nullptr ? stream_.msg : "not gzip data");
       }
@@ -125,17 +158,19 @@ class GzipReader : public ByteReader {
   }
   std::uint64_t consumed() const override { return input_.consumed(); }
   ReadContent content() const override { return input_.content(); }
+  std::string warning() const override { return input_.warning(); }
 
  private:
   CompressedInput input_;
   z_stream stream_{};
-  bool within_member_ = false;
+  bool within_member_ = false, behind_a_member_ = false;
 };
 
 class ZstdReader : public ByteReader {
  public:
   explicit ZstdReader(const Path& path) : input_(path), stream_(ZSTD_createDStream()) {
     if (stream_ == nullptr) throw std::bad_alloc();
+    ZSTD_DCtx_setParameter(stream_, ZSTD_d_windowLogMax, most_zstd_window_log);
   }
   ZstdReader(const ZstdReader&) = delete;
   ZstdReader& operator=(const ZstdReader&) = delete;
@@ -144,10 +179,16 @@ class ZstdReader : public ByteReader {
   std::size_t read(std::span<char> out) override {
     ZSTD_outBuffer decoded{out.data(), out.size(), 0};
     while (decoded.pos == 0) {
-      const bool more = input_.refill();
+      const bool more = input_.refill(within_frame_ ? 1 : most_zstd_header);
       if (!more && !within_frame_) return 0;
+      if (!within_frame_) {
+        window_ = zstd_window(input_.left());
+        require_zstd_window(input_.path().string(), window_);
+      }
       ZSTD_inBuffer encoded{input_.left().data(), input_.left().size(), 0};
       const std::size_t left = ZSTD_decompressStream(stream_, &decoded, &encoded);
+      if (ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation)
+        refuse_zstd_window(input_.path().string(), window_, "it cannot be allocated");
       if (ZSTD_isError(left) != 0) input_.fail_damaged(ZSTD_getErrorName(left));
       input_.take(encoded.pos);
       within_frame_ = left != 0;
@@ -162,6 +203,7 @@ class ZstdReader : public ByteReader {
   CompressedInput input_;
   ZSTD_DStream* stream_;
   bool within_frame_ = false;
+  std::uint64_t window_ = 0;  // bytes, of the frame
 };
 
 class Bzip2Reader : public ByteReader {
@@ -176,6 +218,7 @@ class Bzip2Reader : public ByteReader {
     stream_.next_out = out.data();
     stream_.avail_out = wanted;
     while (stream_.avail_out == wanted) {
+      if (!within_stream_ && behind_a_stream_ && !input_.may_begin_with("BZh")) input_.ignore_rest("bzip2");
       if (!input_.refill()) {
         if (within_stream_) input_.fail_short();
         return 0;
@@ -192,6 +235,7 @@ class Bzip2Reader : public ByteReader {
         stream_.next_out = before.next_out;
         stream_.avail_out = before.avail_out;
         within_stream_ = false;
+        behind_a_stream_ = true;
       } else if (state != BZ_OK) {
         input_.fail_damaged(state == BZ_DATA_ERROR_MAGIC ? "not bzip2 data" : "its data is damaged");
       }
@@ -200,6 +244,7 @@ class Bzip2Reader : public ByteReader {
   }
   std::uint64_t consumed() const override { return input_.consumed(); }
   ReadContent content() const override { return input_.content(); }
+  std::string warning() const override { return input_.warning(); }
 
  private:
   void begin() {
@@ -208,7 +253,7 @@ class Bzip2Reader : public ByteReader {
   }
   CompressedInput input_;
   bz_stream stream_{};
-  bool within_stream_ = false;
+  bool within_stream_ = false, behind_a_stream_ = false;
 };
 
 class XzReader : public ByteReader {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace lockstep {
 
@@ -28,6 +29,8 @@ class ByteReader {
   virtual std::uint64_t consumed() const = 0;
   /// What they are, of a file that is not plain; nothing of tables, whose library reads them.
   virtual ReadContent content() const { return {}; }
+  /// A warning about bytes behind the compressed data that were ignored; empty: there were none, so far.
+  virtual std::string warning() const { return {}; }
 };
 
 /// The bytes as they are stored, of a file of this machine or of an object of a store, from `offset` on.

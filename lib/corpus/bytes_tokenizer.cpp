@@ -17,7 +17,7 @@ std::string bytes_tokenizer_json(const std::string& end_name) {
   for (int byte = 0; byte < 256; ++byte) vocabulary[to_byte_level(std::string(1, static_cast<char>(byte)))] = byte;
   const Json byte_level{
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
-  return hf_tokenizer_json(Json::array({added_token_json(end_id, end_name)}), byte_level, byte_level,
+  return hf_tokenizer_json(Json(), Json::array({added_token_json({end_id, end_name})}), byte_level, byte_level,
                            bpe_model_json(vocabulary, Json::array()));
 }
 

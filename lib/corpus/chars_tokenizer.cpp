@@ -27,10 +27,10 @@ std::string chars_tokenizer_json(const std::vector<char32_t>& characters, const 
   Json added = Json::array();
   if (!end_name.empty())
     added.push_back(
-        added_token_json(checked_cast<std::int32_t>(characters.size(), "the number of characters"), end_name));
+        added_token_json({checked_cast<std::int32_t>(characters.size(), "the number of characters"), end_name}));
   const Json split{
       {"type", "Split"}, {"pattern", {{"Regex", "[\\s\\S]"}}}, {"behavior", "Isolated"}, {"invert", false}};
-  return hf_tokenizer_json(added, split, Json{{"type", "Fuse"}},
+  return hf_tokenizer_json(Json(), added, split, Json{{"type", "Fuse"}},
                            Json{{"type", "WordLevel"}, {"vocab", vocabulary}, {"unk_token", "<unk>"}});
 }
 

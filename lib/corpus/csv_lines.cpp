@@ -1,6 +1,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
+#include "corpus/foreign_content.hpp"
 #include "corpus/json_string.hpp"
 #include "corpus/record_lines.hpp"
 
@@ -36,6 +37,7 @@ class CsvLines : public ByteReader {
   }
   std::uint64_t consumed() const override { return bytes_->consumed(); }
   ReadContent content() const override { return bytes_->content(); }
+  std::string warning() const override { return bytes_->warning(); }
 
  private:
   enum class State { row_begin, field_begin, plain, quoted, quote_closed };
@@ -58,6 +60,7 @@ class CsvLines : public ByteReader {
   // A byte order mark that readers hand over in parts would be one of a name; they fill what they are given.
   std::string_view without_mark(std::string_view text) {
     at_begin_ = false;
+    refuse_foreign_content(text, file_);
     if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
     return text;
   }

@@ -21,13 +21,14 @@ namespace lockstep {
 namespace {
 
 constexpr const char* supported =
-    "supported are .txt, .jsonl, .json, .csv and .tsv, plain or followed by .gz, .zst, .bz2 or .xz, and .parquet and "
-    ".arrow";
+    "supported are .txt, .jsonl, .ndjson, .json, .csv and .tsv, plain or followed by .gz, .zst, .bz2 or .xz, and "
+    ".parquet and .arrow; data.format says what files of other names hold";
 
 constexpr std::array<std::pair<const char*, Compression>, 4> compressions{
     {{".gz", Compression::gzip}, {".zst", Compression::zstd}, {".bz2", Compression::bzip2}, {".xz", Compression::xz}}};
-constexpr std::array<std::pair<const char*, TextFormat>, 7> formats{{{".txt", TextFormat::text},
+constexpr std::array<std::pair<const char*, TextFormat>, 8> formats{{{".txt", TextFormat::text},
                                                                      {".jsonl", TextFormat::json_lines},
+                                                                     {".ndjson", TextFormat::json_lines},
                                                                      {".json", TextFormat::json},
                                                                      {".csv", TextFormat::csv},
                                                                      {".tsv", TextFormat::tsv},
@@ -46,18 +47,24 @@ bool describes_data(const Path& name) {
   return name == state_file || name == splits_file || name == "dataset_info.json" || name == "dataset_infos.json";
 }
 
+bool compresses_itself(TextFormat format) { return format == TextFormat::parquet || format == TextFormat::arrow; }
+
+/// The compression that the suffix of a name tells, which is taken off.
+Compression take_compression(Path& name) {
+  for (const auto& [suffix, compression] : compressions) {
+    if (name.extension() != suffix) continue;
+    name = name.stem();
+    return compression;
+  }
+  return Compression::none;
+}
+
 std::optional<InputFile> classified(const Path& path) {
   InputFile file{path, TextFormat::text, Compression::none, 0};
   Path name = path.filename();
-  for (const auto& [suffix, compression] : compressions) {
-    if (name.extension() != suffix) continue;
-    file.compression = compression;
-    name = name.stem();
-    break;
-  }
+  file.compression = take_compression(name);
   for (const auto& [suffix, format] : formats) {
-    const bool compresses_itself = format == TextFormat::parquet || format == TextFormat::arrow;
-    if (name.extension() != suffix || (compresses_itself && file.compression != Compression::none)) continue;
+    if (name.extension() != suffix || (compresses_itself(format) && file.compression != Compression::none)) continue;
     file.format = format;
     return file;
   }
@@ -66,6 +73,39 @@ std::optional<InputFile> classified(const Path& path) {
   file.format = TextFormat::plugin;
   file.reader = *reader;
   return file;
+}
+
+/// Whether a file whose name says one format may be of the other.
+bool may_be(TextFormat named, TextFormat format) {
+  const auto is_json = [](TextFormat form) { return form == TextFormat::json || form == TextFormat::json_lines; };
+  return named == format || (named == TextFormat::text && !compresses_itself(format)) ||
+         (is_json(named) && is_json(format));
+}
+
+/// Whether a name says that a file holds other files.
+bool names_archive(const Path& path) {
+  Path name = path.filename();
+  take_compression(name);
+  const std::string suffix = name.extension().string();
+  constexpr std::array<std::string_view, 8> archives{".tar", ".tgz", ".tbz", ".tbz2", ".txz", ".zip", ".7z", ".rar"};
+  return std::ranges::find(archives, suffix) != archives.end();
+}
+
+/// With a format, nothing for archives and for names that say another one.
+std::optional<InputFile> classified(const Path& path, std::optional<TextFormat> format) {
+  const auto named = classified(path);
+  if (!format) return named;
+  if (names_archive(path) || (named && !may_be(named->format, *format))) return std::nullopt;
+  Path name = path.filename();
+  const Compression compression = take_compression(name);
+  if (compresses_itself(*format) && compression != Compression::none) return std::nullopt;
+  return InputFile{path, *format, compression, 0};
+}
+
+std::string_view name_of(TextFormat format) {
+  for (const auto& [suffix, known] : formats)
+    if (known == format) return std::string_view(suffix).substr(1);
+  return "that of a plug-in";
 }
 
 /// What is passed over, by reason.
@@ -112,6 +152,8 @@ std::optional<struct stat> status_of(const Path& path) {
 
 class Finder {
  public:
+  explicit Finder(std::optional<TextFormat> format) : format_(format) {}
+
   void take_word(const std::string& word) {
     PassedOver passed_over;
     const std::size_t before = result.files.size();
@@ -161,7 +203,7 @@ class Finder {
     if (!status) return passed_over.add(PassedOver::leads_nowhere, path);
     if (S_ISDIR(status->st_mode)) return collect(path, *status, files, passed_over);
     if (describes_data(path.filename())) return;
-    auto file = S_ISREG(status->st_mode) ? classified(path) : std::nullopt;
+    auto file = S_ISREG(status->st_mode) ? classified(path, format_) : std::nullopt;
     if (!file) return passed_over.add(PassedOver::other_type, path);
     if (status->st_size == 0) return passed_over.add(PassedOver::empty, path);
     file->bytes = static_cast<std::uint64_t>(status->st_size);
@@ -212,7 +254,7 @@ class Finder {
     const std::vector<StoredObject> objects = find_objects(word);
     for (const StoredObject& object : objects) {
       if (describes_data(Path(object.key).filename())) continue;
-      auto file = classified(object.key);
+      auto file = classified(object.key, format_);
       if (Path(object.key).filename().string().starts_with('.')) {
         passed_over.add(PassedOver::hidden, object.uri);
       } else if (!file) {
@@ -244,7 +286,15 @@ class Finder {
       throw Error(ExitCode::input, fmt::format("cannot read {} as a corpus: it is not a regular file", path.string()),
                   "prepare-data - reads standard input");
     }
-    auto file = classified(path);
+    auto file = classified(path, format_);
+    if (!file && names_archive(path))
+      throw Error(ExitCode::input, fmt::format("cannot read {} as a corpus: it is an archive", path.string()),
+                  "unpack it and name the files in it");
+    if (!file && format_)
+      throw Error(ExitCode::input,
+                  fmt::format("cannot read {} as a corpus: the format is {}, its name says {}", path.string(),
+                              name_of(*format_), path.extension().string()),
+                  "leave the format out where names say it, or name files of that format alone");
     if (!file) {
       throw Error(ExitCode::input, fmt::format("cannot read {} as a corpus: its type is not known", path.string()),
                   supported);
@@ -262,6 +312,7 @@ class Finder {
     for (InputFile& file : files) result.files.push_back(std::move(file));
   }
 
+  std::optional<TextFormat> format_;
   std::vector<Folder> above_;  // the folders on the way to the one that is listed
   std::string first_empty_;
 };
@@ -274,18 +325,18 @@ std::string InputFile::place(std::int64_t line) const {
   return fmt::format("{}:{}{}", name(), has_lines ? "" : " record ", line);
 }
 
-std::optional<TextFormat> form_by_name(const Path& name) {
+std::optional<TextFormat> form_by_name(const Path& name, std::optional<TextFormat> format) {
   if (name.filename().string().starts_with('.') || describes_data(name.filename())) return std::nullopt;
-  const auto file = classified(name);
+  const auto file = classified(name, format);
   return file ? std::optional(file->format) : std::nullopt;
 }
 
-InputFiles find_inputs(const std::vector<std::string>& words) {
+InputFiles find_inputs(const std::vector<std::string>& words, std::optional<TextFormat> format) {
   for (const auto& entry : Plugins::opened().readers())
     if (is_built_in(entry.table->suffix))
       fail(ExitCode::input, "{}: files that end in {} are read without a plug-in", entry.plugin->file(),
            entry.table->suffix);
-  Finder finder;
+  Finder finder(format);
   for (const std::string& word : words) finder.take_word(word);
   finder.require_files();
   return std::move(finder.result);

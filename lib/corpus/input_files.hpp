@@ -43,13 +43,15 @@ struct InputFiles {
 };
 
 /// What a file of that name holds, compressed or not; nothing for other types, hidden files, and what describes data.
-std::optional<TextFormat> form_by_name(const Path& name);
+/// With a format: that, unless the name says another one.
+std::optional<TextFormat> form_by_name(const Path& name, std::optional<TextFormat> format = {});
 
 /// The files in the order of the words; within a folder (with all its sub-folders, links followed) or a glob sorted by
 /// path, bytewise. What is passed over there has a note: files of other types, hidden and empty ones, links that lead
 /// nowhere or back to a folder above them. Empty files that are named themselves are, too; a file of another type is
-/// refused. Local. Throws Error(input) for a word that names nothing, and if there is no file with text at all;
-/// Error(storage).
-InputFiles find_inputs(const std::vector<std::string>& words);
+/// refused. With a format, files of any name are of this one, unless their name says another: .txt may stand for any
+/// format of text, and .json and .jsonl for each other. Local. Throws Error(input) for a word that names nothing, and
+/// if there is no file with text at all; Error(storage).
+InputFiles find_inputs(const std::vector<std::string>& words, std::optional<TextFormat> format = {});
 
 }  // namespace lockstep

@@ -15,6 +15,7 @@ struct JsonLines::State {
   std::string_view text_of(const simdjson::dom::object& object) const {
     const auto member = member_of(object, field);
     if (!member) refuse_field(object, field, "data.text_field");
+    if (member->is_null()) refuse_null(field);
     std::string_view text;
     if (member->get(text) != simdjson::SUCCESS) throw BadRecord{fmt::format("the field '{}' is not text", field)};
     return text;

@@ -3,9 +3,11 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "corpus/foreign_content.hpp"
 #include "corpus/record_lines.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -23,25 +25,43 @@ std::string advice_for(std::string_view line) {
   return "data.malformed: skip leaves such lines out";
 }
 
+constexpr const char* skip_hint = "data.malformed: skip leaves such records out";
 constexpr std::size_t most_kept = 4 * BlockReader::block_bytes;  // of a parser's buffer
 
 static_assert(TextBlock::room_behind >= simdjson::SIMDJSON_PADDING);
 
+[[noreturn]] void refuse_line(std::string_view line, std::uint64_t offset, simdjson::error_code error) {
+  if (const auto foreign = offset == 0 ? foreign_content(line) : std::nullopt)
+    throw BadRecord{fmt::format("not valid JSON: it is {}", foreign->what), foreign->advice};
+  throw BadRecord{error == simdjson::UTF8_ERROR ? "not valid UTF-8"
+                                                : fmt::format("not valid JSON ({})", simdjson::error_message(error)),
+                  advice_for(line)};
+}
+
 /// Room behind a text that simdjson reads, while this lives.
-class Padding {
+class PaddingBehind {
  public:
-  explicit Padding(std::string& text) : text_(text), size_(text.size()) {
+  explicit PaddingBehind(std::string& text) : text_(text), size_(text.size()) {
     text_.append(simdjson::SIMDJSON_PADDING, ' ');
   }
-  Padding(const Padding&) = delete;
-  Padding& operator=(const Padding&) = delete;
-  ~Padding() { text_.resize(size_); }
+  PaddingBehind(const PaddingBehind&) = delete;
+  PaddingBehind& operator=(const PaddingBehind&) = delete;
+  ~PaddingBehind() { text_.resize(size_); }
   std::string_view text() const { return std::string_view(text_).substr(0, size_); }
 
  private:
   std::string& text_;
   std::size_t size_;
 };
+
+// An infinite double for 1e400, as in Python.
+Json json_of_odd_number(std::string_view number) {
+  if (is_odd_integer(number))
+    throw BadRecord{fmt::format("the integer {} has more than 64 bits", number.substr(0, 40)), skip_hint};
+  if (number == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  return number.starts_with('-') ? -infinity : infinity;
+}
 
 }  // namespace
 
@@ -53,6 +73,8 @@ void refuse_field(const simdjson::dom::object& object, const std::string& field,
   throw BadRecord{fmt::format("no field '{}'; {}", field, has), fmt::format("--{} {}", option, near.value_or("NAME"))};
 }
 
+void refuse_null(const std::string& field) { throw BadRecord{fmt::format("the field '{}' is null", field), skip_hint}; }
+
 Json json_of(const simdjson::dom::element& value) {
   switch (value.type()) {
     case simdjson::dom::element_type::ARRAY: {
@@ -62,6 +84,7 @@ Json json_of(const simdjson::dom::element& value) {
       return array;
     }
     case simdjson::dom::element_type::OBJECT: {
+      if (const auto number = odd_number(value)) return json_of_odd_number(*number);
       Json object = Json::object();
       const simdjson::dom::object members = value.get_object().value_unsafe();
       for (const auto& member : members) object[std::string(member.key)] = json_of(member.value);
@@ -77,14 +100,16 @@ Json json_of(const simdjson::dom::element& value) {
   return nullptr;
 }
 
-simdjson::dom::object JsonRecords::object_of(std::string_view line) {
-  if (line.front() == problem_mark)
-    throw BadRecord{std::string(line.substr(1)), "data.malformed: skip leaves such records out"};
+std::string text_of(const simdjson::dom::element& value) {
+  const auto number = odd_number(value);
+  return number ? std::string(*number) : std::string(simdjson::minify(value));
+}
+
+simdjson::dom::object JsonRecords::object_of(std::string_view line, std::uint64_t offset) {
+  if (line.front() == problem_mark) throw BadRecord{std::string(line.substr(1)), skip_hint};
   simdjson::dom::element value;
-  if (const auto error = parser_.parse(line.data(), line.size(), false).get(value))
-    throw BadRecord{error == simdjson::UTF8_ERROR ? "not valid UTF-8"
-                                                  : fmt::format("not valid JSON ({})", simdjson::error_message(error)),
-                    advice_for(line)};
+  if (const auto error = parser_.parse(line, PythonJsonParser::Padding::present, value))
+    refuse_line(line, offset, error);
   simdjson::dom::object object;
   if (value.get(object) != simdjson::SUCCESS) throw BadRecord{"not a JSON object", advice_for(line)};
   return object;
@@ -92,14 +117,14 @@ simdjson::dom::object JsonRecords::object_of(std::string_view line) {
 
 void JsonRecords::for_each(TextBlock& block, const std::function<void(const simdjson::dom::object&)>& record,
                            const std::function<void(const BadText&)>& malformed) {
-  const Padding padding(block.text);
+  const PaddingBehind padding(block.text);
   const std::string_view text = padding.text();
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     const std::string_view line = text.substr(begin, end - begin);
     if (!trim(line).empty()) {
       try {
-        record(object_of(line));
+        record(object_of(line, block.offset + begin));
       } catch (const BadRecord& problem) {
         malformed({block.file, block.offset + begin, problem.reason, problem.hint});
       } catch (const Error& problem) {  // a character that the vocabulary lacks
@@ -109,7 +134,7 @@ void JsonRecords::for_each(TextBlock& block, const std::function<void(const simd
     }
     begin = end + 1;
   }
-  if (parser_.capacity() > most_kept) parser_ = simdjson::dom::parser();  // a huge line is rare
+  parser_.shrink(most_kept);  // a huge line is rare
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include "base/json_fwd.hpp"
 #include "corpus/bad_text.hpp"
 #include "corpus/block_reader.hpp"
+#include "corpus/python_json.hpp"
 
 #include <simdjson.h>
 
@@ -30,15 +31,22 @@ class JsonRecords {
                 const std::function<void(const BadText& problem)>& malformed);
 
  private:
-  simdjson::dom::object object_of(std::string_view line);
-  simdjson::dom::parser parser_;
+  simdjson::dom::object object_of(std::string_view line, std::uint64_t offset);
+  PythonJsonParser parser_;
 };
 
 /// Throws BadRecord: the object has no such field, with a hint that names the option and the nearest field.
 [[noreturn]] void refuse_field(const simdjson::dom::object& object, const std::string& field,
                                const std::string& option);
 
-/// The value as Json; of a key that an object has twice the last one counts.
+/// Throws BadRecord: the field is null, with a hint how to leave such records out.
+[[noreturn]] void refuse_null(const std::string& field);
+
+/// The value as Json; of a key that an object has twice the last one counts. Throws BadRecord for an integer beyond 64
+/// bits.
 Json json_of(const simdjson::dom::element& value);
+
+/// The value as JSON without white space, for messages.
+std::string text_of(const simdjson::dom::element& value);
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include "corpus/byte_level.hpp"
 #include "corpus/piece_cache.hpp"
 #include "corpus/piece_pattern.hpp"
+#include "corpus/text_opening.hpp"
 #include "corpus/token_model.hpp"
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizer_json.hpp"
@@ -20,13 +21,18 @@ namespace lockstep {
 
 namespace {
 
+/// Whether pieces are bytes for a model that knows letters.
+bool reads_bytes(const PreTokenizer& pre_tokenizer) {
+  return pre_tokenizer.is_byte_level() && !pre_tokenizer.gives_letters();
+}
+
 // What all threads share.
 struct Pipeline {
   Pipeline(const TokenizerDescription& description, const std::string& origin)
       : normalizer(description.normalizer),
         pre_tokenizer(description.pre_tokenizer),
-        model(token_model(description.model, pre_tokenizer.is_byte_level(), origin)),
-        writes_letters(pre_tokenizer.is_byte_level() && !model->reads_bytes()),
+        model(token_model(description.model, reads_bytes(pre_tokenizer), origin)),
+        writes_letters(reads_bytes(pre_tokenizer) && !model->reads_bytes()),
         cuts_before_words(model->cuts_before_words()) {}
 
   Normalizer normalizer;
@@ -50,18 +56,34 @@ class PipelineEncoder : public Encoder {
     pipeline_->added.cut(
         text,
         [&](std::string_view plain) {
-          const bool begins_text = plain.data() == text.data();
           std::string changed;
-          if (!pipeline_->normalizer.is_none()) plain = changed = pipeline_->normalizer.apply(plain);
+          const std::size_t opening = normalize(plain, plain.data() == text.data(), changed);
           pipeline_->added_normalized.cut(
               plain,
-              [&](std::string_view part) { encode_plain({part, begins_text && part.data() == plain.data()}, ids); },
+              [&](std::string_view part) {
+                const auto begin = static_cast<std::size_t>(part.data() - plain.data());
+                encode_plain({part, opening_of_part(opening, begin, part.size())}, ids);
+              },
               token);
         },
         token);
   }
 
   MarkedIds encode_marked(const MarkedText& text) override {
+    const std::uint64_t before = model_->left_out();
+    MarkedIds made = encode_parts(text);
+    if (model_->left_out() == before || text.borders.empty()) return made;
+    const std::uint64_t once_and_more = model_->left_out();  // parts were encoded as wholes and up to borders
+    (void)encode_parts({text.text, text.literal, {}});
+    const std::uint64_t once = model_->left_out() - once_and_more;
+    counted_besides_ += model_->left_out() - before - once;
+    return made;
+  }
+
+  std::uint64_t left_out() const override { return model_->left_out() - counted_besides_; }
+
+ private:
+  MarkedIds encode_parts(const MarkedText& text) {
     return encode_marked_parts(text, pipeline_->added, [&](std::string_view part, std::vector<std::int32_t>& ids) {
       const auto begin = static_cast<std::size_t>(part.data() - text.text.data());
       std::vector<TextRange> literal;  // within the part
@@ -72,16 +94,23 @@ class PipelineEncoder : public Encoder {
     });
   }
 
- private:
+  /// Normalizes `plain` into `changed`, which it then views; returns its opening.
+  std::size_t normalize(std::string_view& plain, bool begins_text, std::string& changed) const {
+    std::size_t opening = first_character(plain);
+    if (!pipeline_->normalizer.is_none()) plain = changed = pipeline_->normalizer.apply(plain, opening);
+    return begins_text ? opening : 0;
+  }
+
   void encode_normalized(std::string_view plain, bool begins_text, std::span<const TextRange> literal,
                          std::vector<std::int32_t>& ids) {
     const bool moves = !pipeline_->normalizer.is_none();
     std::string changed;
-    if (moves) plain = changed = pipeline_->normalizer.apply(plain);
+    const std::size_t opening = normalize(plain, begins_text, changed);
     pipeline_->added_normalized.cut_marked(
         plain, moves ? std::span<const TextRange>() : literal,
         [&](TextRange place) {
-          encode_plain({plain.substr(place.begin, place.end - place.begin), begins_text && place.begin == 0}, ids);
+          const std::size_t size = place.end - place.begin;
+          encode_plain({plain.substr(place.begin, size), opening_of_part(opening, place.begin, size)}, ids);
         },
         [&](const AddedToken& token, TextRange) {
           if (moves && token.special && !literal.empty())
@@ -104,6 +133,7 @@ class PipelineEncoder : public Encoder {
   std::string changed_;
   std::vector<TextPiece> pieces_;
   std::deque<std::string> storage_;
+  std::uint64_t counted_besides_ = 0;  // symbols left out that were counted more than once
 };
 
 void PipelineEncoder::encode_plain(TextPiece text, std::vector<std::int32_t>& ids) {
@@ -144,6 +174,7 @@ void PipelineEncoder::encode_piece(std::string_view text, std::size_t begin, std
     }
   }
   made_.clear();
+  const std::uint64_t left_out = model_->left_out();
   const std::string_view piece = text.substr(begin, end - begin);
   if (pipeline_->writes_letters) {
     model_->encode(to_byte_level(piece), made_);
@@ -151,7 +182,7 @@ void PipelineEncoder::encode_piece(std::string_view text, std::size_t begin, std
     model_->encode(piece, made_);
   }
   ids.insert(ids.end(), made_.begin(), made_.end());
-  if (!fits || made_.size() > PieceCache::most_ids) return;
+  if (!fits || made_.size() > PieceCache::most_ids || model_->left_out() != left_out) return;
   entry.ids = static_cast<std::uint32_t>(made_.size());
   std::ranges::copy(made_, entry.id.begin());
   cache_.insert(entry);
@@ -167,7 +198,9 @@ class PipelineTokenizer : public Tokenizer {
         reading_(reading.value_or(description.reading)) {
     name_tokens(description, origin);
     const std::string chosen = choose_end(end_name, description.end_name, origin);
-    write_files(description, mark_end(description, chosen), chosen);
+    mark_end(description, chosen);
+    write_files(description, chosen);
+    set_notes(description.notes);
     take_added_tokens(description, origin);
   }
   std::string name() const override {
@@ -210,9 +243,8 @@ class PipelineTokenizer : public Tokenizer {
  private:
   void name_tokens(const TokenizerDescription& description, const std::string& origin);
   std::string choose_end(const std::string& wanted, const std::string& configured, const std::string& origin);
-  std::optional<AddedToken> mark_end(TokenizerDescription& description, const std::string& end_name) const;
-  void write_files(const TokenizerDescription& description, const std::optional<AddedToken>& marked,
-                   const std::string& end_name);
+  void mark_end(TokenizerDescription& description, const std::string& end_name) const;
+  void write_files(const TokenizerDescription& description, const std::string& end_name);
   void take_added_tokens(const TokenizerDescription& description, const std::string& origin);
 
   Pipeline pipeline_;
@@ -317,27 +349,27 @@ std::string PipelineTokenizer::choose_end(const std::string& wanted, const std::
 }
 
 // transformers takes the end-of-text token for a special one wherever a text spells it out, so it is one for us and in
-// tokenizer.json: returns it if it was not yet.
-std::optional<AddedToken> PipelineTokenizer::mark_end(TokenizerDescription& description,
-                                                      const std::string& end_name) const {
+// tokenizer.json.
+void PipelineTokenizer::mark_end(TokenizerDescription& description, const std::string& end_name) const {
   if (!end_ ||
       std::ranges::find(description.added_tokens, end_name, &AddedToken::content) != description.added_tokens.end())
-    return std::nullopt;
+    return;
   const bool is_entry =
       std::ranges::find(description.model.vocabulary, std::pair(end_name, *end_)) != description.model.vocabulary.end();
-  if (!is_entry) return std::nullopt;  // a name by its bytes, which tokenizer.json cannot mark
-  return description.added_tokens.emplace_back(AddedToken{*end_, end_name});
+  if (!is_entry) return;  // a name by its bytes, which tokenizer.json cannot mark
+  description.added_tokens.push_back({*end_, end_name});
+  description.adds_declared = true;
 }
 
 // What was chosen travels with the files, for us and for other readers.
-void PipelineTokenizer::write_files(const TokenizerDescription& description, const std::optional<AddedToken>& marked,
-                                    const std::string& end_name) {
+void PipelineTokenizer::write_files(const TokenizerDescription& description, const std::string& end_name) {
   files_ = description.files;
   const auto json = std::ranges::find(files_, "tokenizer.json", &TokenizerFile::name);
-  if (json != files_.end() && marked) {
+  if (json != files_.end() && description.adds_declared) {
     Json document = parse_json(json->content, json->name);
-    if (!document.value("added_tokens", Json()).is_array()) document["added_tokens"] = Json::array();
-    document["added_tokens"].push_back(added_token_json(marked->id, marked->content));
+    document["added_tokens"] = Json::array();
+    for (const AddedToken& token : description.added_tokens)
+      document["added_tokens"].push_back(added_token_json(token));
     json->content = to_text(document, 1) + "\n";
   }
   const auto config = std::ranges::find(files_, "tokenizer_config.json", &TokenizerFile::name);

@@ -1,4 +1,5 @@
 #include "base/error.hpp"
+#include "corpus/foreign_content.hpp"
 #include "corpus/record_lines.hpp"
 
 #include <algorithm>
@@ -30,6 +31,7 @@ class JsonValues : public ByteReader {
   }
   std::uint64_t consumed() const override { return bytes_->consumed(); }
   ReadContent content() const override { return bytes_->content(); }
+  std::string warning() const override { return bytes_->warning(); }
 
  private:
   enum class Place { begin, before_value, in_value, in_text, behind_value, behind_all };
@@ -38,7 +40,9 @@ class JsonValues : public ByteReader {
     const std::size_t got = bytes_->read(buffer_);
     if (got == 0) return end();
     std::string_view text(buffer_.data(), got);
-    if (place_ == Place::begin && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+    if (at_begin_) refuse_foreign_content(text, file_);
+    if (at_begin_ && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+    at_begin_ = false;
     while (!text.empty()) text = taken(text);
   }
 
@@ -149,7 +153,7 @@ class JsonValues : public ByteReader {
   std::unique_ptr<ByteReader> bytes_;
   std::string file_;
   std::vector<char> buffer_;
-  bool ended_ = false;
+  bool at_begin_ = true, ended_ = false;
   Place place_ = Place::begin;
   bool in_array_ = false;
   bool escaped_ = false;    // the next byte of a text

@@ -7,15 +7,23 @@
 #include "corpus/charsmap.hpp"
 #include "corpus/newer_marks.hpp"
 #include "corpus/regular_expression.hpp"
+#include "corpus/text_opening.hpp"
 #include "corpus/tokenizer_part.hpp"
 #include "corpus/unicode.hpp"
 #include "corpus/utf8.hpp"
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 
 namespace lockstep {
 
 namespace {
+
+// A normalizer that makes more than this of a text is an attack: the longest normal form of a character has 11 times
+// its bytes.
+constexpr std::size_t most_times = 64;
+constexpr std::size_t always_allowed = std::size_t{1} << 20;
 
 /// Calls `character` with each code point and the text of it.
 template <class Character>
@@ -36,12 +44,14 @@ std::string without(std::string_view text, const Removed& removed) {
   return out;
 }
 
-std::string stripped(std::string_view text, bool left, bool right) {
+std::string stripped(std::string_view text, bool left, bool right, std::size_t& opening) {
+  const std::size_t whole = text.size();
   while (left && !text.empty()) {
     std::size_t behind = 0;
     if (!is_white_space(next_code_point(text, behind))) break;
     text.remove_prefix(behind);
   }
+  const std::size_t removed = whole - text.size();
   while (right && !text.empty()) {
     std::size_t begin = text.size() - 1;
     while ((static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
@@ -49,27 +59,59 @@ std::string stripped(std::string_view text, bool left, bool right) {
     if (!is_white_space(next_code_point(text, at))) break;
     text.remove_suffix(text.size() - begin);
   }
+  opening = opening_of_part(opening, removed, text.size());
   return std::string(text);
 }
 
-std::string replaced(std::string_view text, std::string_view what, std::string_view by) {
-  std::string out;
-  for (std::size_t at = 0;;) {
-    const std::size_t found = text.find(what, at);
-    if (found == std::string_view::npos) return out.append(text.substr(at));
-    out.append(text, at, found - at).append(by);
-    at = found + what.size();
+/// Puts `by` for matches as they are found.
+class Replacement {
+ public:
+  /// `require` is called with the bytes that are made, and may throw.
+  Replacement(std::string_view text, std::string_view by, std::size_t opening,
+              const std::function<void(std::size_t)>& require)
+      : text_(text), by_(by), opening_(opening), require_(require) {}
+
+  void match(std::size_t begin, std::size_t end) {
+    keep_until(begin);
+    if (end == 0 || end - 1 < opening_) made_opening_ += by_.size();  // it stems from the last character of the match
+    require_(out_.size() + by_.size());
+    out_ += by_;
+    done_ = end;
   }
+  std::string finish(std::size_t& opening) {
+    keep_until(text_.size());
+    opening = made_opening_;
+    return std::move(out_);
+  }
+
+ private:
+  void keep_until(std::size_t end) {
+    made_opening_ += opening_of_part(opening_, done_, end - done_);
+    out_.append(text_, done_, end - done_);
+  }
+
+  std::string_view text_;
+  std::string_view by_;
+  std::size_t opening_;
+  const std::function<void(std::size_t)>& require_;
+  std::size_t made_opening_ = 0;
+  std::size_t done_ = 0;
+  std::string out_;
+};
+
+std::string replaced(std::string_view text, std::string_view what, std::string_view by, std::size_t& opening,
+                     const std::function<void(std::size_t)>& require) {
+  Replacement replacement(text, by, opening, require);
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string_view::npos; at += what.size())
+    replacement.match(at, at + what.size());
+  return replacement.finish(opening);
 }
 
-std::string replaced(std::string_view text, const RegularExpression& what, std::string_view by) {
-  std::string out;
-  std::size_t done = 0;
-  what.for_each(text, [&](std::size_t begin, std::size_t end) {
-    out.append(text, done, begin - done).append(by);
-    done = end;
-  });
-  return out.append(text.substr(done));
+std::string replaced(std::string_view text, const RegularExpression& what, std::string_view by, std::size_t& opening,
+                     const std::function<void(std::size_t)>& require) {
+  Replacement replacement(text, by, opening, require);
+  what.for_each(text, [&](std::size_t begin, std::size_t end) { replacement.match(begin, end); });
+  return replacement.finish(opening);
 }
 
 std::string nmt(std::string_view text) {
@@ -116,19 +158,72 @@ std::string with_spaced_chinese(std::string_view text) {
 /// What no mark joins: controls, and ends of lines and paragraphs.
 bool is_control(char32_t c) { return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029; }
 
+/// Follows the opening where parts of a text are replaced by others. The library counts their characters: surplus ones
+/// are inserted behind the others, missing ones are removed behind the last character before.
+class ReplacedParts {
+ public:
+  ReplacedParts(std::string_view text, std::size_t opening) : tracker_(text, opening), before_(opening) {}
+
+  void replace(std::string_view part, std::string_view by) {
+    if (done_) return;
+    changed_ = true;
+    const int before = count(part), after = count(by);
+    int number = 0;
+    for_each_character(by, [&](char32_t, std::string_view own) { push(own.size(), number++ < before ? 0 : 1); });
+    if (after < before && last_bytes_ > 0) last_change_ += after - before;
+  }
+  void keep(std::string_view character) {
+    if (!done_) push(character.size(), 0);
+  }
+  std::size_t finish() {
+    flush();
+    return changed_ ? tracker_.opening() : before_;
+  }
+
+ private:
+  static int count(std::string_view text) {
+    int characters = 0;
+    for_each_character(text, [&](char32_t, std::string_view) { ++characters; });
+    return characters;
+  }
+  void push(std::size_t bytes, int change) {
+    flush();
+    last_bytes_ = bytes;
+    last_change_ = change;
+  }
+  void flush() {
+    if (!done_ && last_bytes_ > 0) done_ = !tracker_.add(last_bytes_, last_change_);
+  }
+
+  OpeningTracker tracker_;
+  std::size_t before_;
+  bool changed_ = false;
+  bool done_ = false;  // behind the opening
+  std::size_t last_bytes_ = 0;
+  int last_change_ = 0;
+};
+
 // The library looks a small grapheme up as a whole, and where it or a head of it has a rule replaces all of it; else
 // each of its characters.
-std::string mapped(std::string_view text, const Charsmap& map, const RegularExpression& grapheme) {
+std::string mapped(std::string_view text, const Charsmap& map, const RegularExpression& grapheme,
+                   std::size_t& opening) {
   std::string out;
+  ReplacedParts parts(text, opening);
   const auto map_one = [&](std::string_view whole) {
     if (whole.size() < 6) {
       if (const auto rule = map.shortest(whole)) {
+        parts.replace(whole, rule->becomes);
         out += rule->becomes;
         return;
       }
     }
     for_each_character(whole, [&](char32_t, std::string_view own) {
       const auto rule = map.shortest(own);
+      if (rule) {
+        parts.replace(own, rule->becomes);
+      } else {
+        parts.keep(own);
+      }
       out += rule ? rule->becomes : own;
     });
   };
@@ -149,6 +244,7 @@ std::string mapped(std::string_view text, const Charsmap& map, const RegularExpr
     joins = !is_control(last);
   });
   if (seen > done) map_one(text.substr(done, seen - done));
+  opening = parts.finish();
   return out;
 }
 
@@ -169,36 +265,39 @@ class NormalizerReader {
                               : type == "NFD"  ? NormalForm::nfd
                               : type == "NFKC" ? NormalForm::nfkc
                                                : NormalForm::nfkd;
-      const bool keeps = form == NormalForm::nfc || form == NormalForm::nfd;
-      add([form](std::string_view text) { return normalized(text, form); }, keeps);
+      add_form(form, form == NormalForm::nfc || form == NormalForm::nfd);
     } else if (type == "Lowercase") {
       part.require_only({});
-      add([](std::string_view text) { return lower_case(text); }, true);
+      add_local(lower_case, true);
     } else if (type == "Strip") {
       part.require_only({"strip_left", "strip_right"});
-      add([left = part.flag("strip_left"),
-           right = part.flag("strip_right")](std::string_view text) { return stripped(text, left, right); },
+      add([left = part.flag("strip_left"), right = part.flag("strip_right")](
+              std::string_view text, std::size_t& opening,
+              const Limit&) { return stripped(text, left, right, opening); },
           false);
     } else if (type == "StripAccents") {
       part.require_only({});
-      add(
+      add_local(
           [](std::string_view text) {
             return without(text, [](char32_t c) { return has(c, CodePointFlag::combining_mark); });
           },
           false);
     } else if (type == "Nmt") {
       part.require_only({});
-      add(nmt, false);
+      add_local(nmt, false);
     } else if (type == "Prepend") {
       part.require_only({"prepend"});
-      add([what = part.text("prepend")](
-              std::string_view text) { return text.empty() ? std::string() : what + std::string(text); },
+      add(
+          [what = part.text("prepend")](std::string_view text, std::size_t& opening, const Limit&) {
+            if (opening > 0) opening += what.size();
+            return text.empty() ? std::string() : what + std::string(text);
+          },
           false);
     } else if (type == "Replace") {
       read_replace(part);
     } else if (type == "ByteLevel") {
       part.require_only({});
-      add([](std::string_view text) { return to_byte_level(text); }, false);
+      add_local(to_byte_level, false);
     } else if (type == "Precompiled") {
       read_precompiled(part);
     } else if (type == "BertNormalizer") {
@@ -209,9 +308,31 @@ class NormalizerReader {
   }
 
  private:
+  using Limit = Normalizer::SizeLimit;
+
   void add(Normalizer::Step step, bool keeps_cuts) {
     to_.steps_.push_back(std::move(step));
     to_.keeps_cuts_ = to_.keeps_cuts_ && keeps_cuts;
+  }
+
+  // A step that changes single characters: the opening is changed as any other text.
+  template <class Change>
+  void add_local(Change change, bool keeps_cuts) {
+    add(
+        [change](std::string_view text, std::size_t& opening, const Limit&) {
+          if (opening > 0) opening = change(text.substr(0, opening)).size();
+          return change(text);
+        },
+        keeps_cuts);
+  }
+
+  void add_form(NormalForm form, bool keeps_cuts) {
+    add(
+        [form](std::string_view text, std::size_t& opening, const Limit&) {
+          if (opening > 0) opening = normalized_opening(text, form, opening);
+          return normalized(text, form);
+        },
+        keeps_cuts);
   }
 
   void read_replace(const TokenizerPart& part) {
@@ -220,11 +341,18 @@ class NormalizerReader {
     if (what.empty()) part.refuse("pattern");
     const std::string by = part.text("content");
     if (is_expression) {
-      add([expression = RegularExpression(what, part.where()),
-           by](std::string_view text) { return replaced(text, expression, by); },
+      add(
+          [expression = RegularExpression(what, part.where()), by](std::string_view text, std::size_t& opening,
+                                                                   const Limit& limit) {
+            return replaced(text, expression, by, opening, [&](std::size_t made) { limit.require(made); });
+          },
           false);
     } else {
-      add([what = what, by](std::string_view text) { return replaced(text, what, by); }, false);
+      add(
+          [what = what, by](std::string_view text, std::size_t& opening, const Limit& limit) {
+            return replaced(text, what, by, opening, [&](std::size_t made) { limit.require(made); });
+          },
+          false);
     }
   }
 
@@ -235,22 +363,23 @@ class NormalizerReader {
     if (blob->empty()) return;
     const auto map = std::make_shared<const Charsmap>(*blob, part.where());
     const auto grapheme = std::make_shared<const RegularExpression>(RegularExpression::grapheme());
-    add([map, grapheme](std::string_view text) { return mapped(text, *map, *grapheme); }, false);
+    add([map, grapheme](std::string_view text, std::size_t& opening,
+                        const Limit&) { return mapped(text, *map, *grapheme, opening); },
+        false);
   }
 
   void read_bert(const TokenizerPart& part) {
     part.require_only({"clean_text", "handle_chinese_chars", "strip_accents", "lowercase"});
     const bool lowercase = part.flag("lowercase");
-    if (part.flag("clean_text")) add(cleaned, false);
-    if (part.flag("handle_chinese_chars")) add(with_spaced_chinese, false);
+    if (part.flag("clean_text")) add_local(cleaned, false);
+    if (part.flag("handle_chinese_chars")) add_local(with_spaced_chinese, false);
     if (part.flag("strip_accents", lowercase)) {
-      add(
-          [](std::string_view text) {
-            return without(normalized(text, NormalForm::nfd), [](char32_t c) { return has(c, CodePointFlag::accent); });
-          },
+      add_form(NormalForm::nfd, false);
+      add_local(
+          [](std::string_view text) { return without(text, [](char32_t c) { return has(c, CodePointFlag::accent); }); },
           false);
     }
-    if (lowercase) add([](std::string_view text) { return lower_case(text); }, false);
+    if (lowercase) add_local(lower_case, false);
   }
 
   Normalizer& to_;
@@ -262,9 +391,26 @@ Normalizer::Normalizer(const Json& normalizer, const std::string& where) {
 }
 
 std::string Normalizer::apply(std::string_view text) const {
+  std::size_t opening = 0;
+  return apply(text, opening);
+}
+
+std::string Normalizer::apply(std::string_view text, std::size_t& opening) const {
+  const SizeLimit limit{text.size(), std::max(most_times * text.size(), always_allowed)};
   std::string out(text);
-  for (const Step& step : steps_) out = step(out);
+  for (const Step& step : steps_) {
+    out = step(out, opening, limit);
+    limit.require(out.size());
+  }
   return out;
+}
+
+void Normalizer::SizeLimit::require(std::size_t made) const {
+  if (made <= most) return;
+  throw Error(
+      ExitCode::input,
+      fmt::format("the tokenizer's normalizer makes more than {} bytes of a text of {} bytes, the limit", most, text),
+      "look for a Replace whose content is far longer than the text that it replaces");
 }
 
 }  // namespace lockstep

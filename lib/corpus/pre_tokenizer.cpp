@@ -2,7 +2,9 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "corpus/byte_level.hpp"
 #include "corpus/regular_expression.hpp"
+#include "corpus/text_opening.hpp"
 #include "corpus/tokenizer_part.hpp"
 #include "corpus/unicode.hpp"
 #include "corpus/utf8.hpp"
@@ -12,6 +14,10 @@
 namespace lockstep {
 
 namespace {
+
+// More than this made of a text is an attack: letters of bytes have twice their size, a mark before each up to 4 bytes.
+constexpr std::size_t most_times = 64;
+constexpr std::size_t always_allowed = std::size_t{1} << 20;
 
 /// What becomes of what a pattern matches.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
@@ -107,9 +113,18 @@ std::vector<Stretch> behaved(std::vector<Stretch> stretches, SplitBehavior behav
   return out;
 }
 
+TextPiece part_of(TextPiece whole, std::size_t begin, std::size_t end) {
+  return {whole.text.substr(begin, end - begin), opening_of_part(whole.opening, begin, end - begin)};
+}
+
+TextPiece with_space(TextPiece whole, std::deque<std::string>& storage) {
+  if (whole.text.starts_with(' ')) return whole;
+  return {storage.emplace_back(" " + std::string(whole.text)), whole.opening > 0 ? whole.opening + 1 : 0};
+}
+
 void append(TextPiece whole, const std::vector<Stretch>& stretches, std::vector<TextPiece>& pieces) {
   for (const auto& [begin, end, matches] : stretches) {
-    if (end > begin) pieces.push_back({whole.text.substr(begin, end - begin), whole.begins_text && begin == 0});
+    if (end > begin) pieces.push_back(part_of(whole, begin, end));
   }
 }
 
@@ -122,8 +137,8 @@ class PreTokenizerReader {
   explicit PreTokenizerReader(PreTokenizer& pre_tokenizer) : to_(pre_tokenizer) {}
 
   void read(const TokenizerPart& part) {
-    if (to_.byte_level_) part.refuse();  // nothing can follow where text has become letters for bytes
     const std::string& type = part.type();
+    if (to_.byte_level_ && type != "Sequence") write_letters();
     if (type == "Sequence") {
       part.require_only({"pretokenizers"});
       for (const TokenizerPart& one : part.parts("pretokenizers")) read(one);
@@ -212,8 +227,7 @@ class PreTokenizerReader {
     to_.steps_.push_back({[cutter = PieceCutter(rule)](TextPiece whole, Pieces& pieces, Storage&) {
                             for (std::size_t begin = 0; begin < whole.text.size();) {
                               const std::size_t end = cutter.end_of_piece(whole.text, begin);
-                              pieces.push_back(
-                                  {whole.text.substr(begin, end - begin), whole.begins_text && begin == 0});
+                              pieces.push_back(part_of(whole, begin, end));
                               begin = end;
                             }
                           },
@@ -229,16 +243,24 @@ class PreTokenizerReader {
     to_.steps_.push_back(std::move(step));
   }
 
+  // The parts that follow see the letters of bytes.
+  void write_letters() {
+    push({[](TextPiece whole, Pieces& pieces, Storage& storage) {
+            const std::size_t opening = to_byte_level(whole.text.substr(0, whole.opening)).size();
+            pieces.push_back({storage.emplace_back(to_byte_level(whole.text)), opening});
+          },
+          Cuts::lost});
+    to_.byte_level_ = false;
+    to_.letters_ = true;
+  }
+
   void read_byte_level(const TokenizerPart& part) {
     part.require_only({"add_prefix_space", "trim_offsets", "use_regex"});
     const bool uses_expression = part.flag("use_regex", true);
     to_.adds_space_ = part.flag("add_prefix_space", true);
     const bool first = to_.steps_.empty() && !to_.rule_;
     if (to_.adds_space_ && !first) {
-      push({[](TextPiece whole, Pieces& pieces, Storage& storage) {
-              if (!whole.text.starts_with(' ')) whole.text = storage.emplace_back(" " + std::string(whole.text));
-              pieces.push_back(whole);
-            },
+      push({[](TextPiece whole, Pieces& pieces, Storage& storage) { pieces.push_back(with_space(whole, storage)); },
             Cuts::lost});
       to_.adds_space_ = false;
     }
@@ -293,20 +315,25 @@ class PreTokenizerReader {
     std::string own;
     append_code_point(own, replacement);
     const std::string scheme = part.text("prepend_scheme", part.flag("add_prefix_space", true) ? "always" : "never");
-    if (scheme != "always" && scheme != "never" && scheme != "first") part.refuse("prepend_scheme");
+    const bool is_known = scheme == "always" || scheme == "never" || (scheme == "first" && !to_.letters_);
+    if (!is_known) part.refuse("prepend_scheme");
     const bool splits = part.flag("split", true);
     push({[own, scheme, splits](TextPiece whole, Pieces& pieces, Storage& storage) {
             std::string text;
-            for (const char c : whole.text) {
-              if (c == ' ') {
+            std::size_t opening = 0;
+            for (std::size_t at = 0; at < whole.text.size(); ++at) {
+              if (whole.text[at] == ' ') {
                 text += own;
               } else {
-                text.push_back(c);
+                text.push_back(whole.text[at]);
               }
+              if (at < whole.opening) opening = text.size();
             }
-            if (!text.starts_with(own) && (scheme == "always" || (scheme == "first" && whole.begins_text)))
+            if (!text.starts_with(own) && (scheme == "always" || (scheme == "first" && opening > 0))) {
               text.insert(0, own);
-            whole.text = storage.emplace_back(std::move(text));
+              if (opening > 0) opening += own.size();
+            }
+            whole = {storage.emplace_back(std::move(text)), opening};
             if (!splits) return pieces.push_back(whole);
             Stretches found(whole.text);
             for (std::size_t at = 0; (at = whole.text.find(own, at)) != std::string_view::npos; at += own.size())
@@ -326,7 +353,7 @@ class PreTokenizerReader {
             for (std::size_t count = 1; at < whole.text.size(); ++count) {
               next_code_point(whole.text, at);
               if (count % length != 0 && at < whole.text.size()) continue;
-              pieces.push_back({whole.text.substr(begin, at - begin), whole.begins_text && begin == 0});
+              pieces.push_back(part_of(whole, begin, at));
               begin = at;
             }
           },
@@ -343,12 +370,20 @@ PreTokenizer::PreTokenizer(const Json& pre_tokenizer, const std::string& where) 
 
 void PreTokenizer::split(TextPiece text, std::vector<TextPiece>& pieces, std::deque<std::string>& storage) const {
   if (text.text.empty()) return;
-  if (adds_space_ && !text.text.starts_with(' ')) text.text = storage.emplace_back(" " + std::string(text.text));
+  const std::size_t most = std::max(most_times * text.text.size(), always_allowed);
+  if (adds_space_) text = with_space(text, storage);
   std::vector<TextPiece> now{text};
   std::vector<TextPiece> next;
   for (const Step& step : steps_) {
     next.clear();
-    for (const TextPiece& piece : now) step.split(piece, next, storage);
+    std::size_t made = 0;
+    for (std::size_t i = 0, counted = 0; i < now.size(); ++i) {
+      step.split(now[i], next, storage);
+      for (; counted < next.size(); ++counted) made += next[counted].text.size();
+      if (made > most)
+        fail(ExitCode::input, "the tokenizer's pre-tokenizers make more than {} bytes of a text of {} bytes, the limit",
+             most, text.text.size());
+    }
     std::swap(now, next);
   }
   if (!rule_ || *rule_ == PieceRule::whole_text) {
@@ -359,20 +394,21 @@ void PreTokenizer::split(TextPiece text, std::vector<TextPiece>& pieces, std::de
   for (const TextPiece& piece : now) {
     for (std::size_t begin = 0; begin < piece.text.size();) {
       const std::size_t end = cutter.end_of_piece(piece.text, begin);
-      pieces.push_back({piece.text.substr(begin, end - begin), piece.begins_text && begin == 0});
+      pieces.push_back(part_of(piece, begin, end));
       begin = end;
     }
   }
 }
 
-// Where a step cuts before every space behind another character, and no other step looks across, all go on as before.
-// A space, since nothing is put before it; a line end would get a prefix space where the tokenizer adds one.
+// Behind a step that cuts before every space behind another character nothing looks across such a cut; a step before it
+// must not either. A space, since nothing is put before it; a line end would get a prefix space where the tokenizer
+// adds one.
 std::size_t PreTokenizer::last_cut(std::string_view text) const {
   if (steps_.empty())
     return rule_ ? last_piece_cut(*rule_, adds_space_ ? CutBefore::space : CutBefore::space_or_line_end, text) : 0;
-  const auto have = [&](Cuts cuts) { return std::ranges::find(steps_, cuts, &Step::cuts) != steps_.end(); };
+  const auto first = std::ranges::find_if(steps_, [](const Step& step) { return step.cuts != Cuts::kept; });
   const bool has_pattern = rule_ && *rule_ != PieceRule::whole_text;
-  if (have(Cuts::lost) || (!have(Cuts::made) && !has_pattern)) return 0;
+  if (first == steps_.end() ? !has_pattern : first->cuts == Cuts::lost) return 0;
   return last_piece_cut(PieceRule::llama3, CutBefore::space, text);
 }
 

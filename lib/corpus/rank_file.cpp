@@ -142,7 +142,7 @@ TokenizerDescription read_rank_file(std::string_view text, const std::string& or
   }
   tokenizer.pre_tokenizer = PreTokenizer(known->rule);
   tokenizer.end_name = known->end_name;
-  tokenizer.files = {{"tokenizer.json", bpe_tokenizer_json(tokenizer, known->rule)},
+  tokenizer.files = {{"tokenizer.json", bpe_tokenizer_json(tokenizer, byte_level_parts(known->rule))},
                      {"tokenizer_config.json", tokenizer_config_json(tokenizer.end_name, SpecialTokens::special)}};
   return tokenizer;
 }

@@ -6,6 +6,9 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <array>
+#include <cstdint>
+#include <memory>
 #include <new>
 
 namespace lockstep {
@@ -201,29 +204,92 @@ void RegularExpression::compile(const std::string& translated, const std::string
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where there is no compiler for the processor, it is interpreted
 }
 
+namespace {
+
+constexpr std::uint32_t quick_steps = 1000;  // of one position, which are not counted
+constexpr std::array<std::uint32_t, 2> more_steps{100'000, 10'000'000};
+constexpr std::int64_t most_steps = 20'000'000;     // of one text, as counted, and
+constexpr std::int64_t most_steps_of_a_byte = 200;  // besides
+
+using Context = std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)>;
+
+/// Looks for matches in one text. PCRE2 bounds the steps at one position alone. Where a position is not quick, the
+/// search goes on position by position, and all slow positions of a text together have a bound as well.
+class Search {
+ public:
+  Search(const pcre2_code* code, std::string_view text)
+      : code_(code),
+        text_(text),
+        left_(most_steps + most_steps_of_a_byte * static_cast<std::int64_t>(text.size())),
+        match_(pcre2_match_data_create(1, nullptr), pcre2_match_data_free),
+        context_(pcre2_match_context_create(nullptr), pcre2_match_context_free) {
+    if (!match_ || !context_) throw std::bad_alloc();
+  }
+
+  /// PCRE2's result for the first match from `at` on.
+  int find(std::size_t at) {
+    const int quick = match(at, 0, quick_steps);
+    if (quick != PCRE2_ERROR_MATCHLIMIT) return quick;
+    for (std::size_t position = at; position <= text_.size(); position = next_character(position)) {
+      if (const int result = match_here(position); result != PCRE2_ERROR_NOMATCH) return result;
+    }
+    return PCRE2_ERROR_NOMATCH;
+  }
+
+  std::size_t next_character(std::size_t at) const {
+    ++at;
+    while (at < text_.size() && (static_cast<unsigned char>(text_[at]) & 0xC0) == 0x80) ++at;
+    return at;
+  }
+
+  const PCRE2_SIZE* place() const { return pcre2_get_ovector_pointer(match_.get()); }
+
+ private:
+  int match_here(std::size_t position) {
+    int result = match(position, PCRE2_ANCHORED, quick_steps);
+    for (const std::uint32_t steps : more_steps) {
+      if (result != PCRE2_ERROR_MATCHLIMIT) return result;
+      left_ -= steps;
+      if (left_ < 0) return result;
+      result = match(position, PCRE2_ANCHORED, steps);
+    }
+    return result;
+  }
+
+  int match(std::size_t at, std::uint32_t options, std::uint32_t steps) {
+    pcre2_set_match_limit(context_.get(), steps);
+    const auto run = [&](std::uint32_t more) {
+      return pcre2_match(code_, units(text_), text_.size(), at, PCRE2_NO_UTF_CHECK | options | more, match_.get(),
+                         context_.get());
+    };
+    const int result = run(0);
+    return result == PCRE2_ERROR_JIT_STACKLIMIT ? run(PCRE2_NO_JIT) : result;
+  }
+
+  const pcre2_code* code_;
+  std::string_view text_;
+  std::int64_t left_;
+  Match match_;
+  Context context_;
+};
+
+}  // namespace
+
 void RegularExpression::for_each(std::string_view text,
                                  const std::function<void(std::size_t, std::size_t)>& found) const {
-  const auto* const code = static_cast<const pcre2_code*>(code_.get());
-  const Match match(pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
-  if (!match) throw std::bad_alloc();
+  Search search(static_cast<const pcre2_code*>(code_.get()), text);
   std::size_t last_end = ~std::size_t{0};
   for (std::size_t at = 0; at <= text.size();) {
-    int result = pcre2_match(code, units(text), text.size(), at, PCRE2_NO_UTF_CHECK, match.get(), nullptr);
-    if (result == PCRE2_ERROR_JIT_STACKLIMIT)
-      result = pcre2_match(code, units(text), text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match.get(), nullptr);
+    const int result = search.find(at);
     if (result == PCRE2_ERROR_NOMATCH) return;
     if (result < 0)
       fail(ExitCode::input, "cannot cut a text of {} bytes by the expression '{}': {}", text.size(), expression_,
            reason_of(result));
-    const PCRE2_SIZE* const place = pcre2_get_ovector_pointer(match.get());
-    const std::size_t begin = place[0];
-    const std::size_t end = place[1];
+    const std::size_t begin = search.place()[0];
+    const std::size_t end = search.place()[1];
     if (end > begin || end != last_end) found(begin, end);
     last_end = end;
-    at = end;
-    if (end > begin) continue;
-    ++at;  // behind an empty match goes on with the next character
-    while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) ++at;
+    at = end > begin ? end : search.next_character(end);  // behind an empty match goes on with the next character
   }
 }
 

@@ -3,6 +3,7 @@
 // there.
 #pragma once
 
+#include "base/files.hpp"
 #include "corpus/tokenizer.hpp"
 
 #include <memory>
@@ -20,6 +21,12 @@ bool is_sentencepiece(std::string_view bytes);
 /// has one. Throws Error(input) for a malformed file, Error(usage) that names what is not supported.
 std::unique_ptr<Tokenizer> sentencepiece_tokenizer(std::string bytes, const std::string& origin,
                                                    const std::string& end_name);
+
+/// The tokenizer of a model `file` and the files beside it: as sentencepiece_tokenizer, or as LlamaTokenizer of
+/// transformers if they declare special or added tokens that sentencepiece would not read. Throws
+/// likewise, and Error(usage) for such tokens with another tokenizer_class.
+std::unique_ptr<Tokenizer> sentencepiece_in_folder(std::string bytes, const Path& file, const std::string& end_name,
+                                                   std::optional<SpecialTokens> reading);
 
 enum class PieceType { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
 

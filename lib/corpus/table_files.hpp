@@ -26,9 +26,9 @@ struct TablePlugin {
   void (*close)(void* table) = nullptr;
 };
 
-/// The rows of a file of format parquet or arrow (a file or a stream), one object a line, columns in their order; what
-/// JSON has no form for (binary values, unions) is left out. Throws Error(input) naming the file if it is none, is
-/// damaged, or this build lacks the plug-in.
+/// The rows of a file of format parquet or arrow (a file or a stream), one object a line, columns in their order.
+/// Binary values are text where they are UTF-8, else null; columns of unions and of binary values of one size are left
+/// out. Throws Error(input) naming the file if it is none, is damaged, or this build lacks the plug-in.
 std::unique_ptr<ByteReader> open_table(const InputFile& file);
 
 }  // namespace lockstep

@@ -5,6 +5,8 @@
 
 #include <arrow/api.h>
 #include <arrow/ipc/reader.h>
+#include <arrow/util/ree_util.h>
+#include <arrow/util/utf8.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/properties.h>
 
@@ -15,6 +17,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -33,13 +36,10 @@ void append_number(std::string& json, Number value) {
 // Whether JSON has a form for values of a type.
 bool has_form(const arrow::DataType& type) {
   switch (type.id()) {
-    case Type::BINARY:
-    case Type::LARGE_BINARY:
-    case Type::BINARY_VIEW:
     case Type::FIXED_SIZE_BINARY:
     case Type::SPARSE_UNION:
-    case Type::DENSE_UNION:
-    case Type::RUN_END_ENCODED: return false;
+    case Type::DENSE_UNION: return false;
+    case Type::RUN_END_ENCODED: return has_form(*static_cast<const arrow::RunEndEncodedType&>(type).value_type());
     case Type::EXTENSION: return has_form(*static_cast<const arrow::ExtensionType&>(type).storage_type());
     case Type::DICTIONARY: return has_form(*static_cast<const arrow::DictionaryType&>(type).value_type());
     case Type::STRUCT: return true;
@@ -98,9 +98,17 @@ class RowWriter {
         return lockstep::append_json_string(json_, as<arrow::LargeStringArray>(array).GetView(row));
       case Type::STRING_VIEW:
         return lockstep::append_json_string(json_, as<arrow::StringViewArray>(array).GetView(row));
+      case Type::BINARY: return bytes(as<arrow::BinaryArray>(array).GetView(row));
+      case Type::LARGE_BINARY: return bytes(as<arrow::LargeBinaryArray>(array).GetView(row));
+      case Type::BINARY_VIEW: return bytes(as<arrow::BinaryViewArray>(array).GetView(row));
       case Type::DICTIONARY: {
         const auto& entries = as<arrow::DictionaryArray>(array);
         return value(*entries.dictionary(), entries.GetValueIndex(row));
+      }
+      case Type::RUN_END_ENCODED: {
+        const auto& runs = as<arrow::RunEndEncodedArray>(array);
+        const arrow::ArraySpan span(*array.data());
+        return value(*runs.values(), arrow::ree_util::FindPhysicalIndex(span, row, array.offset()));
       }
       case Type::EXTENSION: return value(*as<arrow::ExtensionArray>(array).storage(), row);
       case Type::LIST: return list(as<arrow::ListArray>(array), row);
@@ -115,6 +123,15 @@ class RowWriter {
       }
       // Times and decimals as Arrow writes them.
       default: lockstep::append_json_string(json_, value_of(array.GetScalar(row))->ToString());
+    }
+  }
+
+  // Older writers leave the mark of text out.
+  void bytes(std::string_view value) {
+    if (arrow::util::ValidateUTF8(value)) {
+      lockstep::append_json_string(json_, value);
+    } else {
+      json_ += "null";
     }
   }
 
@@ -139,7 +156,8 @@ class RowWriter {
 
   // An object where keys are text, else its pairs.
   void map(const arrow::MapArray& array, std::int64_t row) {
-    const bool keyed = array.keys()->type_id() == Type::STRING || array.keys()->type_id() == Type::LARGE_STRING;
+    const Type::type keys = array.keys()->type_id();
+    const bool keyed = keys == Type::STRING || keys == Type::LARGE_STRING || keys == Type::STRING_VIEW;
     json_ += keyed ? '{' : '[';
     for (std::int64_t i = 0; i < array.value_length(row); ++i) {
       const std::int64_t at = array.value_offset(row) + i;
@@ -159,6 +177,7 @@ class RowWriter {
 class Table {
  public:
   Table(const std::string& path, bool parquet) {
+    arrow::util::InitializeUTF8();
     file_ = open_to_read(path);
     bytes_ = static_cast<std::uint64_t>(value_of(file_->GetSize()));
     if (parquet) {

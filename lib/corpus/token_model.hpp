@@ -19,6 +19,11 @@ class PieceEncoder {
   virtual ~PieceEncoder() = default;
   /// Appends the ids of a piece that is not empty. Throws Error(input) for what the vocabulary has no token for.
   virtual void encode(std::string_view piece, std::vector<std::int32_t>& ids) = 0;
+  /// Characters of all pieces so far, or bytes where pieces are bytes, that have no token and were left out.
+  std::uint64_t left_out() const { return left_out_; }
+
+ protected:
+  std::uint64_t left_out_ = 0;
 };
 
 class TokenModel {

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,11 +31,15 @@ struct TokenizerFile {
 class Encoder {
  public:
   virtual ~Encoder() = default;
-  /// Appends the ids of `text`, valid UTF-8. Throws Error(input) for a character that the vocabulary lacks.
+  /// Appends the ids of `text`, valid UTF-8. Throws Error(input) for a character that the vocabulary lacks, unless the
+  /// library that made the tokenizer leaves it out.
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) = 0;
   /// The ids of a text with places marked. Special tokens count but in what is literal, whatever special_tokens says.
   /// Throws as encode does.
   virtual MarkedIds encode_marked(const MarkedText& text) = 0;
+  /// Characters of all texts so far, or bytes of a byte-level tokenizer, that have no token and were left out, as the
+  /// tokenizers library does.
+  virtual std::uint64_t left_out() const { return 0; }
 };
 
 class Tokenizer {
@@ -62,12 +67,20 @@ class Tokenizer {
   /// Of the name and of all files that decide ids: equal hashes mean equal ids.
   Hash128 hash() const;
 
-  /// A chat_template.jinja, which lies beside the tokenizer and goes along with it; it decides no ids.
-  const std::optional<std::string>& chat_template() const { return chat_template_; }
-  void set_chat_template(std::string text) { chat_template_ = std::move(text); }
+  /// Facts about its files that change no ids here, for a log.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+  /// Chat templates by name ("default", "tool_use"), which lie in files beside the tokenizer and go along with it; they
+  /// decide no ids.
+  const std::map<std::string, std::string>& chat_templates() const { return chat_templates_; }
+  void set_chat_templates(std::map<std::string, std::string> templates) { chat_templates_ = std::move(templates); }
+
+ protected:
+  void set_notes(std::vector<std::string> notes) { notes_ = std::move(notes); }
 
  private:
-  std::optional<std::string> chat_template_;
+  std::vector<std::string> notes_;
+  std::map<std::string, std::string> chat_templates_;
 };
 
 }  // namespace lockstep

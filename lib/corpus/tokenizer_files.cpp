@@ -8,13 +8,13 @@ namespace {
 constexpr const char* split_key = "split_special_tokens";  // into text, says transformers
 }
 
-std::string hf_tokenizer_json(const Json& added_tokens, const Json& pre_tokenizer, const Json& decoder,
-                              const Json& model) {
+std::string hf_tokenizer_json(const Json& normalizer, const Json& added_tokens, const Json& pre_tokenizer,
+                              const Json& decoder, const Json& model) {
   const Json document{{"version", "1.0"},
                       {"truncation", nullptr},
                       {"padding", nullptr},
                       {"added_tokens", added_tokens},
-                      {"normalizer", nullptr},
+                      {"normalizer", normalizer},
                       {"pre_tokenizer", pre_tokenizer},
                       {"post_processor", nullptr},
                       {"decoder", decoder},
@@ -35,17 +35,18 @@ Json bpe_model_json(const Json& vocabulary, const Json& merges) {
               {"merges", merges}};
 }
 
-Json added_token_json(std::int32_t id, const std::string& content) {
-  return Json{{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
-              {"rstrip", false}, {"normalized", false}, {"special", true}};
+Json added_token_json(const AddedToken& token) {
+  return Json{{"id", token.id},          {"content", token.content}, {"single_word", token.single_word},
+              {"lstrip", token.lstrip},  {"rstrip", token.rstrip},   {"normalized", token.normalized},
+              {"special", token.special}};
 }
 
 void set_special_tokens(Json& config, SpecialTokens reading) {
-  if (special_tokens_in(config) != reading) config[split_key] = reading == SpecialTokens::text;
+  if (special_tokens_in(config) != reading) config[special_tokens_key] = reading == SpecialTokens::text;
 }
 
 SpecialTokens special_tokens_in(const Json& config) {
-  const auto found = config.find(split_key);
+  const auto found = config.find(special_tokens_key);
   return found != config.end() && *found == true ? SpecialTokens::text : SpecialTokens::special;
 }
 

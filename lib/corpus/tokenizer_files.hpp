@@ -3,9 +3,9 @@
 
 #include "base/json_fwd.hpp"
 #include "config/special_tokens.hpp"
+#include "corpus/added_tokens.hpp"
 
 #include <array>
-#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -24,16 +24,18 @@ inline constexpr std::array<std::string_view, 10> tokenizer_file_names{"tokenize
                                                                        "plugin_tokenizer.json"};
 /// Says which tokenizer of which plug-in it is.
 inline constexpr const char* plugin_tokenizer_file = "plugin_tokenizer.json";
+/// Member of a tokenizer_config.json: whether transformers reads special tokens as text.
+inline constexpr const char* special_tokens_key = "split_special_tokens";
 
-/// A whole tokenizer.json without normalizer and post-processor.
-std::string hf_tokenizer_json(const Json& added_tokens, const Json& pre_tokenizer, const Json& decoder,
-                              const Json& model);
+/// A whole tokenizer.json without post-processor.
+std::string hf_tokenizer_json(const Json& normalizer, const Json& added_tokens, const Json& pre_tokenizer,
+                              const Json& decoder, const Json& model);
 
 /// The model of a BPE in it.
 Json bpe_model_json(const Json& vocabulary, const Json& merges);
 
-/// A special token as added_tokens lists it.
-Json added_token_json(std::int32_t id, const std::string& content);
+/// A token as added_tokens lists it.
+Json added_token_json(const AddedToken& token);
 
 /// A tokenizer_config.json for a tokenizer.json; without a special token if `end_name` is empty.
 std::string tokenizer_config_json(const std::string& end_name, SpecialTokens reading);

@@ -4,15 +4,12 @@
 #include "base/json.hpp"
 #include "base/nesting.hpp"
 #include "corpus/json_member.hpp"
-#include "corpus/rank_file.hpp"
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizer_part.hpp"
-#include "corpus/tokenizers.hpp"
 
 #include <simdjson.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <unordered_map>
 
@@ -102,7 +99,6 @@ bool add_merge(std::string_view text, ModelDescription& model) {
 
 // Values that change no ids.
 bool is_zero(const Value& value) { return value.is_number() && value.get_double().value() == 0; }
-bool never(const Value&) { return false; }
 
 // A member that must be absent, null or idle.
 void require_idle(const Object& object, const std::string& key, bool (*is_idle)(const Value&),
@@ -249,12 +245,17 @@ void read_document(const Object& document, const std::string& origin, TokenizerD
                      {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                       "post_processor", "decoder", "model"},
                      origin);
-  for (const char* const key : {"truncation", "padding"}) require_idle(document, key, never, origin);
+  for (const char* const key : {"truncation", "padding"}) {
+    if (member(document, key))
+      tokenizer.notes.push_back(fmt::format("{}: {} is ignored, as transformers ignores it by itself", origin, key));
+  }
+  if (const auto padding = member(document, "padding")) tokenizer.padding_token = text_or(*padding, "pad_token", "");
   const auto part = [&](const char* key) { return part_of(document, key, origin); };
   if (const Json processor = part("post_processor"); !processor.is_null())
     check_post_processor(TokenizerPart(processor, origin + ": post_processor"));
-  tokenizer.normalizer = Normalizer(part("normalizer"), origin + ": normalizer");
-  tokenizer.pre_tokenizer = PreTokenizer(part("pre_tokenizer"), origin + ": pre_tokenizer");
+  tokenizer.parts = {part("normalizer"), part("pre_tokenizer")};
+  tokenizer.normalizer = Normalizer(tokenizer.parts.normalizer, origin + ": normalizer");
+  tokenizer.pre_tokenizer = PreTokenizer(tokenizer.parts.pre_tokenizer, origin + ": pre_tokenizer");
   tokenizer.decoder = TokenDecoder(part("decoder"), origin + ": decoder");
   read_model(required(document, "model"), origin, tokenizer.model);
   if (const auto added = member(document, "added_tokens")) read_added_tokens(*added, origin, tokenizer);
@@ -271,19 +272,31 @@ void read_merges_txt(std::string_view text, const std::string& origin, ModelDesc
   }
 }
 
-// What a tokenizer_config.json says: the end-of-text name, a string or an added token's content, and how special tokens
-// are read.
-void read_tokenizer_config(const std::string& text, const std::string& origin, TokenizerDescription& tokenizer) {
-  const Json config = parse_json(text, origin);
-  if (!config.is_object()) fail(ExitCode::input, "{} is not a JSON object", origin);
-  tokenizer.reading = special_tokens_in(config);
-  Json end = config.value("eos_token", Json());
-  if (end.is_object()) end = end.value("content", Json());
-  if (end.is_string()) tokenizer.end_name = end.get<std::string>();
+}  // namespace
+
+TokenizerDescription parse_tokenizer_json(const std::string& text, const std::string& origin) {
+  try {
+    simdjson::dom::parser parser;
+    TokenizerDescription tokenizer;
+    read_document(parse_document(parser, text, origin), origin, tokenizer);
+    return tokenizer;
+  } catch (const simdjson::simdjson_error&) {
+    fail(ExitCode::input, "{}: not a tokenizer: a member is missing or of another type than it should be", origin);
+  }
 }
 
-/// For a file that is named itself and is no tokenizer.json: what it is instead. Returns if it may be one.
-void refuse_other_files(const std::string& text, const std::string& origin) {
+ModelDescription parse_vocabulary_and_merges(const std::string& vocabulary, const std::string& vocabulary_origin,
+                                             std::string_view merges, const std::string& merges_origin) {
+  ModelDescription model;
+  simdjson::dom::parser parser;
+  const Value document = parse_document(parser, vocabulary, vocabulary_origin);
+  if (!document.is_object()) fail(ExitCode::input, "{} is not an object", vocabulary_origin);
+  read_vocabulary(document, vocabulary_origin, model);
+  read_merges_txt(merges, merges_origin, model);
+  return model;
+}
+
+void require_tokenizer_json(const std::string& text, const std::string& origin) {
   const auto refuse_file = [&](const std::string& what) {
     throw Error(ExitCode::usage, fmt::format("cannot read {} as a tokenizer: {}", origin, what),
                 "name a file like tokenizer.json or tokenizer.model, or a folder with one or with vocab.json and "
@@ -303,76 +316,24 @@ void refuse_other_files(const std::string& text, const std::string& origin) {
   refuse_file(vocabulary ? "it holds a vocabulary alone, without its merges" : "it has no member 'model'");
 }
 
-/// A file like tokenizer.json or a rank file, whatever its name.
-TokenizerDescription read_file_of_any_name(const Path& path) {
-  std::string text = read_file(path);
-  if (is_rank_file(text)) return read_rank_file(text, path.string());
-  if (path.filename() != "tokenizer.json") refuse_other_files(text, path.string());
-  TokenizerDescription tokenizer = parse_tokenizer_json(text, path.string());
-  tokenizer.files.push_back({"tokenizer.json", std::move(text)});
-  return tokenizer;
+TokenizerParts byte_level_parts(PieceRule rule, bool composes, bool adds_space) {
+  const bool is_gpt2 = rule == PieceRule::gpt2;
+  const auto byte_level = [&](bool uses_expression) {
+    return Json{{"type", "ByteLevel"},
+                {"add_prefix_space", adds_space},
+                {"trim_offsets", true},
+                {"use_regex", uses_expression}};
+  };
+  TokenizerParts parts{composes ? Json{{"type", "NFC"}} : Json(), byte_level(is_gpt2)};
+  if (!is_gpt2) {
+    const Json split{
+        {"type", "Split"}, {"pattern", {{"Regex", expression_of(rule)}}}, {"behavior", "Isolated"}, {"invert", false}};
+    parts.pre_tokenizer = Json{{"type", "Sequence"}, {"pretokenizers", Json::array({split, parts.pre_tokenizer})}};
+  }
+  return parts;
 }
 
-TokenizerDescription read_vocabulary_and_merges(const Path& folder) {
-  TokenizerDescription tokenizer;
-  const std::string origin = (folder / "vocab.json").string();
-  simdjson::dom::parser parser;
-  const Value vocabulary = parse_document(parser, read_file(origin), origin);
-  if (!vocabulary.is_object()) fail(ExitCode::input, "{} is not an object", origin);
-  read_vocabulary(vocabulary, origin, tokenizer.model);
-  const std::string merges = (folder / "merges.txt").string();
-  read_merges_txt(read_file(merges), merges, tokenizer.model);
-  for (const auto& [token, id] : tokenizer.model.vocabulary) {
-    if (token == default_end_name) tokenizer.added_tokens.push_back({id, token});
-  }
-  tokenizer.pre_tokenizer = PreTokenizer(PieceRule::gpt2);
-  tokenizer.files.push_back({"tokenizer.json", bpe_tokenizer_json(tokenizer, PieceRule::gpt2)});
-  return tokenizer;
-}
-
-TokenizerDescription read_any(const Path& path) {
-  if (!is_folder(path)) return read_file_of_any_name(path);
-  for (const char* const name : {"tokenizer.json", "tokenizer.model"}) {
-    if (is_there(path / name)) return read_file_of_any_name(path / name);
-  }
-  if (is_there(path / "vocab.json") && is_there(path / "merges.txt")) return read_vocabulary_and_merges(path);
-  fail(ExitCode::input,
-       "{} holds no tokenizer: neither tokenizer.json, nor tokenizer.model, nor vocab.json with "
-       "merges.txt",
-       path.string());
-}
-
-}  // namespace
-
-TokenizerDescription parse_tokenizer_json(const std::string& text, const std::string& origin) {
-  try {
-    simdjson::dom::parser parser;
-    TokenizerDescription tokenizer;
-    read_document(parse_document(parser, text, origin), origin, tokenizer);
-    return tokenizer;
-  } catch (const simdjson::simdjson_error&) {
-    fail(ExitCode::input, "{}: not a tokenizer: a member is missing or of another type than it should be", origin);
-  }
-}
-
-TokenizerDescription read_tokenizer(const Path& path) {
-  TokenizerDescription tokenizer;
-  try {
-    tokenizer = read_any(path);
-  } catch (const simdjson::simdjson_error&) {
-    fail(ExitCode::input, "{}: not a tokenizer: a member is missing or of another type than it should be",
-         path.string());
-  }
-  const Path config = (is_folder(path) ? path : path.parent_path()) / "tokenizer_config.json";
-  if (is_there(config)) {
-    std::erase_if(tokenizer.files, [](const TokenizerFile& file) { return file.name == "tokenizer_config.json"; });
-    tokenizer.files.push_back({"tokenizer_config.json", read_file(config)});
-    read_tokenizer_config(tokenizer.files.back().content, config.string(), tokenizer);
-  }
-  return tokenizer;
-}
-
-std::string bpe_tokenizer_json(const TokenizerDescription& bpe, PieceRule rule) {
+std::string bpe_tokenizer_json(const TokenizerDescription& bpe, const TokenizerParts& parts) {
   std::vector<std::pair<std::string, std::int32_t>> ordered = bpe.model.vocabulary;
   std::ranges::stable_sort(ordered, {}, [](const auto& entry) { return entry.second; });
   Json vocabulary = Json::object();
@@ -381,21 +342,11 @@ std::string bpe_tokenizer_json(const TokenizerDescription& bpe, PieceRule rule) 
   Json merges = Json::array();
   for (const auto& [left, right] : bpe.model.merges) merges.push_back(Json::array({left, right}));
   Json added = Json::array();
-  for (const AddedToken& token : bpe.added_tokens) added.push_back(added_token_json(token.id, token.content));
-  const bool is_gpt2 = rule == PieceRule::gpt2;
-  const auto byte_level = [](bool uses_expression) {
-    return Json{
-        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", uses_expression}};
-  };
-  Json pre_tokenizer = byte_level(is_gpt2);
-  if (!is_gpt2) {
-    const Json split{
-        {"type", "Split"}, {"pattern", {{"Regex", expression_of(rule)}}}, {"behavior", "Isolated"}, {"invert", false}};
-    pre_tokenizer = Json{{"type", "Sequence"}, {"pretokenizers", Json::array({split, pre_tokenizer})}};
-  }
+  for (const AddedToken& token : bpe.added_tokens) added.push_back(added_token_json(token));
   Json model = bpe_model_json(vocabulary, merges);
   model["ignore_merges"] = bpe.model.whole_pieces_first;
-  return hf_tokenizer_json(added, pre_tokenizer, byte_level(true), model);
+  const Json decoder{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  return hf_tokenizer_json(parts.normalizer, added, parts.pre_tokenizer, decoder, model);
 }
 
 }  // namespace lockstep

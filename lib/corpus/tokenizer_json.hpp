@@ -3,14 +3,18 @@
 #pragma once
 
 #include "base/files.hpp"
+#include "base/json.hpp"
 #include "corpus/added_tokens.hpp"
+#include "corpus/declared_tokens.hpp"
 #include "corpus/normalizer.hpp"
 #include "corpus/pre_tokenizer.hpp"
 #include "corpus/token_decoder.hpp"
 #include "corpus/tokenizer.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,28 +42,52 @@ struct ModelDescription {
   std::optional<std::int32_t> unknown_id;
 };
 
+/// How text is cut, as tokenizer.json says it.
+struct TokenizerParts {
+  Json normalizer;  // null: none
+  Json pre_tokenizer;
+};
+
 struct TokenizerDescription {
   ModelDescription model;
   std::vector<AddedToken> added_tokens;
+  bool adds_declared = false;                     // some of them, or their flags, do not stand in its file
+  std::optional<std::string> padding_token = {};  // of "padding"
+  TokenizerParts parts = {};                      // of a tokenizer.json that was read
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   TokenDecoder decoder;
   std::string end_name;                            // of tokenizer_config.json, if it says one
   SpecialTokens reading = SpecialTokens::special;  // as tokenizer_config.json says
+  std::vector<std::string> notes;                  // Tokenizer::notes
   std::vector<TokenizerFile> files;                // as read, or made: tokenizer.json and tokenizer_config.json
 };
 
-/// From a folder or a file; as file_tokenizer.
+/// From a folder or a file, with the added tokens that files beside it declare; as file_tokenizer.
 TokenizerDescription read_tokenizer(const Path& path);
 
 /// The description in the text of a tokenizer.json, without files. Throws as read_tokenizer.
 TokenizerDescription parse_tokenizer_json(const std::string& text, const std::string& origin);
+/// For a file of any name: throws Error(usage) that describes the file if it is no tokenizer.json.
+void require_tokenizer_json(const std::string& text, const std::string& origin);
+/// The model that vocab.json and merges.txt describe. Throws as read_tokenizer.
+ModelDescription parse_vocabulary_and_merges(const std::string& vocabulary, const std::string& vocabulary_origin,
+                                             std::string_view merges, const std::string& merges_origin);
+
+/// Adds the tokens that files beside a tokenizer declare, its end-of-text name and its reading of special tokens.
+/// `defaults` are named tokens of its class, `pieces` special ones of a sentencepiece model. Throws as
+/// TokenizerSettings::tokens and add_declared_tokens.
+void add_tokens_beside(const TokenizerSettings& settings, std::span<const NamedToken> defaults,
+                       std::span<const AddedToken> pieces, TokenizerDescription& tokenizer);
 
 /// The tokenizer; as file_tokenizer.
 std::unique_ptr<Tokenizer> json_tokenizer(TokenizerDescription description, const std::string& origin,
                                           const std::string& end_name, std::optional<SpecialTokens> reading);
 
-/// The tokenizer.json of byte-level BPE with one of the patterns.
-std::string bpe_tokenizer_json(const TokenizerDescription& bpe, PieceRule rule);
+/// Those of byte-level BPE with one of the patterns. `composes`: to NFC; `adds_space`: before text without one.
+TokenizerParts byte_level_parts(PieceRule rule, bool composes = false, bool adds_space = false);
+
+/// The tokenizer.json of byte-level BPE.
+std::string bpe_tokenizer_json(const TokenizerDescription& bpe, const TokenizerParts& parts);
 
 }  // namespace lockstep

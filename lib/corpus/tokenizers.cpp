@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/nesting.hpp"
+#include "chat/chat_template_file.hpp"
 #include "corpus/sentencepiece.hpp"
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizer_json.hpp"
@@ -52,16 +53,6 @@ std::unique_ptr<Tokenizer> recognised(const Tree& document, SpecialTokens readin
   return tokenizer && is_form_of(document, *tokenizer) ? std::move(tokenizer) : nullptr;
 }
 
-/// The end-of-text token that a tokenizer_config.json beside the model names, if it is there.
-std::string stored_end(const Path& model) {
-  const Path path = model.parent_path() / "tokenizer_config.json";
-  if (!is_there(path)) return {};
-  const Json config = parse_json(read_file(path), path.string());
-  Json end = config.is_object() ? config.value("eos_token", Json()) : Json();
-  if (end.is_object()) end = end.value("content", Json());
-  return end.is_string() ? end.get<std::string>() : std::string();
-}
-
 SpecialTokens reading_in(const Path& folder) {
   const Path path = folder / "tokenizer_config.json";
   if (!is_there(path)) return SpecialTokens::special;
@@ -69,11 +60,12 @@ SpecialTokens reading_in(const Path& folder) {
   return config.is_object() ? special_tokens_in(config) : SpecialTokens::special;
 }
 
-constexpr const char* template_name = "chat_template.jinja";
-
-/// With the chat template that lies in the folder, if there is one.
-std::unique_ptr<Tokenizer> with_chat_template(std::unique_ptr<Tokenizer> tokenizer, const Path& folder) {
-  if (const Path path = folder / template_name; is_there(path)) tokenizer->set_chat_template(read_file(path));
+/// With the chat templates that lie in files of the folder.
+std::unique_ptr<Tokenizer> with_chat_templates(std::unique_ptr<Tokenizer> tokenizer, const Path& folder) {
+  std::map<std::string, std::string> templates;
+  if (const Path path = folder / template_file; is_there(path)) templates[default_template] = read_file(path);
+  for (const Path& path : additional_template_files(folder)) templates[path.stem().string()] = read_file(path);
+  tokenizer->set_chat_templates(std::move(templates));
   return tokenizer;
 }
 
@@ -83,9 +75,41 @@ std::unique_ptr<Tokenizer> tokenizer_alone(const Path& path, const std::string& 
   const Path model = in_folder ? path / "tokenizer.model" : path;
   if (is_there(model) && !(in_folder && is_there(path / "tokenizer.json"))) {
     if (std::string bytes = read_file(model); is_sentencepiece(bytes))
-      return sentencepiece_tokenizer(std::move(bytes), model.string(), end_name.empty() ? stored_end(model) : end_name);
+      return sentencepiece_in_folder(std::move(bytes), model, end_name, reading);
   }
   return json_tokenizer(read_tokenizer(path), path.string(), end_name, reading);
+}
+
+// Bytes of a tokenizer.json with all characters there are.
+constexpr std::uint64_t most_of_own_form = std::uint64_t{8} << 20;
+
+/// The tokenizer that save_tokenizer left in the folder, where it is of a plug-in or known by the form of its file;
+/// null otherwise. `reading` absent: as tokenizer_config.json says.
+std::unique_ptr<Tokenizer> own_tokenizer(const Path& folder, std::optional<SpecialTokens> reading) {
+  if (auto tokenizer = load_plugin_tokenizer(folder)) return with_chat_templates(std::move(tokenizer), folder);
+  const Path json = folder / "tokenizer.json";
+  if (!is_there(json) || length_of(json) > most_of_own_form) return nullptr;
+  const std::string text = read_file(json);
+  refuse_deep_nesting(text, json.string());
+  const Tree document = Tree::parse(text, nullptr, false);  // file_tokenizer explains what is malformed
+  try {
+    auto tokenizer = recognised(document, reading.value_or(reading_in(folder)));
+    return tokenizer ? with_chat_templates(std::move(tokenizer), folder) : nullptr;
+  } catch (const Tree::exception&) {
+    fail(ExitCode::input, "{}: not a tokenizer: a member is of another type than it should be", json.string());
+  }
+}
+
+/// Whether the tokenizer_config.json in the folder, if there is one, has no more in it than the tokenizer's own.
+bool says_what_lies_in(const Tokenizer& tokenizer, const Path& folder) {
+  const Path path = folder / "tokenizer_config.json";
+  const auto own = std::ranges::find(tokenizer.files(), path.filename().string(), &TokenizerFile::name);
+  if (!is_there(path) || own == tokenizer.files().end()) return true;
+  Json here = parse_json(read_file(path), path.string());
+  Json there = parse_json(own->content, own->name);
+  for (Json* const config : {&here, &there})
+    if (config->is_object()) config->erase(special_tokens_key);
+  return here == there;
 }
 
 }  // namespace
@@ -93,7 +117,7 @@ std::unique_ptr<Tokenizer> tokenizer_alone(const Path& path, const std::string& 
 std::unique_ptr<Tokenizer> file_tokenizer(const Path& path, const std::string& end_name,
                                           std::optional<SpecialTokens> reading) {
   const Path folder = is_folder(path) ? path : absolute_path(path).parent_path();
-  return with_chat_template(tokenizer_alone(path, end_name, reading), folder);
+  return with_chat_templates(tokenizer_alone(path, end_name, reading), folder);
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::string& end_name, SpecialTokens reading) {
@@ -112,29 +136,38 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::st
             word),
         "name a folder with tokenizer.json, tokenizer.model, or vocab.json and merges.txt, or such a file");
   }
+  if (end_name.empty() && is_folder(word)) {
+    if (auto own = own_tokenizer(word, reading); own && says_what_lies_in(*own, word)) return own;
+  }
   return file_tokenizer(word, end_name, reading);
+}
+
+bool holds_tokenizer(const Path& folder) {
+  const auto has = [&](const char* name) { return is_there(folder / name); };
+  return has("tokenizer.json") || has("tokenizer.model") || has(plugin_tokenizer_file) ||
+         (has("vocab.json") && has("merges.txt"));
+}
+
+std::vector<TokenizerFile> saved_files(const Tokenizer& tokenizer) {
+  std::vector<TokenizerFile> files = tokenizer.files();
+  for (const auto& [name, text] : tokenizer.chat_templates())
+    files.push_back(
+        {name == default_template ? template_file : fmt::format("{}/{}.jinja", additional_templates_folder, name),
+         text});
+  return files;
 }
 
 void save_tokenizer(const Tokenizer& tokenizer, const Path& folder) {
   make_folder(folder);
-  for (const TokenizerFile& file : tokenizer.files()) publish_file(folder / file.name, file.content);
-  if (tokenizer.chat_template()) publish_file(folder / template_name, *tokenizer.chat_template());
+  for (const TokenizerFile& file : saved_files(tokenizer)) {
+    const Path path = folder / file.name;
+    make_folder(path.parent_path());
+    publish_file(path, file.content);
+  }
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& folder) {
-  if (auto tokenizer = load_plugin_tokenizer(folder)) return with_chat_template(std::move(tokenizer), folder);
-  const Path json = folder / "tokenizer.json";
-  if (is_there(json)) {
-    const std::string text = read_file(json);
-    refuse_deep_nesting(text, json.string());
-    const Tree document = Tree::parse(text, nullptr, false);  // file_tokenizer explains what is malformed
-    try {
-      if (auto tokenizer = recognised(document, reading_in(folder)))
-        return with_chat_template(std::move(tokenizer), folder);
-    } catch (const Tree::exception&) {
-      fail(ExitCode::input, "{}: not a tokenizer: a member is of another type than it should be", json.string());
-    }
-  }
+  if (auto own = own_tokenizer(folder, {})) return own;
   return file_tokenizer(folder);
 }
 

@@ -25,11 +25,11 @@ std::unique_ptr<Tokenizer> bytes_tokenizer(const std::string& end_name = default
 std::unique_ptr<Tokenizer> chars_tokenizer(std::vector<char32_t> characters, const std::string& end_name,
                                            SpecialTokens reading = SpecialTokens::special);
 
-/// Of a folder with tokenizer.json, tokenizer.model, or vocab.json and merges.txt (as GPT-2 has them; <|endoftext|> is
-/// a special token), or of a file like tokenizer.json, tiktoken's ranks, or sentencepiece's model. `end_name` names its
-/// end-of-text token; empty: the one of tokenizer_config.json, or a customary one, or none. `reading` absent: as
-/// tokenizer_config.json says. Throws Error(input) for a missing or malformed file, Error(usage) that names whatever in
-/// it we cannot honour or find.
+/// Of a folder with tokenizer.json, tokenizer.model, or vocab.json and merges.txt (as its tokenizer_class reads them,
+/// by default GPT-2's), or of a file like tokenizer.json, tiktoken's ranks, or sentencepiece's model; with the tokens
+/// that files beside it declare (corpus/declared_tokens.hpp). `end_name` names its end-of-text token; empty: the
+/// eos_token there, or a customary one, or none. `reading` absent: as tokenizer_config.json says. Throws Error(input)
+/// for a missing or malformed file, Error(usage) that names the part that is not supported or not found.
 std::unique_ptr<Tokenizer> file_tokenizer(const Path& path, const std::string& end_name = {},
                                           std::optional<SpecialTokens> reading = {});
 
@@ -38,11 +38,16 @@ std::unique_ptr<Tokenizer> file_tokenizer(const Path& path, const std::string& e
 std::unique_ptr<Tokenizer> plugin_tokenizer(const std::string& word, const std::string& end_name,
                                             SpecialTokens reading);
 
-/// "bytes", one of a plug-in, or a path as file_tokenizer takes it. "chars" depends on the corpus and is refused here:
-/// see chars_tokenizer.
+/// "bytes", one of a plug-in, or a path as file_tokenizer takes it; a folder that save_tokenizer wrote gives the
+/// tokenizer that was saved. "chars" depends on the corpus and is refused here: see chars_tokenizer.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::string& end_name = {},
                                           SpecialTokens reading = SpecialTokens::special);
 
+/// Whether a folder, which may be absent, has the files of a tokenizer that make_tokenizer takes. Local.
+bool holds_tokenizer(const Path& folder);
+
+/// The files that save_tokenizer writes: those of the tokenizer, and its chat templates. Pure.
+std::vector<TokenizerFile> saved_files(const Tokenizer& tokenizer);
 /// Writes the tokenizer's files into the folder, which is made. Throws Error(storage).
 void save_tokenizer(const Tokenizer& tokenizer, const Path& folder);
 /// The tokenizer of a plug-in that save_tokenizer left in the folder; null if none did. Throws Error(input) if the

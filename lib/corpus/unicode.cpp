@@ -1,5 +1,6 @@
 #include "corpus/unicode.hpp"
 
+#include "corpus/text_opening.hpp"
 #include "corpus/unicode_tables.hpp"
 #include "corpus/utf8.hpp"
 
@@ -45,6 +46,19 @@ constexpr char32_t before_trails = 0x11A7;
 constexpr char32_t trails = 28;  // with none
 
 std::uint64_t pair_of(char32_t first, char32_t second) { return std::uint64_t{first} << 32 | second; }
+
+/// A character of a normal form, and how the tokenizers library counts it: 0 where it stands for one of the text, 1
+/// where it comes besides, less by one for each that it took in.
+struct CountedCharacter {
+  char32_t character = 0;
+  int change = 0;
+  operator char32_t() const { return character; }
+};
+
+void join(char32_t& first, char32_t whole, char32_t) { first = whole; }
+void join(CountedCharacter& first, char32_t whole, const CountedCharacter& second) {
+  first = {whole, first.change + second.change - 1};
+}
 
 struct Forms {
   std::vector<std::uint16_t> combining = spread(combining_runs());
@@ -104,7 +118,9 @@ struct Forms {
     return found == wholes.end() ? 0 : found->second;
   }
 
-  void order(std::u32string& text) const {
+  // `Text` holds characters, or counted characters.
+  template <class Text>
+  void order(Text& text) const {
     for (std::size_t begin = 0; begin < text.size();) {
       std::size_t end = begin;
       while (end < text.size() && combining[text[end]] != 0) ++end;
@@ -115,16 +131,17 @@ struct Forms {
     }
   }
 
-  void compose(std::u32string& text) const {
+  template <class Text>
+  void compose(Text& text) const {
     constexpr std::size_t none = ~std::size_t{0};
     std::size_t starter = none;
     std::uint16_t before = 0;  // class of what stands before, behind the starter
     std::size_t size = 0;
-    for (const char32_t c : text) {
+    for (const auto c : text) {
       const std::uint16_t own = combining[c];
       if (starter != none && (before == 0 || before < own)) {
         if (const char32_t whole = composed(text[starter], c); whole != 0) {
-          text[starter] = whole;
+          join(text[starter], whole, c);
           continue;
         }
       }
@@ -144,6 +161,17 @@ struct Forms {
     for (const char32_t c : characters) append_code_point(out, c);
   }
 };
+
+/// Where `text` may be cut at or behind `at`: both parts come out as within the whole.
+std::size_t next_cut(const Forms& forms, std::string_view text, std::size_t at) {
+  while (at < text.size()) {
+    std::size_t behind = at;
+    const char32_t c = next_code_point(text, behind);
+    if (at > 0 && forms.settled[c] && !forms.compatible.contains(c)) break;
+    at = behind;
+  }
+  return at;
+}
 
 // Most text is in NFC: only what stands around a character that is not settled is worked on.
 std::string composed_form(const Forms& forms, std::string_view text) {
@@ -170,6 +198,11 @@ std::string composed_form(const Forms& forms, std::string_view text) {
     done = starter = at = behind;
   }
   return done == 0 ? std::string(text) : out.append(text.substr(done));
+}
+
+const Forms& all_forms() {
+  static const Forms forms;
+  return forms;
 }
 
 constexpr std::array<std::string_view, 29> category_names{"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd",
@@ -207,12 +240,34 @@ std::string class_members(std::string_view category, CodePointFlag flag) {
 }
 
 std::string normalized(std::string_view text, NormalForm form) {
-  static const Forms forms;
+  const Forms& forms = all_forms();
   if (form == NormalForm::nfc) return composed_form(forms, text);
   std::string out;
   out.reserve(text.size());
   forms.append(text, form, out);
   return out;
+}
+
+std::size_t normalized_opening(std::string_view text, NormalForm form, std::size_t opening) {
+  const Forms& forms = all_forms();
+  const bool compatibly = form == NormalForm::nfkc || form == NormalForm::nfkd;
+  const std::string_view head = text.substr(0, next_cut(forms, text, opening));
+  std::vector<CountedCharacter> characters;
+  std::u32string parts;
+  for (std::size_t at = 0; at < head.size();) {
+    parts.clear();
+    forms.decompose(next_code_point(head, at), compatibly, parts);
+    for (std::size_t i = 0; i < parts.size(); ++i) characters.push_back({parts[i], i == 0 ? 0 : 1});
+  }
+  forms.order(characters);
+  if (form == NormalForm::nfc || form == NormalForm::nfkc) forms.compose(characters);
+  OpeningTracker tracker(head, opening);
+  for (const auto& [character, change] : characters) {
+    std::string bytes;
+    append_code_point(bytes, character);
+    if (!tracker.add(bytes.size(), change)) break;
+  }
+  return tracker.opening();
 }
 
 std::string lower_case(std::string_view text) {

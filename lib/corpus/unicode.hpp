@@ -2,6 +2,7 @@
 // parts know different versions of Unicode; the tables: corpus/unicode_tables.hpp.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -35,6 +36,8 @@ std::string class_members(std::string_view category, CodePointFlag flag);
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 std::string normalized(std::string_view text, NormalForm form);
+/// The opening of the normal form (corpus/text_opening.hpp) of a text with this one.
+std::size_t normalized_opening(std::string_view text, NormalForm form, std::size_t opening);
 
 std::string lower_case(std::string_view text);
 

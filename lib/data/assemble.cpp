@@ -166,8 +166,9 @@ class OwnDocuments {
       alive();
       if (block.left_out) continue;
       std::uint64_t token = block.first_token;
+      const std::vector<Fragment> fragments = spill_.fragments(block.first_fragment, block.fragments);
       for (std::uint64_t f = 0; f < block.fragments; ++f) {
-        const Fragment fragment = spill_.fragment(block.first_fragment + f);
+        const Fragment& fragment = fragments[f];
         const bool is_duplicate = !corpus_.duplicates.empty() && corpus_.duplicates[block.first_fragment + f];
         if (!is_duplicate)
           take(block.whole_documents ? fragment.draw : block.draw, block.whole_documents || block.begins_document,

@@ -31,9 +31,9 @@ struct BlockPass {
 
 /// What a pass found out about the input, the same on all ranks.
 struct ReadInput {
-  std::vector<ReadContent> contents;     // by file
-  std::vector<std::string> empty_files;  // that hold no text
-  std::uint64_t bytes = 0;               // that were read of the input, by all ranks; not of copies
+  std::vector<ReadContent> contents;  // by file
+  std::vector<std::string> warnings;  // BlockReader::warnings
+  std::uint64_t bytes = 0;            // that were read of the input, by all ranks; not of copies
 };
 
 /// Calls `consume` with the results of this rank's blocks in their order. Ranks have consecutive parts of the corpus.
@@ -60,7 +60,7 @@ ReadInput for_own_blocks(const BlockPass& pass, const typename OrderedWork<TextB
         alive();
         consume(work.take());
       }
-      own = {reader.contents(), reader.empty_files(), reader.input_consumed()};
+      own = {reader.contents(), reader.warnings(), reader.input_consumed()};
     } catch (const BadText& bad) {
       LineCounter lines(alive);
       throw error_of(bad, lines);
@@ -68,7 +68,7 @@ ReadInput for_own_blocks(const BlockPass& pass, const typename OrderedWork<TextB
   });
   ReadInput all;
   all.bytes = static_cast<std::uint64_t>(world.all_reduce(static_cast<std::int64_t>(own.bytes), Reduce::sum));
-  all.empty_files = gather_texts(world, own.empty_files);
+  all.warnings = gather_texts(world, own.warnings);
   all.contents = gather_contents(world, own.contents);
   return all;
 }

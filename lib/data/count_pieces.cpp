@@ -1,6 +1,7 @@
 #include "data/count_pieces.hpp"
 
 #include "base/error.hpp"
+#include "base/mapped_file.hpp"
 #include "corpus/json_lines.hpp"
 #include "corpus/piece_counts.hpp"
 #include "data/gather_values.hpp"
@@ -66,15 +67,21 @@ std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t at) {
   return value;
 }
 
-/// Goes through records.
+/// Goes through records of a file, which outlives it.
 class PieceCursor {
  public:
-  explicit PieceCursor(std::span<const std::byte> records) : records_(records) {}
-  /// The next piece; false at the end.
+  PieceCursor(const MappedFile& file, std::span<const std::byte> records) : file_(&file), records_(records) {}
+  /// The next piece; false at the end. Throws Error(storage) if the file cannot be read.
   bool next() {
     constexpr std::size_t head = 2 * sizeof(std::uint64_t);
-    if (at_ == records_.size()) return false;
-    const std::uint64_t size = number_at(records_, at_ + sizeof(std::uint64_t));
+    const std::size_t left = records_.size() - at_;
+    const std::uint64_t size = left < head ? 0 : number_at(records_, at_ + sizeof(std::uint64_t));
+    const bool whole = left >= head && size <= left - head;
+    if (!whole) {
+      require_intact(*file_);
+      invariant(left == 0, "the last record of pieces ends its section");
+      return false;
+    }
     piece_ = {std::string_view(reinterpret_cast<const char*>(records_.data()) + at_ + head, size),
               number_at(records_, at_)};
     at_ += head + size;
@@ -83,6 +90,7 @@ class PieceCursor {
   const CountedPiece& piece() const { return piece_; }
 
  private:
+  const MappedFile* file_;
   std::span<const std::byte> records_;
   std::size_t at_ = 0;
   CountedPiece piece_;
@@ -116,8 +124,9 @@ class Run {
   explicit Run(const Path& path) : file_(path) {}
   PieceCursor section(int rank) const {
     const std::size_t at = static_cast<std::size_t>(rank) * sizeof(std::uint64_t);
-    const std::uint64_t begin = number_at(file_.bytes(), at);
-    return PieceCursor(file_.bytes().subspan(begin, number_at(file_.bytes(), at + sizeof begin) - begin));
+    const std::uint64_t begin = number_at(file_.bytes(), at), end = number_at(file_.bytes(), at + sizeof begin);
+    require_intact(file_);
+    return PieceCursor(file_, file_.bytes().subspan(begin, end - begin));
   }
 
  private:
@@ -300,7 +309,7 @@ CountedCorpus count_pieces(const BlockPass& pass, const PieceCounting& settings)
 
 void for_each_piece(const Path& file, const std::function<void(const CountedPiece&)>& use) {
   const MappedFile mapped(file);
-  PieceCursor cursor(mapped.bytes());
+  PieceCursor cursor(mapped, mapped.bytes());
   while (cursor.next()) use(cursor.piece());
 }
 

@@ -16,6 +16,7 @@ DataLoaderSettings checked(const DataLoaderSettings& settings) {
   if (settings.micro_batch < 1)
     fail(ExitCode::usage, "cannot feed micro-batches of {} samples: they need at least 1", settings.micro_batch);
   invariant(settings.pad_to_multiple.value_or(1) >= 1, "rows are padded to a multiple of at least 1");
+  invariant(settings.epoch_multiple >= 1, "an epoch has a multiple of at least 1 sample");
   invariant(settings.rank >= 0 && settings.rank < settings.world, "a rank lies within its world");
   return settings;
 }
@@ -28,13 +29,14 @@ std::int64_t spread(std::int64_t index, std::int64_t samples, std::int64_t all) 
 
 /// Of the samples of an epoch those that are not used in it.
 std::int64_t dropped_of_epoch(const SampleSource& source, const DataLoaderSettings& settings) {
-  if (settings.tail == EpochTail::joined || settings.global_batch < 1) return 0;
-  if (source.samples() < settings.global_batch)
-    throw Error(ExitCode::usage,
-                fmt::format("an epoch of {} has no step of {}, and what is left of one is dropped (data.drop_last)",
-                            counted(source.samples(), "sample"), counted(settings.global_batch, "sample")),
-                "leave data.drop_last out, or make the global batch smaller");
-  return source.samples() % settings.global_batch;
+  if (source.samples() >= settings.epoch_multiple) return source.samples() % settings.epoch_multiple;
+  const bool steps = settings.epoch_multiple == settings.global_batch;
+  throw Error(
+      ExitCode::usage,
+      fmt::format("an epoch of {} has no {} of {}, and what is left of one is dropped (data.drop_last)",
+                  counted(source.samples(), "sample"), steps ? "step" : "micro-batch of all ranks",
+                  counted(settings.epoch_multiple, "sample")),
+      fmt::format("leave data.drop_last out, or make the {} smaller", steps ? "global batch" : "micro-batches"));
 }
 
 // Builds a batch row by row.
@@ -109,16 +111,24 @@ std::int64_t TrainingDataLoader::sample_at(DataPosition position, std::int64_t n
   return order_.sample_at(order_.advance(position, number));
 }
 
+std::int64_t TrainingDataLoader::samples_of_step(DataPosition position) const {
+  switch (settings_.tail) {
+    case EpochTail::joined: return settings_.global_batch;
+    case EpochTail::short_step: return std::min(settings_.global_batch, order_.samples() - position.sample);
+  }
+  throw Error(ExitCode::bug, "a tail of an epoch without steps");
+}
+
 std::int64_t TrainingDataLoader::length_of_step(DataPosition position) const {
   if (!settings_.pad_to_multiple) return source_->length();
   std::int64_t longest = 0;
-  for (std::int64_t number = 0; number < settings_.global_batch; ++number)
+  for (std::int64_t number = 0, samples = samples_of_step(position); number < samples; ++number)
     longest = std::max(longest, source_->cost(sample_at(position, number)));
   return padded_length(longest, *source_, settings_);
 }
 
 StepBatch TrainingDataLoader::make_step(std::int64_t step, DataPosition position) const {
-  const SampleRange share = share_of(settings_.global_batch, settings_.world, settings_.rank);
+  const SampleRange share = share_of(samples_of_step(position), settings_.world, settings_.rank);
   StepBatch result;
   result.step = step;
   result.samples = share.count;
@@ -144,7 +154,7 @@ StepBatch TrainingDataLoader::make_step(std::int64_t step, DataPosition position
 void TrainingDataLoader::declare_use(DataPosition position, ShardVerifier& verifier) const {
   if (std::ranges::all_of(source_->streams(), [&](const TokenStream* stream) { return verifier.uses_all(*stream); }))
     return;
-  for (std::int64_t number = 0; number < settings_.global_batch; ++number)
+  for (std::int64_t number = 0, samples = samples_of_step(position); number < samples; ++number)
     source_->declare_use(sample_at(position, number), verifier);
 }
 

@@ -16,8 +16,8 @@ namespace lockstep {
 
 /// EpochTail says what becomes of samples at the end of an epoch that are fewer than a step.
 enum class EpochTail {
-  joined,   // the first of the next epoch complete the step
-  dropped,  // they are not used in this epoch
+  joined,      // the first of the next epoch complete the step
+  short_step,  // they are a step
 };
 
 struct DataLoaderSettings {
@@ -32,16 +32,19 @@ struct DataLoaderSettings {
                                                      // them, up to such a multiple; absent: all as long as any sample
   std::optional<Proportions> proportions = {};       // of the datasets of the source, as of an order
   Shuffled shuffled = Shuffled::mixture;
+  std::int64_t epoch_multiple = 1;  // an epoch uses the first of its samples, the largest multiple of so many
 };
 
 /// Training batches. Local; make_step may be called from any thread.
 class TrainingDataLoader {
  public:
   /// `source` must outlive the loader. Throws Error(usage) for more ranks than samples a step or sizes below 1, or
-  /// where an epoch that drops its tail has no step.
+  /// where an epoch has fewer samples than epoch_multiple.
   TrainingDataLoader(const SampleSource& source, const DataLoaderSettings& settings);
   std::int64_t samples_per_epoch() const { return order_.samples(); }
   std::int64_t accumulation() const { return accumulation_; }  // micro-batches a step, equal on all ranks
+  /// Of the step whose first sample is at `position`, over all ranks.
+  std::int64_t samples_of_step(DataPosition position) const;
   /// This rank's part of the step whose first sample is at `position`. Every rank gets accumulation() micro-batches of
   /// at most micro_batch samples; where its samples run out, batches of one sample in which no label counts. Rows are
   /// as long on all ranks.
@@ -49,7 +52,7 @@ class TrainingDataLoader {
   /// Tells the verifier which shards the step at `position` reads, those of all ranks.
   void declare_use(DataPosition position, ShardVerifier& verifier) const;
   /// The position of the step after it.
-  DataPosition next(DataPosition position) const { return order_.advance(position, settings_.global_batch); }
+  DataPosition next(DataPosition position) const { return order_.advance(position, samples_of_step(position)); }
 
  private:
   std::int64_t sample_at(DataPosition position, std::int64_t number) const;

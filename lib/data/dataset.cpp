@@ -1,6 +1,7 @@
 #include "data/dataset.hpp"
 
 #include "base/error.hpp"
+#include "chat/chat_template_file.hpp"
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizers.hpp"
 #include "data/packing_index.hpp"
@@ -52,6 +53,8 @@ OutputKind dataset_output() {
   const auto files = [](const Path& folder) {
     std::set<Path> written{manifest_name, input_memory_name};
     for (const std::string_view name : tokenizer_file_names) written.insert(Path("tokenizer") / name);
+    for (const Path& path : additional_template_files(folder / "tokenizer"))
+      written.insert(path.lexically_relative(folder));
     for (const Path& file : list_folder(folder))
       if (is_packing_file(file.filename())) written.insert(file.filename());
     const DatasetManifest manifest = read_dataset_manifest(folder);

@@ -1,5 +1,6 @@
 #include "data/deduplicate.hpp"
 
+#include "base/mapped_file.hpp"
 #include "data/long_work.hpp"
 
 #include <fcntl.h>
@@ -35,12 +36,14 @@ class Letters {
     const auto end_of = [&](std::size_t section) {
       std::uint64_t end = 0;
       std::memcpy(&end, file.bytes().data() + section * sizeof end, sizeof end);
+      require_intact(file);
       return end;
     };
     const auto section = static_cast<std::size_t>(rank);
     const std::uint64_t begin = section == 0 ? ranks_ * sizeof(std::uint64_t) : end_of(section - 1);
     std::vector<Record> records((end_of(section) - begin) / sizeof(Record));
     if (!records.empty()) std::memcpy(records.data(), file.bytes().data() + begin, records.size() * sizeof(Record));
+    require_intact(file);
     return records;
   }
 

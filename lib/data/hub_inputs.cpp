@@ -8,6 +8,7 @@
 #include "comm/together.hpp"
 #include "corpus/input_files.hpp"
 #include "data/long_work.hpp"
+#include "data/standard_input.hpp"
 #include "remote/hub_cache.hpp"
 #include "remote/hub_client.hpp"
 #include "remote/hub_environment.hpp"
@@ -41,11 +42,12 @@ std::optional<HubReference> hub_input(const std::string& word) {
   return reference;
 }
 
-// By name, so that files of one kind are told from others; empty: no data.
-std::string form_of(std::string_view name) {
+// By name, so that files of one kind are told from others; empty: no data. Names that tell nothing are of the format.
+std::string form_of(std::string_view name, std::optional<TextFormat> format) {
   for (const std::string& folder : split(std::string(name), '/'))
     if (folder.starts_with('.') || folder.starts_with("__")) return "";
-  const auto form = form_by_name(Path(name));
+  auto form = form_by_name(Path(name));
+  if (!form && format) form = form_by_name(Path(name), format);
   if (!form) return "";
   switch (*form) {
     case TextFormat::text: return "text";
@@ -82,8 +84,11 @@ struct HubPlan {
 
 class Planner {
  public:
-  Planner(HubReference dataset, const HubDatasetOptions& options, const std::function<void()>& alive)
+  Planner(HubReference dataset, const PrepareConfig& config, const std::function<void()>& alive)
       : dataset_(std::move(dataset)), cache_(dataset_.id), alive_(alive) {
+    const HubDatasetOptions& options = config.data.hub;
+    const auto format = config.input_format();
+    if (format) format_ = text_format_of(*format);
     if (dataset_.revision.empty()) dataset_.revision = options.revision.value_or("main");
     if (!dataset_.files.empty()) {
       choice_.data_files = {dataset_.files};
@@ -144,7 +149,8 @@ class Planner {
       files.readme = text_of(listing.commit, *readme);
       wants(*readme);
     }
-    plan.names = files_of_split(files, choice_, form_of);
+    const auto format = choice_.data_files.empty() ? std::nullopt : format_;  // of files that are named
+    plan.names = files_of_split(files, choice_, [&](std::string_view name) { return form_of(name, format); });
     for (const HubFile& file : listing.files)
       if (std::ranges::binary_search(plan.names, file.name)) wants(file);
     return plan;
@@ -170,6 +176,7 @@ class Planner {
   HubReference dataset_;
   HubCache cache_;
   SplitChoice choice_;
+  std::optional<TextFormat> format_;
   const std::function<void()>& alive_;
 };
 
@@ -278,7 +285,7 @@ LocalInputs bring_hub_inputs(const PrepareConfig& config, Session& session, Outp
 
   long_work_together(session, "find the input", [&](const std::function<void()>& alive) {
     for (NamedInput& input : inputs)
-      if (input.dataset) input.plan = Planner(*input.dataset, config.data.hub, alive).plan();
+      if (input.dataset) input.plan = Planner(*input.dataset, config, alive).plan();
   });
   for (const NamedInput& input : inputs) {
     for (const std::string& note : input.plan.notes) output.log().info("{}", note);

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/mapped_file.hpp"
 #include "base/words.hpp"
 #include "comm/together.hpp"
 #include "corpus/byte_reader.hpp"
@@ -32,7 +33,8 @@ class MdsIndices {
   MdsSamples samples(const TokenFile& file) {
     auto found = indices_.find(file.index);
     if (found == indices_.end()) found = indices_.emplace(file.index, MdsIndex(file.index)).first;
-    return found->second.samples(file, MappedFile(file.path).bytes());
+    const MappedFile map(file.path);
+    return read_mapped(map, [&] { return found->second.samples(file, map.bytes()); });
   }
 
  private:
@@ -306,7 +308,7 @@ class Describer {
       const auto bytes = map.bytes().subspan(samples.places[i], (next - samples.starts[i]) * width_of(file));
       ids.resize(next - samples.starts[i]);
       if (copy_ids(bytes, file.dtype, ids).outside(kind_.vocabulary))
-        fail_id(file, static_cast<std::int64_t>(samples.starts[i]), bytes);
+        read_mapped(map, [&] { fail_id(file, static_cast<std::int64_t>(samples.starts[i]), bytes); });
       starts.push_back(samples.starts[i] - begin);
       places.push_back(samples.places[i]);
       last = samples.places[i] + bytes.size();
@@ -314,6 +316,7 @@ class Describer {
     outside.offset = places.at(0);
     outside.extent = last - outside.offset;
     entry.hash = hash128(map.bytes().subspan(outside.offset, outside.extent));
+    require_intact(map);
   }
 
   // Of `bytes`, the tokens from `first` on, one is no id.

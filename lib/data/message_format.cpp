@@ -9,14 +9,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace lockstep {
 
 namespace {
 
-ChatTemplateFile template_file(const PrepareDataOptions& options) {
-  if (options.records.chat_template) return read_chat_template(*options.records.chat_template);
+std::map<std::string, ChatTemplateFile> template_files(const PrepareDataOptions& options) {
+  if (options.records.chat_template) return read_chat_templates(*options.records.chat_template);
   const TokenizerChoice tokenizer = options.tokenizer_or_bytes();
   if (tokenizer.kind != TokenizerChoice::Kind::files)
     throw Error(
@@ -25,26 +26,48 @@ ChatTemplateFile template_file(const PrepareDataOptions& options) {
         "name one with --data.chat_template PATH");
   const Path path = tokenizer.path;
   try {
-    return read_chat_template(is_folder(path) ? path : absolute_path(path).parent_path());
+    return read_chat_templates(is_folder(path) ? path : absolute_path(path).parent_path());
   } catch (const Error& problem) {
     if (problem.code() != ExitCode::input) throw;
     throw Error(ExitCode::input, problem.what(), "name a chat template with --data.chat_template PATH");
   }
 }
 
+std::shared_ptr<const MessageFormat> format_with(std::map<std::string, ChatTemplateFile> files,
+                                                 const PrepareDataOptions& options, const Tokenizer& tokenizer) {
+  const auto usual = files.find(default_template), for_tools = files.find(tool_template);
+  if (usual == files.end())
+    throw Error(ExitCode::input,
+                fmt::format("there is no chat template '{}' beside {}", default_template, files.begin()->second.origin),
+                "name one with --data.chat_template PATH");
+  Json variables = usual->second.variables;
+  variables.update(named_special_tokens(tokenizer));
+  Json hashed{{"template", usual->second.text}, {"variables", variables}};
+  std::optional<ChatTemplate> with_tools;
+  if (for_tools != files.end()) {
+    hashed[tool_template] = for_tools->second.text;
+    with_tools.emplace(for_tools->second.text, for_tools->second.origin);
+  }
+  MessageFormat format{.conversations = {ChatTemplate(usual->second.text, usual->second.origin), std::move(variables),
+                                         std::move(with_tools)},
+                       .origin = usual->second.origin,
+                       .hash = to_hex(hash128(to_text(hashed))),
+                       .spelled = options.special_tokens_in_messages()};
+  for (auto& [name, file] : files) format.texts.emplace(name, std::move(file.text));
+  return std::make_shared<const MessageFormat>(std::move(format));
+}
+
 }  // namespace
 
 std::shared_ptr<const MessageFormat> message_format(const PrepareDataOptions& options, const Tokenizer& tokenizer) {
-  if (options.records.form != RecordForm::messages) return nullptr;
-  ChatTemplateFile file = template_file(options);
-  file.variables.update(named_special_tokens(tokenizer));
-  const Hash128 hash = hash128(to_text(Json{{"template", file.text}, {"variables", file.variables}}));
-  return std::make_shared<const MessageFormat>(
-      MessageFormat{.conversations = {ChatTemplate(file.text, file.origin), std::move(file.variables)},
-                    .text = std::move(file.text),
-                    .origin = file.origin,
-                    .hash = to_hex(hash),
-                    .spelled = options.special_tokens_in_messages()});
+  if (options.records.form != RecordForm::messages && options.records.form != RecordForm::prompt) return nullptr;
+  const bool needs_template = options.records.form == RecordForm::messages || options.records.chat_template;
+  try {
+    return format_with(template_files(options), options, tokenizer);
+  } catch (const Error& problem) {
+    if (needs_template || (problem.code() != ExitCode::input && problem.code() != ExitCode::usage)) throw;
+    return nullptr;  // prompts may be text
+  }
 }
 
 std::string message_format_hash(const PrepareDataOptions& options, const Tokenizer* tokenizer) {

@@ -7,6 +7,7 @@
 #include "config/special_tokens.hpp"
 #include "corpus/tokenizer.hpp"
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -14,14 +15,15 @@ namespace lockstep {
 
 struct MessageFormat {
   ConversationFormat conversations;
-  std::string text = {};    // of the template
-  std::string origin = {};  // of the template, for people
-  std::string hash = {};    // of the template and of what it sees besides messages and tools
+  std::map<std::string, std::string> texts = {};  // of the model's templates by name
+  std::string origin = {};                        // of the default one, for people
+  std::string hash = {};  // of the templates that conversations are rendered with, and of what these see besides
   SpecialTokens spelled = SpecialTokens::text;
 };
 
-/// With the template that data.chat_template names, or that lies beside the tokenizer. Null where records hold no
-/// messages. Local. Throws Error(usage) where there is no template, Error(input) for one that is not understood.
+/// With the templates that data.chat_template names, or that lie beside the tokenizer. Null where records hold no
+/// messages; for prompts, which may be text or messages, also where no template that is understood lies there. Local.
+/// Throws Error(usage) where there is no template, Error(input) for one that is not understood.
 std::shared_ptr<const MessageFormat> message_format(const PrepareDataOptions& options, const Tokenizer& tokenizer);
 
 /// The hash of that format; empty where records hold no messages. `tokenizer`: null where it is made of the text

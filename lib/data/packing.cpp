@@ -1,11 +1,13 @@
 #include "data/packing.hpp"
 
 #include "base/error.hpp"
+#include "base/mapped_file.hpp"
 #include "base/rounding.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <charconv>
 #include <exception>
 #include <limits>
 #include <mutex>
@@ -315,6 +317,8 @@ void check_packing(const PackingSettings& settings) {
                 fmt::format("use rows of {} tokens", rounded_up(settings.length, settings.multiple)));
 }
 
+constexpr std::string_view padded_to = "documents padded to multiples of ";
+
 std::size_t group_size(const PackingSettings& settings, std::size_t documents) {
   switch (settings.method) {
     case PackingMethod::none:
@@ -330,13 +334,18 @@ std::size_t group_size(const PackingSettings& settings, std::size_t documents) {
 
 Packing::Packing(std::span<const std::uint64_t> starts, std::span<const std::uint64_t> begins,
                  std::span<const std::uint32_t> labels, const PackingCounts& counts, const Hash128& made_from,
-                 std::shared_ptr<const void> owner)
+                 std::shared_ptr<const void> owner, const MappedFile* file)
     : starts_(starts),
       begins_(begins),
       labels_(labels),
       counts_(counts),
       made_from_(made_from),
-      owner_(std::move(owner)) {}
+      owner_(std::move(owner)),
+      file_(file) {}
+
+void Packing::require_intact() const {
+  if (file_ != nullptr) lockstep::require_intact(*file_);
+}
 
 std::int64_t Packing::documents(std::int64_t row) const {
   invariant(row >= 0 && row < rows(), "a row lies within its packing");
@@ -421,13 +430,20 @@ std::string to_text(const PackingSettings& settings) {
       break;
   }
   add(fmt::format("rows of {} tokens", settings.length));
-  if (settings.multiple > 1) add(fmt::format("documents padded to multiples of {}", settings.multiple));
+  if (settings.multiple > 1) add(fmt::format("{}{}", padded_to, settings.multiple));
   switch (settings.long_documents) {
     case LongDocuments::split: add("long documents split"); break;
     case LongDocuments::truncate: add("long documents truncated"); break;
     case LongDocuments::drop: add("long documents dropped"); break;
   }
   return text;
+}
+
+std::int64_t multiple_in(std::string_view text) {
+  std::int64_t multiple = 1;
+  if (const std::size_t at = text.rfind(padded_to); at != std::string_view::npos)
+    std::from_chars(text.data() + at + padded_to.size(), text.data() + text.size(), multiple);
+  return multiple;
 }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 // A document of n tokens has n − 1 labels, and takes as many tokens of a row: its last token is a label alone.
 #pragma once
 
+#include "base/files.hpp"
 #include "base/hash.hpp"
 #include "config/packing_options.hpp"
 #include "store/token_shards.hpp"
@@ -14,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -71,10 +73,11 @@ struct PackingCounts {
 /// Rows of documents: arrays in memory, or in a file that is mapped.
 class Packing {
  public:
-  /// `starts`: by row the index of its first document, then their number. `owner` keeps the arrays.
+  /// `starts`: by row the index of its first document, then their number. `owner` keeps the arrays, and `file`, in
+  /// which they lie if there is one.
   Packing(std::span<const std::uint64_t> starts, std::span<const std::uint64_t> begins,
           std::span<const std::uint32_t> labels, const PackingCounts& counts, const Hash128& made_from,
-          std::shared_ptr<const void> owner);
+          std::shared_ptr<const void> owner, const MappedFile* file = nullptr);
 
   std::int64_t rows() const { return std::ssize(starts_) - 1; }
   std::int64_t documents(std::int64_t row) const;                       // in it; parts count
@@ -86,6 +89,9 @@ class Packing {
   std::span<const std::uint64_t> starts() const { return starts_; }
   std::span<const std::uint64_t> begins() const { return begins_; }
   std::span<const std::uint32_t> labels() const { return labels_; }
+  /// Throws Error(storage) if the arrays lie in a file of which something was read that it does not hold
+  /// (base/mapped_file.hpp). To be called behind each use.
+  void require_intact() const;
 
  private:
   std::span<const std::uint64_t> starts_, begins_;
@@ -93,6 +99,7 @@ class Packing {
   PackingCounts counts_;
   Hash128 made_from_;
   std::shared_ptr<const void> owner_;
+  const MappedFile* file_ = nullptr;
 };
 
 /// Of where the documents of a split begin, as its shards say now: what is known of them elsewhere, such as a hash of
@@ -113,5 +120,7 @@ Packing make_packing(const TokenStream& stream, const PackingSettings& settings,
 /// All that says which packing of which documents it is, but for those of a stream that is not known: "best_fit into
 /// rows of 64 tokens, groups of 1000 documents, long documents split". Pure.
 std::string to_text(const PackingSettings& settings);
+/// PackingSettings::multiple of such a text. Pure.
+std::int64_t multiple_in(std::string_view text);
 
 }  // namespace lockstep

@@ -4,6 +4,8 @@
 #include "base/hash.hpp"
 #include "base/json.hpp"
 #include "base/json_integer.hpp"
+#include "base/mapped_file.hpp"
+#include "base/own_files.hpp"
 #include "store/hdf5.hpp"
 
 #include <fcntl.h>
@@ -12,7 +14,6 @@
 #include <array>
 #include <cstring>
 #include <memory>
-#include <random>
 #include <utility>
 
 namespace lockstep {
@@ -90,8 +91,7 @@ struct MappedArrays {
   }
 };
 
-Packing read_packing(const Path& path, std::string_view identity) {
-  const auto arrays = std::make_shared<MappedArrays>(path);
+Packing read_packing(const Path& path, std::string_view identity, const std::shared_ptr<MappedArrays>& arrays) {
   const Hdf5File hdf5 = Hdf5File::open(path);
   const std::string said = hdf5.read_text(about_path);
   const Json json = parse_json(said, about_path);
@@ -115,7 +115,7 @@ Packing read_packing(const Path& path, std::string_view identity) {
   if (starts.size() < 2 || begins.size() != labels.size() || starts.front() != 0 || starts.back() != begins.size() ||
       !std::ranges::is_sorted(starts))
     fail(ExitCode::input, "its lists do not fit together");
-  Packing packing(starts, begins, labels, counts, made_from, arrays);
+  Packing packing(starts, begins, labels, counts, made_from, arrays, &arrays->file);
   if (hdf5.read_text(hash_path) != hash_of(said, packing)) fail(ExitCode::input, "its hash is not that of its content");
   return packing;
 }
@@ -155,7 +155,8 @@ bool is_packing_file(const Path& name) {
 
 Packing open_packing(const Path& path, std::string_view identity) {
   try {
-    return read_packing(path, identity);
+    const auto arrays = std::make_shared<MappedArrays>(path);
+    return read_mapped(arrays->file, [&] { return read_packing(path, identity, arrays); });
   } catch (const Error& error) {
     if (error.code() == ExitCode::storage) throw;
     fail(ExitCode::input, "{} cannot be used: {}", path.string(), error.what());
@@ -165,7 +166,7 @@ Packing open_packing(const Path& path, std::string_view identity) {
 }
 
 void write_packing(const Path& path, std::string_view identity, const Packing& packing) {
-  const Path staged = path.parent_path() / fmt::format(".{}.{:08x}", path.filename().string(), std::random_device{}());
+  const Path staged = temporary_beside(path);
   try {
     write_arrays(staged, identity, packing);
     sync_file(open_file(staged, O_RDWR), staged);

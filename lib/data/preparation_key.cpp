@@ -61,7 +61,8 @@ Hash128 preparation_key(const PrepareDataOptions& options, const Tokenizer* toke
                         const std::vector<InputFile>& files, const std::vector<std::uint64_t>& sums) {
   Json document{{"version", preparation_version}, {"tokenizer", tokenizer ? to_hex(tokenizer->hash()) : "chars"}};
   for (const auto& [name, value] : changed(options))
-    if (name != "tokenizer") document["options"][name] = value;  // it is known by its hash, wherever it lies
+    if (name != "tokenizer" && name != "format")  // told by its hash and by the files
+      document["options"][name] = value;
   if (!messages.empty()) document["messages"] = messages;
   for (std::size_t i = 0; i < files.size(); ++i)
     document["files"].push_back({form_of(files[i]), name_of(files[i].compression), files[i].bytes, sums[i]});

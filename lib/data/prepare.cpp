@@ -1,6 +1,6 @@
 #include "data/prepare.hpp"
 
-#include "app/plugins_alike.hpp"
+#include "app/agreed_start.hpp"
 #include "base/checked_cast.hpp"
 #include "base/clock.hpp"
 #include "base/json.hpp"
@@ -56,10 +56,11 @@ enum class Told { result, log };
 constexpr const char* standard_input = "-";
 
 // The files as rank 0 sees them, so that no rank works on another list. Collective.
-InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& words) {
+InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& words,
+                         const std::optional<InputFormat>& format) {
   if (words == std::vector<std::string>{standard_input}) return {};  // read when there is a place for it
   const std::string told = rank0_tells(world, "find the input", [&] {
-    const InputFiles inputs = find_inputs(words);
+    const InputFiles inputs = find_inputs(words, format ? text_format_of(*format) : std::nullopt);
     Json files = Json::array();
     for (const InputFile& file : inputs.files) {
       files.push_back({file.path.string(), static_cast<int>(file.format), static_cast<int>(file.compression),
@@ -119,7 +120,7 @@ class Preparation {
         world_(session.world()),
         output_(output),
         told_(told),
-        inputs_(agreed_inputs(world_, config.text())) {
+        inputs_(agreed_inputs(world_, config.text(), config.input_format())) {
     threads_ =
         config.threads ? checked_cast<int>(*config.threads, "threads", ExitCode::usage) : default_threads(world_);
     require_records();
@@ -219,13 +220,15 @@ class Preparation {
     staging_ = paths->content;
     spill_ = paths->scratch;
     if (inputs_.files.empty()) {
-      inputs_.files.push_back(copy_standard_input(session_, text_format_of(*config_.format), spill_));
+      inputs_.files.push_back(copy_standard_input(session_, text_format_of(*config_.input_format()).value(), spill_));
       stamps_.emplace_back();  // nothing to remember: it is read once
       bytes_read_ += inputs_.files[0].bytes;
     }
     UnpackedInput unpacked = unpack_large_files(session_, inputs_.files, spill_);
     files_ = std::move(unpacked.files);
     bytes_read_ += unpacked.bytes_read;
+    if (is_root())
+      for (const std::string& warning : unpacked.warnings) output_.log().warning("{}", warning);
     if (config_.train_tokenizer) return make_trained_tokenizer(std::move(output), start_s);
     make_tokenizer();
     std::unique_ptr<WorkFolder> work;  // on rank 0; goes before the lock of the output does
@@ -364,6 +367,8 @@ class Preparation {
       together(world_, "load the tokenizer", [&] {
         tokenizer_ = lockstep::make_tokenizer(choice.text(), end_name, config_.data.special_tokens_in_text());
       });
+      for (const std::string& note : tokenizer_->notes())
+        if (is_root()) output_.log().info("{}", note);
       return;
     }
     std::unique_ptr<Progress> progress;
@@ -391,7 +396,7 @@ class Preparation {
     manifest_.masks = makes_records() ? TokenMasks::present : TokenMasks::absent;
     std::shared_ptr<const MessageFormat> messages;
     together(world_, "read the chat template", [&] { messages = message_format(config_.data, *tokenizer_); });
-    if (messages) tokenizer_->set_chat_template(messages->text);  // the model that is trained will need it
+    if (messages) tokenizer_->set_chat_templates(messages->texts);  // the model that is trained will need it
     std::unique_ptr<Progress> progress;
     const BlockPass tokenizing =
         pass("tokenize", [&](std::string_view text) { return tokenizer_->last_cut(text); }, progress);
@@ -434,8 +439,12 @@ class Preparation {
     Log& log = output_.log();
     if (corpus.duplicate_documents > 0)
       log.info("left out {}", counted(corpus.duplicate_documents, "duplicate document"));
+    if (corpus.left_out > 0) {
+      log.warning("the vocabulary has no token for {}, left out: characters, or bytes of a byte-level tokenizer",
+                  counted(corpus.left_out, "symbol"));
+    }
     if (corpus.empty_documents > 0) log.warning("left out {} empty documents", corpus.empty_documents);
-    for (const std::string& file : corpus.input.empty_files) log.warning("{} is empty: its data holds nothing", file);
+    for (const std::string& warning : corpus.input.warnings) log.warning("{}", warning);
     if (corpus.malformed_documents == 0) return;
     log.warning("left out {}, first:\n  {}", counted(corpus.malformed_documents, "malformed document"),
                 join(corpus.malformed_places, "\n  "));
@@ -494,6 +503,7 @@ class Preparation {
                 {"empty_documents", corpus.empty_documents},
                 {"malformed_documents", corpus.malformed_documents},
                 {"duplicate_documents", corpus.duplicate_documents}};
+    if (corpus.left_out > 0) inputs["symbols_without_token"] = corpus.left_out;
     if (makes_records()) inputs["records"] = lockstep::json_of(corpus.records);
     return inputs;
   }
@@ -548,7 +558,7 @@ int prepare_data(const PrepareConfig& named, Session& session, Output& output) {
   const Path folder = named.verify ? *named.verify : named.inspect.value_or(named.output);
   session.configure({.watchdog_s = named.watchdog.value, .folder = absolute_path(folder).parent_path()});
   session.accept_stop_signals();
-  agree_on_plugins(session.world());
+  agree_on_start(session.world(), output.settings());
   if (named.verify) return verify_dataset(*named.verify, session, output);
   if (named.inspect) return inspect_dataset(named, session, output);
   const LocalInputs local = bring_hub_inputs(named, session, output);

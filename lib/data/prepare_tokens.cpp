@@ -33,7 +33,9 @@ std::optional<TokenFormat> token_format_of(InputFormat format) {
     case InputFormat::jsonl:
     case InputFormat::json:
     case InputFormat::csv:
-    case InputFormat::tsv: return std::nullopt;
+    case InputFormat::tsv:
+    case InputFormat::parquet:
+    case InputFormat::arrow: return std::nullopt;
     case InputFormat::megatron: return TokenFormat::megatron;
     case InputFormat::llmc: return TokenFormat::llmc;
     case InputFormat::nanogpt: return TokenFormat::nanogpt;
@@ -82,8 +84,9 @@ std::string find_on_rank0(const PrepareConfig& config) {
       throw Error(ExitCode::usage, "a prepared dataset is written anew alone: name no other INPUT beside it");
     return to_text({{"dataset", config.text()[0]}});
   }
-  const auto format = config.format ? token_format_of(*config.format) : std::nullopt;
-  const auto found = find_token_files(config.text(), format);
+  const auto format = config.input_format();
+  if (format && is_text_format(*format)) return to_text(Json());
+  const auto found = find_token_files(config.text(), format ? token_format_of(*format) : std::nullopt);
   if (!found) return to_text(Json());
   Json files = Json::array();
   for (const TokenFile& file : found->files) files.push_back(to_json(file));
@@ -112,6 +115,7 @@ void refuse_options_of_text(const PrepareConfig& config, bool has_tokenizer) {
   refuse(config.data.validation.has_value(), "data.validation");
   refuse(config.data.validation_files.has_value(), "data.validation_files");
   refuse(config.format.has_value(), "format");
+  refuse(config.data.format.has_value(), "data.format");
 }
 
 std::unique_ptr<Tokenizer> named_tokenizer(const PrepareDataOptions& options) {

@@ -40,7 +40,7 @@ std::unique_ptr<RecordReader> record_reader(const Tokenizer& tokenizer, const Re
   switch (options.form) {
     case RecordForm::text: break;
     case RecordForm::tokenized: return tokenized_reader(tokenizer, options);
-    case RecordForm::prompt: return prompt_reader(tokenizer, options);
+    case RecordForm::prompt: return prompt_reader(tokenizer, options, messages);
     case RecordForm::messages:
       if (messages != nullptr) return message_reader(tokenizer, options, *messages);
       fail(ExitCode::bug, "messages are read without a template");

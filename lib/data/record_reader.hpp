@@ -20,11 +20,14 @@ class RecordReader {
   virtual ~RecordReader() = default;
   /// Throws BadRecord, or Error(input), for a record that cannot be used.
   virtual Sample read(const simdjson::dom::object& record) = 0;
+  /// Encoder::left_out of the texts of all records so far.
+  virtual std::uint64_t left_out() const { return 0; }
 };
 
 /// The tokenizer outlives the reader.
 std::unique_ptr<RecordReader> tokenized_reader(const Tokenizer& tokenizer, const RecordOptions& options);
-std::unique_ptr<RecordReader> prompt_reader(const Tokenizer& tokenizer, const RecordOptions& options);
+std::unique_ptr<RecordReader> prompt_reader(const Tokenizer& tokenizer, const RecordOptions& options,
+                                            const MessageFormat* messages);
 std::unique_ptr<RecordReader> message_reader(const Tokenizer& tokenizer, const RecordOptions& options,
                                              const MessageFormat& format);
 

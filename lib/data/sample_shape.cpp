@@ -63,6 +63,7 @@ std::string text_of(const RecordCounts& counts) {
 SampleShape::SampleShape(const RecordOptions& options, std::optional<std::int32_t> bos, std::optional<std::int32_t> eos)
     : bos_(bos),
       eos_(eos),
+      wants_eos_(options.add_eos.has_value()),
       max_length_(options.max_length),
       min_length_(options.min_length.value_or(0)),
       overlap_(options.overlap.value_or(0)),
@@ -75,7 +76,7 @@ void SampleShape::apply(Sample&& sample, const Take& take, RecordCounts& counts)
     ids.insert(ids.begin(), *bos_);
     mask.insert(mask.begin(), 0);
   }
-  if (eos_ && (ids.empty() || ids.back() != *eos_)) {
+  if (eos_ && (wants_eos_ || !sample.ends_itself) && (ids.empty() || ids.back() != *eos_)) {
     ids.push_back(*eos_);
     mask.push_back(sample.end_counts ? 1 : 0);
   }

@@ -20,6 +20,7 @@ struct Sample {
   std::vector<std::int32_t> ids;
   std::vector<std::uint8_t> mask;  // of each, 1 where it counts as a label
   bool end_counts = false;         // an end-of-text token that is added
+  bool ends_itself = false;        // a template has ended it: a token is added only where data.add_eos says so
   std::uint64_t text_bytes = 0;    // UTF-8 bytes that were encoded
   std::int64_t apart = 0;          // borders at which its text was encoded in parts (corpus/marked_text.hpp)
 };
@@ -58,6 +59,7 @@ class SampleShape {
 
  private:
   std::optional<std::int32_t> bos_, eos_;
+  bool wants_eos_;  // data.add_eos is set
   std::optional<std::int64_t> max_length_;
   std::int64_t min_length_, overlap_;
   TooLong too_long_;

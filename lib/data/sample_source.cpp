@@ -103,9 +103,14 @@ PackedSource::PackedSource(const TokenStream& stream, Packing packing, const Pac
 PackedDocument PackedSource::document(std::int64_t sample, std::int64_t index) const {
   const PackedDocument document = packing_.document(sample, index);
   if (document.labels < 1 || document.begin < 0 || document.begin >= stream_->tokens() - document.labels)
-    fail(ExitCode::input, "row {} of the packing is damaged: a document has {} labels from token {} on, of {}", sample,
-         document.labels, document.begin, stream_->tokens());
+    fail_damaged(sample, fmt::format("a document has {} labels from token {} on, of {}", document.labels,
+                                     document.begin, stream_->tokens()));
   return document;
+}
+
+void PackedSource::fail_damaged(std::int64_t sample, const std::string& how) const {
+  packing_.require_intact();
+  fail(ExitCode::input, "row {} of the packing is damaged: {}", sample, how);
 }
 
 std::int64_t PackedSource::cost(std::int64_t sample) const {
@@ -113,8 +118,7 @@ std::int64_t PackedSource::cost(std::int64_t sample) const {
   for (std::int64_t i = 0; i < packing_.documents(sample); ++i)
     tokens += rounded_up(document(sample, i).labels, settings_.multiple);
   if (tokens < 1 || tokens > settings_.length)
-    fail(ExitCode::input, "row {} of the packing is damaged: its documents take {} tokens of {}", sample, tokens,
-         settings_.length);
+    fail_damaged(sample, fmt::format("its documents take {} tokens of {}", tokens, settings_.length));
   return tokens;
 }
 
@@ -129,6 +133,7 @@ void PackedSource::fill(std::int64_t sample, SampleRow& row) const {
     at = end;
   }
   if (taken < std::ssize(row.tokens)) begin_segment(row, taken, std::ssize(row.tokens));  // padding
+  packing_.require_intact();
 }
 
 void PackedSource::declare_use(std::int64_t sample, ShardVerifier& verifier) const {
@@ -136,6 +141,7 @@ void PackedSource::declare_use(std::int64_t sample, ShardVerifier& verifier) con
     const PackedDocument document = this->document(sample, i);
     verifier.use(*stream_, document.begin, document.begin + document.labels + 1);
   }
+  packing_.require_intact();
 }
 
 PartOfSource::PartOfSource(std::shared_ptr<const SampleSource> source, std::int64_t begin, std::int64_t samples)

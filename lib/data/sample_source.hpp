@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -33,7 +34,8 @@ class SampleSource {
   virtual std::int64_t cost(std::int64_t sample) const = 0;   // tokens of a row that it takes
   virtual std::int64_t most_segments() const = 0;             // of a row
   virtual const Packing* packing() const { return nullptr; }  // that decided it; null: there is none
-  /// Fills a row of at least cost(sample) tokens. Throws Error(input) for a damaged shard or packing.
+  /// Fills a row of at least cost(sample) tokens. Throws Error(input) for a damaged shard or packing, Error(storage)
+  /// for one that cannot be read any more.
   virtual void fill(std::int64_t sample, SampleRow& row) const = 0;
   /// Tells the verifier which shards the sample reads.
   virtual void declare_use(std::int64_t sample, ShardVerifier& verifier) const = 0;
@@ -87,6 +89,7 @@ class PackedSource : public SampleSource {
 
  private:
   PackedDocument document(std::int64_t sample, std::int64_t index) const;
+  [[noreturn]] void fail_damaged(std::int64_t sample, const std::string& how) const;
   const TokenStream* stream_;
   Packing packing_;
   PackingSettings settings_;

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/json_integer.hpp"
+#include "base/mapped_file.hpp"
 #include "base/random.hpp"
 
 #include <algorithm>
@@ -49,6 +50,7 @@ Json json_of(const SpillUnit& unit, const std::vector<InputFile>& files, const s
             {"name", unit.name},
             {"empty_documents", unit.empty_documents},
             {"malformed_lines", unit.malformed_lines},
+            {"left_out", unit.left_out},
             {"records", json_of_value(unit.records)},
             {"blocks", Json::array()},
             {"places", Json::array()},
@@ -80,6 +82,7 @@ bool has_hash(const Path& path, const std::string& hash, const std::function<voi
     alive();
     found.add(file.bytes().subspan(at, std::min(step, file.bytes().size() - at)));
   }
+  require_intact(file);
   return to_hex(found.digest()) == hash;
 }
 
@@ -124,6 +127,7 @@ std::optional<SpillUnit> UnitStore::read(const Path& description, const std::fun
     unit.name = json["name"];
     unit.empty_documents = integer_from<std::int64_t>(json["empty_documents"]);
     unit.malformed_lines = integer_from<std::int64_t>(json["malformed_lines"]);
+    unit.left_out = integer_from<std::int64_t>(json.at("left_out"));
     unit.records = value_from<RecordCounts>(json["records"]);
     for (const Json& block : json["blocks"]) unit.blocks.push_back(value_from<TokenizedBlock>(block));
     for (const Json& content : json["contents"]) unit.contents.push_back(value_from<UnitContent>(content));

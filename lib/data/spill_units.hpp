@@ -30,6 +30,7 @@ struct SpillUnit {
   std::vector<TokenizedBlock> blocks;  // with their places within its spill
   std::int64_t empty_documents = 0;
   std::int64_t malformed_lines = 0;
+  std::int64_t left_out = 0;    // Encoder::left_out of its texts
   std::vector<BadText> places;  // of what is malformed
   RecordCounts records;
   std::vector<UnitContent> contents;

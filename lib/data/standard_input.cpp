@@ -40,20 +40,22 @@ bool copy_some(int from, const FileDescriptor& to, std::uint64_t& bytes, const P
 
 }  // namespace
 
-TextFormat text_format_of(InputFormat format) {
+std::optional<TextFormat> text_format_of(InputFormat format) {
   switch (format) {
     case InputFormat::txt: return TextFormat::text;
     case InputFormat::jsonl: return TextFormat::json_lines;
     case InputFormat::json: return TextFormat::json;
     case InputFormat::csv: return TextFormat::csv;
     case InputFormat::tsv: return TextFormat::tsv;
+    case InputFormat::parquet: return TextFormat::parquet;
+    case InputFormat::arrow: return TextFormat::arrow;
     case InputFormat::megatron:
     case InputFormat::llmc:
     case InputFormat::nanogpt:
     case InputFormat::datatrove:
-    case InputFormat::mds: break;
+    case InputFormat::mds: return std::nullopt;
   }
-  fail(ExitCode::bug, "unknown format of standard input");
+  fail(ExitCode::bug, "unknown format of input");
 }
 
 InputFile copy_standard_input(Session& session, TextFormat format, const Path& folder) {

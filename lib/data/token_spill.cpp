@@ -1,6 +1,7 @@
 #include "data/token_spill.hpp"
 
 #include "base/error.hpp"
+#include "base/mapped_file.hpp"
 
 #include <fcntl.h>
 
@@ -106,13 +107,14 @@ void SpillReader::copy_tokens(std::uint64_t first, std::span<std::uint32_t> out)
                                                  out.size() * static_cast<std::size_t>(token_bytes_));
   if (token_bytes_ == 4) {
     std::memcpy(out.data(), bytes.data(), bytes.size());
-    return;
+  } else {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      std::uint16_t token = 0;
+      std::memcpy(&token, bytes.data() + 2 * i, sizeof token);
+      out[i] = token;
+    }
   }
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    std::uint16_t token = 0;
-    std::memcpy(&token, bytes.data() + 2 * i, sizeof token);
-    out[i] = token;
-  }
+  require_intact(part.tokens);
 }
 
 void SpillReader::copy_mask(std::uint64_t first, std::span<std::uint8_t> out) const {
@@ -120,16 +122,20 @@ void SpillReader::copy_mask(std::uint64_t first, std::span<std::uint8_t> out) co
   const Part& part = part_at(first);
   const auto bytes = part.mask.bytes().subspan(first - part.first_token, out.size());
   std::ranges::copy(std::span(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()), out.begin());
+  require_intact(part.mask);
 }
 
-Fragment SpillReader::fragment(std::uint64_t index) const {
-  const auto behind = std::ranges::upper_bound(parts_, index, {}, &Part::first_fragment);
+std::vector<Fragment> SpillReader::fragments(std::uint64_t first, std::uint64_t count) const {
+  std::vector<Fragment> fragments(count);
+  if (count == 0) return fragments;
+  const auto behind = std::ranges::upper_bound(parts_, first, {}, &Part::first_fragment);
   invariant(behind != parts_.begin(), "a spill begins at fragment 0");
   const Part& part = *(behind - 1);
-  Fragment fragment;
-  const auto bytes = part.fragments.bytes().subspan((index - part.first_fragment) * sizeof fragment, sizeof fragment);
-  std::memcpy(&fragment, bytes.data(), sizeof fragment);
-  return fragment;
+  const auto bytes =
+      part.fragments.bytes().subspan((first - part.first_fragment) * sizeof(Fragment), count * sizeof(Fragment));
+  std::memcpy(fragments.data(), bytes.data(), bytes.size());
+  require_intact(part.fragments);
+  return fragments;
 }
 
 SpilledFragments read_fragments(const Path& folder, const std::string& name) {
@@ -137,6 +143,7 @@ SpilledFragments read_fragments(const Path& folder, const std::string& name) {
     const MappedFile file(path);
     values.resize(file.bytes().size() / sizeof values[0]);
     if (!values.empty()) std::memcpy(values.data(), file.bytes().data(), values.size() * sizeof values[0]);
+    require_intact(file);
   };
   SpilledFragments result;
   read(fragments_file(folder, name), result.fragments);

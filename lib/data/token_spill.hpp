@@ -79,14 +79,14 @@ struct SpillPart {
   std::uint64_t first_fragment = 0;
 };
 
-/// All that a rank has, in the order of its spills.
+/// All that a rank has, in the order of its spills. Its functions throw Error(storage) if a spill cannot be read.
 class SpillReader {
  public:
   SpillReader(const std::vector<SpillPart>& parts, int token_bytes);
   void copy_tokens(std::uint64_t first, std::span<std::uint32_t> out) const;  // of one block
   /// Of tokens of one block, where they were written with one.
   void copy_mask(std::uint64_t first, std::span<std::uint8_t> out) const;
-  Fragment fragment(std::uint64_t index) const;
+  std::vector<Fragment> fragments(std::uint64_t first, std::uint64_t count) const;  // of one block
 
  private:
   struct Part {
@@ -106,6 +106,7 @@ struct SpilledFragments {
   std::vector<Fragment> fragments;
   std::vector<NormalHash> normals;  // empty where documents are not compared
 };
+/// Throws Error(storage).
 SpilledFragments read_fragments(const Path& folder, const std::string& name);
 
 }  // namespace lockstep

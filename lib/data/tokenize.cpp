@@ -107,6 +107,7 @@ struct EncodedBlock {
   RecordCounts records;
   std::vector<NormalHash> normals;  // of the fragments, where documents are compared
   std::int64_t empty_documents = 0;
+  std::int64_t left_out = 0;  // Encoder::left_out of its texts
   Malformed malformed;
 };
 
@@ -135,6 +136,16 @@ class BlockEncoder {
   }
 
   EncodedBlock encode(TextBlock& block) {
+    const std::uint64_t before = left_out();
+    EncodedBlock result = encode_texts(block);
+    result.left_out = static_cast<std::int64_t>(left_out() - before);
+    return result;
+  }
+
+ private:
+  std::uint64_t left_out() const { return reader_ ? reader_->left_out() : encoder_->left_out(); }
+
+  EncodedBlock encode_texts(TextBlock& block) {
     EncodedBlock result;
     result.tokens.reserve(block.text.size() * static_cast<std::size_t>(token_bytes_));  // hardly ever are there more
     result.block.whole_documents = block.file->has_records();
@@ -170,7 +181,6 @@ class BlockEncoder {
     return result;
   }
 
- private:
   void encode_lines(TextBlock& block, EncodedBlock& result, const std::function<void(const BadText&)>& skip) {
     lines_.for_each(
         block,
@@ -475,6 +485,7 @@ class RankCorpus {
     unit.blocks.push_back(encoded.block);
     unit.empty_documents += encoded.empty_documents;
     unit.malformed_lines += encoded.malformed.lines;
+    unit.left_out += encoded.left_out;
     unit.records.add(encoded.records);
     unit.places.insert(unit.places.end(), encoded.malformed.places.begin(), encoded.malformed.places.end());
     if (encoded.content.content.bytes > 0) unit.contents.push_back(encoded.content);
@@ -517,6 +528,7 @@ class RankCorpus {
       contents.insert(contents.end(), unit.contents.begin(), unit.contents.end());
     }
     corpus.empty_documents += unit.empty_documents;
+    corpus.left_out += unit.left_out;
     corpus.records.add(unit.records);
     malformed.lines += unit.malformed_lines;
     for (const BadText& place : unit.places) malformed.add(place);
@@ -600,6 +612,7 @@ TokenizedCorpus tokenize(const BlockPass& given, const Tokenizer& tokenizer, con
     leave_out_duplicates(pass.session, settings.scratch, std::move(own.hashed), own.fragments, own.all_fragments,
                          own.documents.known(), corpus);
   corpus.empty_documents = world.all_reduce(corpus.empty_documents, Reduce::sum) + left_out.empty;
+  corpus.left_out = world.all_reduce(corpus.left_out, Reduce::sum);
   corpus.malformed_documents = world.all_reduce(own.malformed.lines, Reduce::sum) + left_out.malformed;
   for (const std::vector<RecordCounts> ranks = gather_values(world, std::exchange(corpus.records, {}));
        const RecordCounts& counts : ranks)

@@ -30,6 +30,7 @@ struct TokenizedCorpus {
   std::int64_t empty_documents = 0;    // left out, as what follows
   std::int64_t malformed_documents = 0;
   std::int64_t duplicate_documents = 0;
+  std::int64_t left_out = 0;                  // characters without a token, Encoder::left_out
   std::vector<bool> duplicates;               // by fragment of this rank's whole documents; empty: none
   std::vector<std::string> malformed_places;  // "FILE:LINE: …" of the first ones
   RecordCounts records;                       // of all ranks, where records do not hold text

@@ -24,6 +24,7 @@ class TokenizedReader : public RecordReader {
 
   Sample read(const simdjson::dom::object& record) override {
     std::optional<Integers> ids = integers(record, "input_ids");
+    if (!ids && member_of(record, "input_ids")) refuse_null("input_ids");
     if (!ids) refuse_field(record, "input_ids", "data.records");
     std::optional<Integers> labels = integers(record, "labels");
     const std::optional<Integers> attention = integers(record, "attention_mask");
@@ -50,7 +51,7 @@ class TokenizedReader : public RecordReader {
     if (!member || member->is_null()) return {};
     std::string_view text;
     if (member->get(text) == simdjson::SUCCESS &&
-        parser_.parse(text.data(), text.size(), true).get(*member) != simdjson::SUCCESS)
+        parser_.parse(text, PythonJsonParser::Padding::absent, *member) != simdjson::SUCCESS)
       throw BadRecord{fmt::format("the text of {} is no list", name)};
     simdjson::dom::array list;
     if (member->get(list) != simdjson::SUCCESS) throw BadRecord{fmt::format("{} is no list", name)};
@@ -59,8 +60,7 @@ class TokenizedReader : public RecordReader {
     for (const simdjson::dom::element element : list) {
       std::int64_t value = 0;
       if (element.get(value) != simdjson::SUCCESS)
-        throw BadRecord{fmt::format("{}[{}] is no integer: {}", name, values.size(),
-                                    std::string(simdjson::minify(element)).substr(0, 40))};
+        throw BadRecord{fmt::format("{}[{}] is no integer: {}", name, values.size(), text_of(element).substr(0, 40))};
       values.push_back(value);
     }
     return values;
@@ -118,7 +118,7 @@ class TokenizedReader : public RecordReader {
 
   std::int64_t vocabulary_;
   LabelPlace place_;
-  simdjson::dom::parser parser_;  // of lists that text spells out
+  PythonJsonParser parser_;  // of lists that text spells out
 };
 
 }  // namespace

@@ -65,7 +65,7 @@ void write_files(const TrainedBpe& trained, const TokenizerTraining& settings, c
   publish_file(folder / "vocab.json", vocabulary_text(trained.model));
   publish_file(folder / "merges.txt", merges_text(trained.model));
   publish_file(folder / "tokenizer_config.json", tokenizer_config_json(settings.end_name, SpecialTokens::special));
-  publish_file(folder / "tokenizer.json", bpe_tokenizer_json(description, settings.counting.rule));
+  publish_file(folder / "tokenizer.json", bpe_tokenizer_json(description, byte_level_parts(settings.counting.rule)));
   if (file_tokenizer(folder)->vocabulary() != std::ssize(trained.model.vocabulary))
     fail(ExitCode::bug, "the trained tokenizer is not read as it was written");
 }
@@ -124,6 +124,7 @@ void summarise(const TokenizerFacts& facts, const TokenizerTraining& settings, c
   const double rate = static_cast<double>(corpus.text_bytes) / 1e6 / std::max(seconds, 1e-9);
   const double bytes_per_token =
       static_cast<double>(corpus.text_bytes) / static_cast<double>(std::max<std::int64_t>(facts.tokens, 1));
+  for (const std::string& warning : corpus.input.warnings) output.log().warning("{}", warning);
   if (corpus.malformed > 0) output.log().warning("left out {}", counted(corpus.malformed, "malformed document"));
   if (corpus.left_out > 0)
     output.log().info("left out {} of {} that occur less than {}: together they have more than {}", corpus.left_out,

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "corpus/byte_reader.hpp"
 #include "corpus/input_parts.hpp"
+#include "data/gather_values.hpp"
 #include "data/input_contents.hpp"
 #include "data/long_work.hpp"
 
@@ -17,10 +18,9 @@ namespace lockstep {
 
 namespace {
 
-/// Returns the bytes of the file that were read, and what they are; the copy's `bytes` are set.
-std::pair<std::uint64_t, ReadContent> unpack(const InputFile& file, InputFile& copy,
-                                             const std::function<void()>& alive) {
-  const std::unique_ptr<ByteReader> bytes = open_bytes(file);
+/// Returns the reader at the end of the file; the copy's `bytes` are set.
+std::unique_ptr<ByteReader> unpack(const InputFile& file, InputFile& copy, const std::function<void()>& alive) {
+  std::unique_ptr<ByteReader> bytes = open_bytes(file);
   FileDescriptor out = open_file(copy.path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC);
   std::vector<char> buffer(std::size_t{1} << 20);
   copy.bytes = 0;
@@ -30,7 +30,7 @@ std::pair<std::uint64_t, ReadContent> unpack(const InputFile& file, InputFile& c
     copy.bytes += got;
   }
   out.close(copy.path);
-  return {bytes->consumed(), bytes->content()};
+  return bytes;
 }
 
 }  // namespace
@@ -45,6 +45,7 @@ UnpackedInput unpack_large_files(Session& session, const std::vector<InputFile>&
   if (large.empty()) return result;
   std::int64_t bytes_read = 0;
   std::vector<ReadContent> contents(files.size());
+  std::vector<std::string> warnings;
   long_work_together(session, "unpack the input", [&](const std::function<void()>& alive) {
     for (const std::size_t i : large) {
       const bool is_text = files[i].format == TextFormat::text;
@@ -56,9 +57,10 @@ UnpackedInput unpack_large_files(Session& session, const std::vector<InputFile>&
                          files[i].name(),
                          files[i].format};
       if (reader_of(files, i, world.size()) != world.rank()) continue;
-      const auto [bytes, content] = unpack(files[i], result.files[i], alive);
-      bytes_read += static_cast<std::int64_t>(bytes);
-      contents[i] = content;
+      const std::unique_ptr<ByteReader> read = unpack(files[i], result.files[i], alive);
+      bytes_read += static_cast<std::int64_t>(read->consumed());
+      contents[i] = read->content();
+      if (std::string warning = read->warning(); !warning.empty()) warnings.push_back(std::move(warning));
     }
   });
   for (const std::size_t i : large) {
@@ -66,6 +68,7 @@ UnpackedInput unpack_large_files(Session& session, const std::vector<InputFile>&
         static_cast<std::uint64_t>(world.all_reduce(static_cast<std::int64_t>(result.files[i].bytes), Reduce::sum));
   }
   result.contents = gather_contents(world, contents);
+  result.warnings = gather_texts(world, warnings);
   result.bytes_read = static_cast<std::uint64_t>(world.all_reduce(bytes_read, Reduce::sum));
   return result;
 }

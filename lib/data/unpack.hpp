@@ -8,6 +8,7 @@
 #include "corpus/input_files.hpp"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -16,6 +17,7 @@ struct UnpackedInput {
   std::vector<InputFile> files;            // what to read in place of the input
   std::uint64_t bytes_read = 0;            // of the input, by all ranks
   std::vector<ReadContent> contents = {};  // of it, by file: of those that are copied
+  std::vector<std::string> warnings = {};  // ByteReader::warning, of those
 };
 
 /// Copies go to `folder`, which all ranks see. Collective over the session's world. Throws as ByteReader does.

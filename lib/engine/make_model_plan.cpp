@@ -58,7 +58,7 @@ std::vector<Recomputation> recomputations_of(const BlockProfile& costs, const Hf
 }  // namespace
 
 ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const MicroBatchShape& shape,
-                  std::int64_t bucket_bytes, const Processor& processor, const Sharding& sharding) {
+                  const Buckets& buckets, const Processor& processor, const Sharding& sharding) {
   ModelPlan plan;
   Architecture architecture = whole;  // of which this rank computes its part
   cut_over(architecture, sharding.blocks);
@@ -86,7 +86,7 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
          .exchanges = exchanges_of(config, block.kind, batch, sharding.blocks, shape.purpose, block.layer),
          .recomputations = recomputations_of(costs, config, batch, sharding.blocks, block.layer)});
   }
-  plan.units = units_of(architecture, types, bucket_bytes, sharding);
+  plan.units = units_of(architecture, types, buckets, sharding);
   if (config.positions == Positions::rotary)
     plan.shared_bytes += RotaryTable::bytes(shape.length, config.head_size, size_of(types.master));
   if (types.compute == DType::f16)

@@ -28,7 +28,7 @@ struct Processor {
 /// (architecture/units.hpp) gives, as model/model.hpp stores them, and what blocks share. The peak of a program with
 /// this plan (program/memory_estimate.hpp) is that of live_bytes() (tensor/live_memory.hpp) in its step. Local.
 ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const MicroBatchShape& shape,
-                  std::int64_t bucket_bytes = 0, const Processor& processor = {}, const Sharding& sharding = {});
+                  const Buckets& buckets = {}, const Processor& processor = {}, const Sharding& sharding = {});
 
 /// Numbers that the heartbeat of a training step adds up beside its own: by layer with experts and by expert how many
 /// choices of tokens fall on it.

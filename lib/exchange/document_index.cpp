@@ -1,6 +1,7 @@
 #include "exchange/document_index.hpp"
 
 #include "base/error.hpp"
+#include "base/mapped_file.hpp"
 #include "base/words.hpp"
 
 #include <array>
@@ -74,7 +75,10 @@ MegatronIndex MegatronIndex::read(std::span<const std::byte> header, std::uint64
 DocumentIndex::DocumentIndex(const TokenFile& file) : file_(file), map_(file.index) {
   try {
     if (file.format == TokenFormat::megatron) megatron_ = MegatronIndex::read(map_.bytes(), map_.bytes().size());
+    require_intact(map_);
   } catch (const Error& error) {
+    if (error.code() != ExitCode::input) throw;
+    require_intact(map_);
     fail(ExitCode::input, "{}: {}", file.index.string(), error.what());
   }
   if (file.format == TokenFormat::datatrove && (map_.bytes().empty() || map_.bytes().size() % 8 != 0))
@@ -82,8 +86,10 @@ DocumentIndex::DocumentIndex(const TokenFile& file) : file_(file), map_(file.ind
 }
 
 void DocumentIndex::check(const std::function<void()>& alive) const {
-  if (file_.format == TokenFormat::megatron) check_megatron(alive);
-  if (file_.format == TokenFormat::datatrove) check_datatrove(alive);
+  read_mapped(map_, [&] {
+    if (file_.format == TokenFormat::megatron) check_megatron(alive);
+    if (file_.format == TokenFormat::datatrove) check_datatrove(alive);
+  });
 }
 
 void DocumentIndex::check_megatron(const std::function<void()>& alive) const {
@@ -169,9 +175,11 @@ std::uint64_t DocumentIndex::first_entry_from(std::uint64_t token) const {
 }
 
 std::optional<std::uint64_t> DocumentIndex::start_from(std::uint64_t token) const {
-  const std::uint64_t number = first_entry_from(token);
-  if (number == entries() || std::cmp_greater_equal(entry(number), file_.tokens)) return std::nullopt;
-  return entry(number);
+  return read_mapped(map_, [&]() -> std::optional<std::uint64_t> {
+    const std::uint64_t number = first_entry_from(token);
+    if (number == entries() || std::cmp_greater_equal(entry(number), file_.tokens)) return std::nullopt;
+    return entry(number);
+  });
 }
 
 std::vector<std::uint64_t> DocumentIndex::starts(std::uint64_t begin, std::uint64_t end) const {
@@ -181,6 +189,7 @@ std::vector<std::uint64_t> DocumentIndex::starts(std::uint64_t begin, std::uint6
     if (start >= end) break;
     if (found.empty() || start > found.back()) found.push_back(start);
   }
+  require_intact(map_);
   return found;
 }
 

@@ -29,6 +29,7 @@ struct MegatronIndex {
   static int code_of(DType dtype);
 };
 
+/// Its functions throw Error(storage) if the file cannot be read any more.
 class DocumentIndex {
  public:
   /// Maps the index of the file, which has one. Throws Error(input) naming it if its length is not what it announces.

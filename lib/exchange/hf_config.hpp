@@ -90,4 +90,7 @@ Json to_json(const HfConfig& config, const std::string& dtype_name);
 /// for other types.
 std::string hf_dtype_name(DType dtype);
 
+/// Why transformers 5 does not load a model with the exported configuration; empty: it does. Pure.
+std::vector<std::string> problems_in_transformers(const HfConfig& config);
+
 }  // namespace lockstep

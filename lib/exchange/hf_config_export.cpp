@@ -1,3 +1,4 @@
+#include "base/error.hpp"
 #include "base/json.hpp"
 #include "exchange/hf_config.hpp"
 
@@ -82,11 +83,30 @@ Json to_json(const HfConfig& config, const std::string& dtype_name) {
     write_llama(document, config);
   document["initializer_range"] = config.initializer_range;
   document["tie_word_embeddings"] = config.tied_head;
-  write_token(document, "bos_token_id", config.bos_token);
+  document["bos_token_id"] = config.bos_token < 0 ? Json(nullptr) : Json(config.bos_token);
   write_token(document, "eos_token_id", config.eos_token);
   document["torch_dtype"] = dtype_name;
   document["dtype"] = dtype_name;
   return document;
+}
+
+std::vector<std::string> problems_in_transformers(const HfConfig& config) {
+  std::vector<std::string> problems;
+  if (config.family == Family::llama && config.channels % config.heads != 0)
+    problems.push_back(
+        fmt::format("hidden_size {} is not a multiple of num_attention_heads {}, which it asks of {}, "
+                    "whatever head_dim is",
+                    config.channels, config.heads, name_of(config.family)));
+  const Json padding = config.original ? config.original->value("pad_token_id", Json()) : Json();
+  if (config.family == Family::gpt2 || padding.is_null()) return problems;
+  const auto is_row = [&] {
+    return padding.is_number_integer() && padding.get<std::int64_t>() < config.vocabulary &&
+           padding.get<std::int64_t>() >= -config.vocabulary;
+  };
+  if (!is_row())
+    problems.push_back(fmt::format("pad_token_id {} is no row of its embedding, which has vocab_size {}",
+                                   to_text(padding), config.vocabulary));
+  return problems;
 }
 
 }  // namespace lockstep

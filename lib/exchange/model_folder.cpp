@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <functional>
 #include <iterator>
 #include <unordered_map>
@@ -206,6 +207,15 @@ void remark_unread(const Path& folder, const Mismatches& found, Remarks& remarks
                                         listed(found.buffers)));
 }
 
+Path real_path(const Path& path) {
+  std::error_code error;
+  const Path real = std::filesystem::canonical(path, error);
+  if (error) fail(ExitCode::storage, "cannot look at {}: {}", path.string(), error.message());
+  return real;
+}
+
+bool is_below(const Path& path, const Path& folder) { return *path.lexically_relative(folder).begin() != ".."; }
+
 }  // namespace
 
 HfConfig read_hf_config(const Path& path) {
@@ -233,6 +243,25 @@ HfConfig with_head(HfConfig config, Head head) {
   document["tie_word_embeddings"] = false;
   config.original = std::make_shared<const Json>(std::move(document));
   return config;
+}
+
+std::optional<std::string> generation_config_in(const Path& folder) {
+  const Path file = folder / generation_config_file;
+  if (!is_folder(folder) || !is_there(file)) return std::nullopt;
+  require_within(folder, file);
+  std::string text = read_file(file);
+  if (!parse_json(text, file.string()).is_object()) fail(ExitCode::input, "{} is not a JSON object", file.string());
+  return text;
+}
+
+void require_within(const Path& folder, const Path& file) {
+  const Path real = real_path(file);
+  const Path home = real_path(folder);
+  const bool cached =
+      home.parent_path().filename() == "snapshots" && is_below(real, home.parent_path().parent_path() / "blobs");
+  if (is_below(real, home) || cached) return;
+  throw Error(ExitCode::input, fmt::format("{} is a link to {}, outside its folder", file.string(), real.string()),
+              "put the file itself there if it belongs to the model");
 }
 
 std::unique_ptr<TensorSource> open_model_weights(const Path& folder, std::span<const TensorDescription> expected,

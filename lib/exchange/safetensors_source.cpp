@@ -1,5 +1,6 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/mapped_file.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "exchange/safetensors.hpp"
@@ -24,20 +25,23 @@ class SafetensorsSource : public TensorSource {
   /// Adds the tensors of a file. One that a file before it has too is taken from this one.
   void add_file(const Path& path) {
     auto file = std::make_unique<MappedFile>(path);
-    for (SafetensorsEntry& entry : parse_safetensors_header(file->bytes(), path.string())) {
+    const auto parse = [&] { return parse_safetensors_header(file->bytes(), path.string()); };
+    for (SafetensorsEntry& entry : read_mapped(*file, parse)) {
       const auto size = static_cast<std::size_t>(entry.end - entry.begin);
       const std::span bytes = file->bytes().subspan(static_cast<std::size_t>(entry.begin), size);
       const std::string name = entry.tensor.name;
-      const auto [found, is_new] = locations_.emplace(name, Location{list_.size(), path, bytes});
+      const auto [found, is_new] = locations_.emplace(name, Location{list_.size(), path, file.get(), bytes});
       if (is_new) {
         list_.push_back(std::move(entry.tensor));
         continue;
       }
       Location& before = found->second;
       const bool equal = list_[before.index] == entry.tensor && std::ranges::equal(before.bytes, bytes);
+      require_intact(*before.file);
+      require_intact(*file);
       repeated_.push_back({name, before.path.filename().string(), path.filename().string(), equal});
       list_[before.index] = std::move(entry.tensor);
-      before = {before.index, path, bytes};
+      before = {before.index, path, file.get(), bytes};
     }
     files_.emplace_back(path, std::move(file));
   }
@@ -59,6 +63,7 @@ class SafetensorsSource : public TensorSource {
                   bytes.data() + static_cast<std::size_t>(run.in_a) * size,
                   static_cast<std::size_t>(run.length) * size);
     });
+    require_intact(*found->second.file);
   }
 
   /// The file that a tensor is taken from; empty if no file has it.
@@ -85,7 +90,8 @@ class SafetensorsSource : public TensorSource {
   struct Location {
     std::size_t index = 0;  // in list_
     Path path;
-    std::span<const std::byte> bytes;  // in its file
+    const MappedFile* file = nullptr;  // of files_
+    std::span<const std::byte> bytes;  // in it
   };
   std::vector<std::pair<Path, std::unique_ptr<MappedFile>>> files_;
   std::vector<TensorDescription> list_;

@@ -1,5 +1,6 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/own_files.hpp"
 #include "exchange/safetensors.hpp"
 
 #include <fcntl.h>
@@ -104,7 +105,7 @@ void SafetensorsWriter::State::open(Shard& shard, std::size_t number) {
   if (joins()) {
     shard.file = open_file(shard.staged, O_WRONLY);
   } else {
-    shard.file = open_file(shard.staged, O_WRONLY | O_CREAT | O_TRUNC);
+    shard.file = open_file(shard.staged, O_WRONLY | O_CREAT | O_EXCL);
     write_at(shard.file, std::as_bytes(std::span(header)), 0, shard.staged);
   }
 }
@@ -133,7 +134,7 @@ SafetensorsWriter::SafetensorsWriter(const Path& folder, std::vector<TensorDescr
   state_->tensors = std::move(tensors);
   state_->progress.resize(state_->tensors.size());
   state_->share = std::move(options.share);
-  const std::string staged_as = state_->share ? state_->share->staged_as : std::to_string(::getpid());
+  const std::string staged_as = state_->share ? state_->share->staged_as : make_uuid();
   for (std::size_t i = 0; i < state_->tensors.size(); ++i) {
     if (!state_->indices.emplace(state_->tensors[i].name, i).second)
       fail(ExitCode::bug, "tensor '{}' is declared twice", state_->tensors[i].name);
@@ -144,7 +145,7 @@ SafetensorsWriter::SafetensorsWriter(const Path& folder, std::vector<TensorDescr
     for (std::size_t i = 0; i < count; ++i) {
       const std::string name = count == 1 ? state_->stem + ".safetensors"
                                           : fmt::format("{}-{:05}-of-{:05}.safetensors", state_->stem, i + 1, count);
-      state_->shards.push_back({name, folder / fmt::format(".{}.{}", name, staged_as), {}, std::move(orders[i])});
+      state_->shards.push_back({name, temporary_beside(folder / name, staged_as), {}, std::move(orders[i])});
       state_->open(state_->shards.back(), i);
     }
   } catch (...) {

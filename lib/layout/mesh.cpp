@@ -9,6 +9,8 @@ namespace lockstep {
 
 namespace {
 
+const AxisName cells = "dp_replicate";  // that train apart, where the replicas of each are along dp_node
+
 int coordinate_along(const Axis& axis, Rank rank) { return rank / axis.stride % axis.size; }
 
 }  // namespace
@@ -47,23 +49,37 @@ int world_size(const Mesh& mesh) {
 
 void divide_experts(Mesh& mesh, int ranks, bool apart, bool sharded) {
   const Axis* const stages = find_axis(mesh, pipeline_axis);
+  const Axis* const cell_axis = find_axis(mesh, "dp_node") == nullptr ? nullptr : find_axis(mesh, cells);
   const int count = stages == nullptr ? 1 : stages->size, of_stage = world_size(mesh) / count;
-  if (ranks < 1 || of_stage % ranks != 0)
+  const int of_cell = of_stage / (cell_axis == nullptr ? 1 : cell_axis->size);
+  if (ranks < 1 || of_cell % ranks != 0)
     throw Error(ExitCode::usage,
-                fmt::format("cannot share out experts over ep={}: {} ranks {}, and {} mod {} is {}", ranks, of_stage,
-                            count == 1 ? "there are" : "have a stage", of_stage, ranks, of_stage % ranks),
-                "take a parallel.ep that divides them");
+                fmt::format("cannot share out experts over ep={}: {} ranks {}, and {} mod {} is {}", ranks, of_cell,
+                            cell_axis != nullptr ? "are in a cell"
+                            : count == 1         ? "there are"
+                                                 : "have a stage",
+                            of_cell, ranks, of_cell % ranks),
+                cell_axis == nullptr ? "take a parallel.ep that divides them"
+                                     : "take a parallel.ep that divides them, or a larger post_local_sgd.cell");
   const bool between = stages != nullptr && stages->stride != 1 && stages->stride != of_stage;
   if (between)
     throw Error(ExitCode::usage,
                 fmt::format("cannot share out experts over ep={}: parallel.order puts pp between other axes", ranks),
                 "name pp last, or not at all: it is the first then");
-  const int step = stages != nullptr && stages->stride == 1 && of_stage > 1 ? count : 1, others = of_stage / ranks;
+  const int step = stages != nullptr && stages->stride == 1 && of_stage > 1 ? count : 1, others = of_cell / ranks;
+  if (cell_axis != nullptr && cell_axis->stride != step * of_cell)
+    throw Error(
+        ExitCode::usage,
+        fmt::format("cannot share out experts over ep={}: parallel.order puts {} behind other axes, and the ranks of a "
+                    "cell are no neighbours",
+                    ranks, cells),
+        fmt::format("leave {} out of parallel.order", cells));
   const Axis ep{expert_axis, ranks, apart ? step * others : step};
   const int stride = apart ? step : step * ranks;
   const Axis replicas{expert_replica_axis, sharded ? 1 : others, stride},
       shards{expert_shard_axis, sharded ? others : 1, stride};
   if (stages != nullptr) mesh.expert_axes.push_back(*stages);
+  if (cell_axis != nullptr) mesh.expert_axes.push_back(*cell_axis);
   if (apart) mesh.expert_axes.push_back(ep);
   mesh.expert_axes.insert(mesh.expert_axes.end(), {replicas, shards});
   if (!apart) mesh.expert_axes.push_back(ep);

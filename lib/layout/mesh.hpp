@@ -26,8 +26,8 @@ struct Axis {
 struct Mesh {
   std::string id;          // "world"
   std::vector<Axis> axes;  // slowest first
-  // The same ranks in other factors, by which those of a stage share out experts: pp, ep_replicate, ep_shard and ep,
-  // slowest first; empty: they do not. What names an axis may mean either.
+  // The same ranks in other factors, by which those of a stage, or of a cell of it, share out experts: pp,
+  // dp_replicate of cells, ep_replicate, ep_shard and ep, slowest first; empty: none do. Names may be of either.
   std::vector<Axis> expert_axes = {};
   bool operator==(const Mesh&) const = default;
 };
@@ -41,9 +41,9 @@ std::string to_text(const Mesh& mesh);
 /// Throws Usage for a repeated name or a size below 1.
 Mesh make_mesh(std::string id, const std::vector<std::pair<AxisName, int>>& sizes);
 
-/// Divides the ranks of each stage once more: so many neighbours, or, `apart`, ranks as far from each other as can be,
-/// along ep, the others along ep_shard or, not `sharded`, along ep_replicate. Throws Usage, with the arithmetic, if the
-/// ranks of a stage cannot be divided so.
+/// Divides the ranks of each stage, and of each cell along dp_replicate where there is a dp_node, once more: so many
+/// neighbours, or, `apart`, ranks as far from each other as can be, along ep, the others along ep_shard or, not
+/// `sharded`, along ep_replicate. Throws Usage, with the arithmetic, if they cannot be divided so.
 void divide_experts(Mesh& mesh, int ranks, bool apart, bool sharded);
 
 int world_size(const Mesh& mesh);

@@ -41,9 +41,8 @@ std::vector<int> holders_of(int unit, const std::vector<PipelinePart>& parts) {
 
 }  // namespace
 
-Model::Model(const Architecture& architecture, Precision precision, const UpdateStates& states,
-             std::int64_t bucket_bytes, const ShardPlace& place, const std::vector<PipelinePart>& parts,
-             const UnitMemory& memory)
+Model::Model(const Architecture& architecture, Precision precision, const UpdateStates& states, const Buckets& buckets,
+             const ShardPlace& place, const std::vector<PipelinePart>& parts, const UnitMemory& memory)
     : architecture_(architecture), precision_(precision), output_type_(stream_type(precision)) {
   cut_over(architecture_, place.sharding.blocks);
   const std::vector<LogicalTensor> stored = stored_tensors(architecture_);
@@ -51,7 +50,7 @@ Model::Model(const Architecture& architecture, Precision precision, const Update
   const HfConfig own_config = part_of(config(), place.sharding.blocks);
   UnitTypes types = unit_types(precision, states);
   if (memory.weights == WeightMemory::compute) types.only = types.compute;
-  for (const UnitPlan& plan : units_of(architecture_, types, bucket_bytes, place.sharding)) {
+  for (const UnitPlan& plan : units_of(architecture_, types, buckets, place.sharding)) {
     const auto index = static_cast<int>(all_units_.size());
     all_units_.emplace_back();
     if (!parts.empty() && !std::ranges::binary_search(parts[part].units, index)) continue;

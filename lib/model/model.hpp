@@ -26,7 +26,7 @@ class Model {
   /// owns its storage and is touched by the head as well. `parts` are what each rank along the pipeline axis has;
   /// without them a rank has all. Local.
   Model(const Architecture& architecture, Precision precision, const UpdateStates& states = {},
-        std::int64_t bucket_bytes = 0, const ShardPlace& place = {}, const std::vector<PipelinePart>& parts = {},
+        const Buckets& buckets = {}, const ShardPlace& place = {}, const std::vector<PipelinePart>& parts = {},
         const UnitMemory& memory = {});
 
   const Architecture& architecture() const { return architecture_; }

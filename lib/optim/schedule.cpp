@@ -37,6 +37,14 @@ double cooldown_left(CooldownShape shape, double part) {
   throw Error(ExitCode::bug, "a shape of a cooldown without a formula");
 }
 
+std::int64_t warmup_counts_from(const ScheduleOptions& options) {
+  switch (options.warmup_from) {
+    case WarmupFrom::one: return 1;
+    case WarmupFrom::zero: return 0;
+  }
+  throw Error(ExitCode::bug, "a count of warm-up without a beginning");
+}
+
 double inverse_root(const Schedule& schedule, std::int64_t step) {
   constexpr std::int64_t usual = 10000;
   const std::int64_t warmup = schedule.length.warmup_steps;
@@ -71,7 +79,7 @@ Schedule schedule_of(const TrainConfig& config, const RunLength& length) {
 double learning_rate(const Schedule& schedule, std::int64_t step) {
   const auto& [options, peak, length] = schedule;
   const std::int64_t warmup = length.warmup_steps;
-  if (step < warmup) return between(options.start_lr, peak, part_of(step + 1, warmup));
+  if (step < warmup) return between(options.start_lr, peak, part_of(step + warmup_counts_from(options), warmup));
   if (const auto of_plugin = plugin_index(options.name))
     return rate_of_plugin(Plugins::opened().schedules().at(*of_plugin), schedule, step);
   const double decayed = part_of(step - warmup, length.decay_steps - warmup);

@@ -17,7 +17,8 @@ struct Schedule {
 Schedule schedule_of(const TrainConfig& config, const RunLength& length);
 
 /// The rate of 0-based `step`, from start to peak over the W steps of warm-up: start + (peak − start)·(step + 1)/W, so
-/// that its last step has the peak (nanoGPT divides by W + 1, transformers leaves the + 1 out). From step W on, with
+/// that its last step has the peak (nanoGPT divides by W + 1), or, counted from zero as in transformers, without the
+/// + 1. From step W on, with
 /// the part p = (step − W)/(S − W) of the decay that ends at step S, and stays at the minimum from there on:
 /// constant is peak; linear minimum + (peak − minimum)·(1 − p); cosine minimum + (peak − minimum)·(1 + cos π·q)/2,
 /// where q is the fraction of cycles·p; polynomial minimum + (peak − minimum)·(1 − p)^power; inverse_sqrt, with T =

@@ -49,7 +49,8 @@ void mesh_rows(Rows& rows, const Mesh& mesh) {
   rows.count("ranks", "ranks", world_size(mesh));
   for (const Axis& axis : mesh.axes) rows.count(axis.name, axis.name, axis.size);
   for (const Axis& axis : mesh.expert_axes)
-    if (axis.name != pipeline_axis && axis.size > 1) rows.count(axis.name, axis.name, axis.size);
+    if (std::ranges::find(mesh.axes, axis.name, &Axis::name) == mesh.axes.end() && axis.size > 1)
+      rows.count(axis.name, axis.name, axis.size);
 }
 
 /// "dp_replicate 1, dp_shard 0, node 2", and where it is another one "launcher's rank 5".
@@ -321,6 +322,7 @@ std::vector<Row> dry_run(const DryRunFacts& facts, const ModelPlan& plan, const 
 std::vector<Row> brief(const std::vector<Row>& rows) {
   static const std::set<std::string, std::less<>> keys{"architecture",
                                                        "dropout",
+                                                       "tokenizer",
                                                        "epochs",
                                                        "packing",
                                                        "evaluation_packing",

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 namespace lockstep {
@@ -197,8 +198,28 @@ std::vector<std::int64_t> unit_offsets(const std::vector<std::int64_t>& elements
   return offsets;
 }
 
+namespace {
+
+std::set<std::ptrdiff_t> stages_reading(const ParameterPlan& parameter, const Buckets& buckets) {
+  std::set<std::ptrdiff_t> stages;
+  for (const int block : parameter.blocks)
+    stages.insert(std::ranges::upper_bound(buckets.stage_begins, block) - buckets.stage_begins.begin());
+  return stages;
+}
+
+/// Whether a unit of several blocks may be one.
+bool is_bucket(const UnitPlan& unit, const std::vector<ParameterPlan>& parameters, const UnitTypes& types,
+               const Buckets& buckets) {
+  const auto stages = [&](int index) { return stages_reading(parameters[static_cast<std::size_t>(index)], buckets); };
+  return unit.elements * size_of(types.master) <= buckets.bytes && std::ranges::all_of(unit.parameters, [&](int index) {
+           return stages(index) == stages(unit.parameters.front());
+         });
+}
+
+}  // namespace
+
 std::vector<UnitPlan> make_units(const std::vector<std::string>& blocks, const std::vector<ParameterPlan>& parameters,
-                                 const UnitTypes& types, std::int64_t bucket_bytes, const Sharding& sharding) {
+                                 const UnitTypes& types, const Buckets& buckets, const Sharding& sharding) {
   for (const ParameterPlan& parameter : parameters)
     for (const int block : parameter.blocks.empty() ? std::vector<int>{-1} : parameter.blocks)
       invariant(block >= 0 && static_cast<std::size_t>(block) < blocks.size(),
@@ -215,9 +236,7 @@ std::vector<UnitPlan> make_units(const std::vector<std::string>& blocks, const s
     for (int block = static_cast<int>(blocks.size()) - 1; block >= 0; --block) {
       UnitPlan alone = unit_over(block, block);
       if (alone.parameters.empty()) continue;
-      const bool joins =
-          last >= 0 && kind.unit.empty() && unit_over(block, last).elements * size_of(types.master) <= bucket_bytes;
-      if (joins) {
+      if (last >= 0 && kind.unit.empty() && is_bucket(unit_over(block, last), parameters, types, buckets)) {
         units.back() = {block, unit_over(block, last)};
       } else {
         last = block;

@@ -190,11 +190,17 @@ std::vector<std::int64_t> unit_offsets(const std::vector<std::int64_t>& elements
 /// The shape of the first of so many shards: no other is longer.
 Shape longest_shard(Shape shape, int shards);
 
+/// How many blocks are one unit.
+struct Buckets {
+  std::int64_t bytes = 0;              // of the gradient of a unit of several blocks, at most; 0: one unit a block
+  std::vector<int> stage_begins = {};  // first blocks of the stages of a pipeline, ascending; empty: one stage
+};
+
 /// Units of whole blocks (a parameter goes with its first block), in the order of `blocks`, their names. Walking
-/// backward, as gradients complete, the next block joins a unit while the gradient stays within `bucket_bytes`; 0: one
-/// unit a block. Blocks without parameters have none. What is not trained has units of its own, and what names a unit
-/// is one in each block.
+/// backward, as gradients complete, the next block joins a unit while the buckets have room and the stages that read
+/// its parameters are those of the unit: no unit of several blocks extends over stages. Blocks without parameters have
+/// none. What is not trained has units of its own, and what names a unit is one in each block.
 std::vector<UnitPlan> make_units(const std::vector<std::string>& blocks, const std::vector<ParameterPlan>& parameters,
-                                 const UnitTypes& types, std::int64_t bucket_bytes, const Sharding& sharding = {});
+                                 const UnitTypes& types, const Buckets& buckets, const Sharding& sharding = {});
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@ namespace lockstep {
 
 namespace {
 
-/// Neighbouring blocks of a unit must lie on one rank; a block that reads a tied weight of it may lie on another.
+/// Neighbouring blocks of a unit lie on one rank; a block that reads a tied weight of it may lie on another.
 void check_units(const PipelinePlan& pipeline, const ModelPlan& plan) {
   std::vector<int> holder(plan.blocks.size());  // pipeline rank by block
   const std::vector<PipelinePart> parts = parts_of(pipeline, plan);
@@ -19,11 +19,8 @@ void check_units(const PipelinePlan& pipeline, const ModelPlan& plan) {
     for (std::size_t i = 1; i < unit.blocks.size(); ++i) {
       const int before = holder[static_cast<std::size_t>(unit.blocks[i - 1])];
       const int here = holder[static_cast<std::size_t>(unit.blocks[i])];
-      if (before == here || unit.blocks[i] != unit.blocks[i - 1] + 1) continue;
-      throw Error(ExitCode::usage,
-                  fmt::format("unit {} has blocks on pipeline ranks {} and {}, but is stored and reduced as one",
-                              unit.name, before, here),
-                  "leave parallel.bucket_size out, or make it smaller");
+      invariant(before == here || unit.blocks[i] != unit.blocks[i - 1] + 1,
+                fmt::format("unit {} has blocks on one pipeline rank", unit.name));
     }
 }
 

@@ -88,7 +88,7 @@ struct ProgramOptions {
 };
 
 /// The pipeline that these options ask for: its ranks are those along the pipeline axis of the mesh.
-/// Throws Error(usage) if there is none with these numbers, or a unit would lie on several pipeline ranks.
+/// Throws Error(usage) if there is none with these numbers.
 PipelinePlan pipeline_of(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options, ProgramPhase phase);
 
 }  // namespace lockstep

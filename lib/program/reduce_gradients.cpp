@@ -18,6 +18,7 @@ std::vector<AxisName> axes_of(const Mesh& mesh, const std::vector<AxisName>& axe
   for (const std::vector<Axis>* factors : {&mesh.axes, &mesh.expert_axes})
     for (const Axis& axis : *factors) {
       if (factors == &mesh.expert_axes && axis.size == 1) continue;
+      if (std::ranges::find(group, axis.name) != group.end()) continue;  // cells are among both
       if (std::ranges::find(axes, axis.name) == axes.end() || std::ranges::find(without, axis.name) != without.end())
         continue;
       group.push_back(axis.name);
@@ -50,7 +51,14 @@ StepProgram reduce_gradients(const StepProgram& program, const ModelPlan& plan, 
   return rewritten(program, [&](const std::vector<Action>& actions) {
     std::vector<std::vector<Gradient>> begun(actions.size()), completed(actions.size());  // by position of a backward
     const auto replicas_of = [&](const UnitPlan& unit) {
-      std::vector<AxisName> summed = unit.token_axes.empty() ? axes : unit.token_axes;
+      std::vector<AxisName> summed = axes;
+      if (!unit.token_axes.empty()) {
+        const auto divides_experts = [&](const AxisName& name) {
+          return std::ranges::find(program.mesh.expert_axes, name, &Axis::name) != program.mesh.expert_axes.end();
+        };
+        std::erase_if(summed, [&](const AxisName& name) { return !divides_experts(name); });
+        summed.insert(summed.end(), unit.token_axes.begin(), unit.token_axes.end());
+      }
       summed.insert(summed.end(), unit.summed.begin(), unit.summed.end());
       return axes_of(program.mesh, summed, unit.shard_axes);
     };

@@ -154,7 +154,8 @@ class Step {
     const bool of_experts = !unit.token_axes.empty();
     for (const Axis& axis : of_experts ? program_.mesh.expert_axes : program_.mesh.axes) {
       if (is_among(unit.shard_axes, axis.name) || (of_experts && axis.size == 1)) continue;
-      if (!is_among(of_experts ? unit.token_axes : data_axes_, axis.name) && !is_among(unit.summed, axis.name))
+      if (!is_among(data_axes_, axis.name) && !is_among(unit.token_axes, axis.name) &&
+          !is_among(unit.summed, axis.name))
         continue;
       axes.push_back(axis.name);
       ranks *= axis.size;

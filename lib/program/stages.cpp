@@ -96,6 +96,12 @@ class Cuts {
 
 }  // namespace
 
+std::vector<int> begins_of(const Stages& stages) {
+  std::vector<int> begins;
+  for (const BlockRange& stage : stages) begins.push_back(stage.begin);
+  return begins;
+}
+
 std::vector<std::int64_t> costs_of(const ModelPlan& plan) {
   std::vector<std::int64_t> costs;
   for (const BlockPlan& block : plan.blocks) costs.push_back(std::llround(block.forward_flops + block.backward_flops));

@@ -21,6 +21,9 @@ struct BlockRange {
 /// The blocks of each stage: none empty, together all blocks in forward order.
 using Stages = std::vector<BlockRange>;
 
+/// The first blocks of stages, as Buckets has them.
+std::vector<int> begins_of(const Stages& stages);
+
 /// What each block of a model costs a stage: its FLOPs, forward and backward, embedding and head as any other block.
 std::vector<std::int64_t> costs_of(const ModelPlan& plan);
 

@@ -1,6 +1,7 @@
 #include "remote/hub_cache.hpp"
 
 #include "base/error.hpp"
+#include "base/own_files.hpp"
 #include "base/text.hpp"
 #include "remote/hub_environment.hpp"
 #include "remote/hub_listing.hpp"
@@ -144,7 +145,7 @@ void HubCache::link(const std::string& commit, const HubFile& file) const {
   const Path path = path_of(commit, file.name);
   make_folder(path.parent_path());
   const Path target = blob_of(file).lexically_relative(path.parent_path());
-  const Path beside = path.string() + ".link-" + std::to_string(::getpid());
+  const Path beside = temporary_beside(path);
   if (::symlink(target.c_str(), beside.c_str()) != 0) fail_errno("link", beside);
   publish_rename(beside, path);
 }

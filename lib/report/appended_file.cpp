@@ -1,6 +1,7 @@
 #include "report/appended_file.hpp"
 
 #include "base/error.hpp"
+#include "base/own_files.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +11,16 @@
 
 namespace lockstep {
 
-AppendedFile::AppendedFile(Path path) : path_(std::move(path)), file_(open_file(path_, O_RDWR | O_CREAT)) {
+namespace {
+
+FileDescriptor open_own(const Path& path) {
+  refuse_link(path);
+  return open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW);
+}
+
+}  // namespace
+
+AppendedFile::AppendedFile(Path path) : path_(std::move(path)), file_(open_own(path_)) {
   const off_t end = ::lseek(file_.get(), 0, SEEK_END);
   if (end < 0) fail_errno("open", path_.string());
   size_ = static_cast<std::uint64_t>(end);

@@ -12,7 +12,7 @@ namespace lockstep {
 /// All members are Local and throw Error(storage).
 class AppendedFile {
  public:
-  /// Goes on at the end of `path`, which is made if it is not there.
+  /// Goes on at the end of `path`, which is made if it is not there and must not be a symbolic link.
   explicit AppendedFile(Path path);
 
   /// Writes at once. What fails leaves the size as it was: the next append takes its place.

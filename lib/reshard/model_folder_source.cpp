@@ -24,7 +24,8 @@ std::map<std::string, std::vector<std::string>> aliases_in(const Architecture& a
 }
 
 /// What a job of one rank would say of its model, had it these weights.
-Manifest manifest_of(const HfConfig& config, const Architecture& architecture, const TensorSource& weights) {
+Manifest manifest_of(const Path& folder, const HfConfig& config, const Architecture& architecture,
+                     const TensorSource& weights) {
   Manifest manifest;
   manifest.mesh = job_mesh({}, 1);
   StoredComponent component{.key = "model"};
@@ -39,6 +40,8 @@ Manifest manifest_of(const HfConfig& config, const Architecture& architecture, c
     manifest.tensors.push_back(std::move(stored));
   }
   manifest.documents = {{"config.json", to_text(*config.original)}};
+  if (const auto generation = generation_config_in(folder))
+    manifest.documents.emplace_back(generation_config_file, *generation);
   return manifest;
 }
 
@@ -58,7 +61,7 @@ class ModelFolderSource final : public StateSource {
     const HfConfig config = with_head(read_hf_config(folder), head);
     const Architecture architecture = describe(config);
     weights_ = open_stored_weights(folder, architecture);
-    manifest_ = manifest_of(config, architecture, *weights_);
+    manifest_ = manifest_of(folder, config, architecture, *weights_);
     add_made_from(manifest_, "import", {origin()});
   }
 

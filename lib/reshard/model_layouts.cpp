@@ -38,7 +38,7 @@ ModelPlan plan_for_stages(const Architecture& whole, const Architecture& shared,
                            .forward_flops = costs.forward_flops,
                            .backward_flops = costs.backward_input_flops + costs.backward_weight_flops});
   }
-  plan.units = units_of(shared, UnitTypes{}, 0, sharding);
+  plan.units = units_of(shared, UnitTypes{}, {}, sharding);
   return plan;
 }
 

@@ -1,6 +1,6 @@
 #include "reshard/reshard.hpp"
 
-#include "app/plugins_alike.hpp"
+#include "app/agreed_start.hpp"
 #include "architecture/file_tensors.hpp"
 #include "base/checked_cast.hpp"
 #include "base/json.hpp"
@@ -33,7 +33,8 @@ bool is_model_folder(const Path& path) {
 /// A folder to read: a checkpoint, or of Hugging Face with such a head.
 struct SourcePath {
   Path path;
-  std::optional<Head> head = {};
+  std::optional<Head> head = {};       // of a folder of Hugging Face; else it is a checkpoint
+  std::vector<PassedOver> newer = {};  // checkpoints of its run that are damaged
 };
 
 SourcePath find_source(const std::string& path, Log& log) {
@@ -41,10 +42,11 @@ SourcePath find_source(const std::string& path, Log& log) {
     const WeightsReport report = examine_weights(path);
     for (const std::string& warning : report.remarks.warnings) log.warning("{}", warning);
     for (const std::string& note : report.remarks.notes) log.info("{}", note);
-    return {path, report.head};
+    return {.path = path, .head = report.head};
   }
   refuse_other_trainers(path);
-  return {find_at(path, [](const Path& one) { return judge_checkpoint(one, VerifyLevel::sizes); }).checkpoint->path};
+  Found sound = find_at(path, [](const Path& one) { return judge_checkpoint(one, VerifyLevel::sizes); });
+  return {.path = sound.checkpoint->path, .newer = std::move(sound.damaged)};
 }
 
 // As rank 0 sees them: a run may get another newest checkpoint while ranks look. Collective.
@@ -53,16 +55,47 @@ std::vector<SourcePath> sources_of(const ReshardConfig& config, Communicator& ra
     Json found = Json::array();
     for (const std::string& path : config.checkpoints) {
       const SourcePath source = find_source(path, log);
-      found.push_back({source.path.string(), source.head ? Json(*source.head == Head::own) : Json()});
+      Json newer = Json::array();
+      for (const PassedOver& passed : source.newer)
+        newer.push_back(
+            {{"path", passed.checkpoint.path.string()}, {"step", passed.checkpoint.step}, {"reason", passed.reason}});
+      found.push_back({{"path", source.path.string()},
+                       {"own_head", source.head ? Json(*source.head == Head::own) : Json()},
+                       {"newer", newer}});
     }
     return to_text(found);
   });
   std::vector<SourcePath> sources;
   for (const Json& one : parse_json(told, "the folders that rank 0 found")) {
-    sources.push_back({one[0].get<std::string>()});
-    if (one[1].is_boolean()) sources.back().head = one[1].get<bool>() ? Head::own : Head::as_configured;
+    SourcePath source{.path = one.at("path").get<std::string>()};
+    if (one.at("own_head").is_boolean()) source.head = one.at("own_head").get<bool>() ? Head::own : Head::as_configured;
+    for (const Json& passed : one.at("newer"))
+      source.newer.push_back(
+          {{.path = passed.at("path").get<std::string>(), .step = passed.at("step")}, passed.at("reason")});
+    sources.push_back(std::move(source));
   }
   return sources;
+}
+
+Json passed_over_json(const std::vector<SourcePath>& paths) {
+  Json all = Json::array();
+  for (const SourcePath& source : paths)
+    for (const PassedOver& passed : source.newer)
+      all.push_back({{"path", passed.checkpoint.path.string()}, {"reason", passed.reason}});
+  return all;
+}
+
+/// The folders that are read, a line each.
+std::string sources_text(const std::vector<SourcePath>& paths) {
+  std::string text;
+  for (const SourcePath& source : paths) text += fmt::format("source  {}\n", source.path.string());
+  return text;
+}
+
+void warn_of_passed_over(const std::vector<SourcePath>& paths, Log& log) {
+  for (const SourcePath& source : paths)
+    for (const PassedOver& passed : source.newer)
+      log.warning("passed over a damaged checkpoint: {}; {} is read", to_text(passed), source.path.string());
 }
 
 /// Blocks of each checkpoint, for who reads by rows what ranks cut by columns: an eighth of the memory at most.
@@ -325,7 +358,7 @@ int checkpoint_reshard(const ReshardConfig& config, Session& session, Output& ou
   hand_to_plugins(config.plugin_values);
   session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(config.output).parent_path()});
   session.accept_stop_signals();
-  agree_on_plugins(session.world());
+  agree_on_start(session.world(), output.settings());
   Communicator& ranks = session.world();
   const std::vector<SourcePath> paths = sources_of(config, ranks, output.log());
   std::unique_ptr<StateSource> source;
@@ -337,16 +370,21 @@ int checkpoint_reshard(const ReshardConfig& config, Session& session, Output& ou
   });
   agree_equal(ranks, "what is written, and of what", identity_of(*source, plan));
   const bool json = output.common().json, speaks = ranks.rank() == 0;
+  if (speaks) warn_of_passed_over(paths, output.log());
   if (output.common().dry_run) {
     const std::vector<ProcessShare> shares =
         share_out(*source, plan.state, plan.parts, config.memory.bytes, ranks.size());
-    if (speaks && json) output.print_json(planned_json(*source, plan, shares));
-    if (speaks && !json) output.print(planned_text(plan, shares));
+    Json planned = planned_json(*source, plan, shares);
+    planned["passed_over"] = passed_over_json(paths);
+    if (speaks && json) output.print_json(planned);
+    if (speaks && !json) output.print(sources_text(paths) + planned_text(plan, shares));
     return 0;
   }
   const Resharded result = reshard(session, *source, plan, config.output, config.memory.bytes);
-  if (speaks && json) output.print_json(done_json(*source, plan, result, config.output));
-  if (speaks && !json) output.print(done_text(plan, result));
+  Json done = done_json(*source, plan, result, config.output);
+  done["passed_over"] = passed_over_json(paths);
+  if (speaks && json) output.print_json(done);
+  if (speaks && !json) output.print(sources_text(paths) + done_text(plan, result));
   return 0;
 }
 

@@ -1,7 +1,7 @@
 #include "store/checkpoint_view.hpp"
 
 #include "base/error.hpp"
-#include "base/random.hpp"
+#include "base/own_files.hpp"
 #include "layout/box_runs.hpp"
 #include "store/checkpoint_verify.hpp"
 #include "store/hdf5.hpp"
@@ -137,7 +137,7 @@ bool is_view(std::string_view name) {
 }
 
 WrittenView write_view(const CheckpointReader& checkpoint) {
-  const Path staged = checkpoint.path() / fmt::format(".{}.{}", view_file, make_uuid());
+  const Path staged = temporary_beside(checkpoint.path() / view_file);
   try {
     Hdf5File file = Hdf5File::create(staged);
     const WrittenView view = fill(file, checkpoint);

@@ -147,6 +147,10 @@ DatasetManifest manifest_from(const Json& document) {
   manifest.train = split_from(document.at("splits").at("train"));
   manifest.validation = split_from(document.at("splits").at("validation"));
   check_numbers(manifest);
+  const auto token_bytes = integer_from<std::int64_t>(document.at("token_bytes"));
+  if (token_bytes != manifest.token_bytes())
+    fail(ExitCode::input, "token_bytes is {}, but ids of a vocabulary of {} have {} bytes each", token_bytes,
+         manifest.vocabulary, manifest.token_bytes());
   return manifest;
 }
 

@@ -1,6 +1,7 @@
 #include "store/hdf5.hpp"
 
 #include "base/error.hpp"
+#include "base/file_size_limit.hpp"
 
 #include <fcntl.h>
 #include <hdf5.h>
@@ -8,6 +9,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace lockstep {
@@ -39,6 +42,25 @@ class Handle {
 // as well.
 void be_quiet() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
 
+/// Returns settings under which no link to another file is followed: that file could be any file of the machine, and no
+/// hash of ours covers it. `kind` is H5P_LINK_ACCESS or one that includes it. The settings last as long as the process.
+hid_t within_file(hid_t kind) {
+  const hid_t access = H5Pcreate(kind);
+  const auto refuse = [](const char*, const char*, const char*, const char*, unsigned*, hid_t, void*) -> herr_t {
+    return -1;
+  };
+  H5Pset_elink_cb(access, refuse, nullptr);
+  return access;
+}
+hid_t link_access() {
+  static const hid_t access = within_file(H5P_LINK_ACCESS);
+  return access;
+}
+hid_t dataset_access() {
+  static const hid_t access = within_file(H5P_DATASET_ACCESS);
+  return access;
+}
+
 std::string innermost_reason() {
   std::string reason = "no reason given";
   const auto visit = [](unsigned, const H5E_error2_t* error, void* text) -> herr_t {
@@ -54,10 +76,11 @@ std::string innermost_reason() {
   return reason.substr(begin, reason.find('\'', begin) - begin);
 }
 
-[[noreturn]] void fail_hdf5(ExitCode code, std::string_view tried, const Path& path) {
-  const std::string reason = innermost_reason();
+[[noreturn]] void fail_hdf5(ExitCode code, std::string_view tried, const Path& path,
+                            const std::string& reason = innermost_reason()) {
   H5Eclear2(H5E_DEFAULT);
-  fail(code, "cannot {} {}: {}", tried, path.string(), reason);
+  fail(code, "cannot {} {}: {}{}", tried, path.string(), reason,
+       reason == std::strerror(EFBIG) ? file_size_limit_text() : "");
 }
 
 Handle file_settings() {
@@ -128,16 +151,31 @@ bool needs_name(DType dtype) { return dtype == DType::f8_e4m3 || dtype == DType:
 constexpr DType self_describing[] = {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32,
                                      DType::i16, DType::i8,  DType::u64,  DType::u32, DType::u16, DType::u8};
 
+/// Fails, for an object that cannot be opened, if its path leads through a link to another file.
+void refuse_link_out(hid_t file, const std::string& path, ExitCode blame, const Path& where) {
+  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    H5L_info_t link{};
+    if (part != "/" && H5Lget_info(file, part.c_str(), &link, link_access()) >= 0 && link.type >= H5L_TYPE_UD_MIN)
+      fail(blame, "{} of {} is a link to another file, which is not followed", part, where.string());
+    if (end == std::string::npos) return;
+  }
+}
+
 Handle open_dataset(hid_t file, const std::string& path, ExitCode blame, const Path& where) {
-  Handle dataset(H5Dopen2(file, path.c_str(), H5P_DEFAULT), H5Dclose);
-  if (!dataset) fail_hdf5(blame, fmt::format("open dataset {} of", path), where);
-  return dataset;
+  Handle dataset(H5Dopen2(file, path.c_str(), dataset_access()), H5Dclose);
+  if (dataset) return dataset;
+  const std::string reason = innermost_reason();  // the next call of the library clears it
+  refuse_link_out(file, path, blame, where);
+  fail_hdf5(blame, fmt::format("open dataset {} of", path), where, reason);
 }
 
 Handle open_object(hid_t file, const std::string& path, ExitCode blame, const Path& where) {
-  Handle object(H5Oopen(file, path.c_str(), H5P_DEFAULT), H5Oclose);
-  if (!object) fail_hdf5(blame, fmt::format("open {} of", path), where);
-  return object;
+  Handle object(H5Oopen(file, path.c_str(), link_access()), H5Oclose);
+  if (object) return object;
+  const std::string reason = innermost_reason();
+  refuse_link_out(file, path, blame, where);
+  fail_hdf5(blame, fmt::format("open {} of", path), where, reason);
 }
 
 /// True if an attribute holds one element: more would be read beyond the place for one.
@@ -374,7 +412,7 @@ bool Hdf5File::has(const std::string& path) const {
   for (std::size_t end = path.find('/', 1);;
        end = path.find('/', end + 1)) {  // each group on the way must exist to be asked about
     const std::string part = path.substr(0, end);
-    if (part != "/" && H5Lexists(id_, part.c_str(), H5P_DEFAULT) <= 0) return false;
+    if (part != "/" && H5Lexists(id_, part.c_str(), link_access()) <= 0) return false;
     if (end == std::string::npos) return true;
   }
 }

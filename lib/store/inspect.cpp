@@ -8,9 +8,11 @@
 #include "store/checkpoint_reader.hpp"
 #include "store/checkpoint_verify.hpp"
 #include "store/lost_elements.hpp"
+#include "store/tokenizer_record.hpp"
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace lockstep {
 
@@ -98,9 +100,11 @@ ExitCode answer_of(Verdict verdict) {
   return ExitCode::bug;
 }
 
-// A subject is a checkpoint, or a run, which stands for its newest sound one.
-Path checkpoint_of(const std::string& subject) {
+// A subject is a checkpoint, or a run, which stands for its newest sound one. Newer ones are added to `passed`, with
+// the one that is taken.
+Path checkpoint_of(const std::string& subject, std::vector<std::pair<PassedOver, Path>>& passed) {
   const Found found = find_at(subject, [](const Path& path) { return judge_checkpoint(path, VerifyLevel::manifest); });
+  for (const PassedOver& damaged : found.damaged) passed.emplace_back(damaged, found.checkpoint->path);
   return found.checkpoint->path;
 }
 
@@ -128,21 +132,21 @@ std::vector<Path> checkpoints_of(const std::string& subject) {
   return paths;
 }
 
-}  // namespace
-
-InspectAnswer inspect(const InspectConfig& config) {
+InspectAnswer answer_of(const InspectConfig& config, std::vector<std::pair<PassedOver, Path>>& passed) {
   const std::string& subject = config.subjects.at(0);
   refuse_file(subject);
   if (config.diff) refuse_file(config.subjects.at(1));
-  if (config.diff)
-    return compare(CheckpointReader(checkpoint_of(subject)), CheckpointReader(checkpoint_of(config.subjects.at(1))));
+  if (config.diff) {
+    const CheckpointReader a(checkpoint_of(subject, passed)), b(checkpoint_of(config.subjects.at(1), passed));
+    return compare(a, b);
+  }
   if (config.curve) return show_curve(subject, config.output);
   if (config.verify) return verify(checkpoints_of(subject), *config.verify);
   const bool run = is_run(subject);
   const bool of_checkpoint = config.tree || config.show_config || config.components || config.layouts ||
                              config.nonfinite || config.rebuild_view || config.set;
   if (run && config.subjects.size() == 1 && !of_checkpoint) return list_run(subject);
-  const CheckpointReader checkpoint(checkpoint_of(subject));
+  const CheckpointReader checkpoint(checkpoint_of(subject, passed));
   if (config.tree) return show_tree(checkpoint);
   if (config.show_config) return show_config(checkpoint);
   if (config.components) return show_components(checkpoint);
@@ -156,6 +160,20 @@ InspectAnswer inspect(const InspectConfig& config) {
   if (config.who) return show_holders(checkpoint, config.subjects.at(1));
   if (config.histogram) return show_histogram(checkpoint, config.subjects.at(1), config.output);
   return config.subjects.size() == 2 ? show_tensor(checkpoint, config.subjects[1]) : summarise(checkpoint);
+}
+
+}  // namespace
+
+InspectAnswer inspect(const InspectConfig& config) {
+  std::vector<std::pair<PassedOver, Path>> passed;
+  InspectAnswer answer = answer_of(config, passed);
+  for (const auto& [damaged, taken] : passed) {
+    answer.warnings.push_back(
+        fmt::format("passed over a damaged checkpoint: {}; the answer is of {}", to_text(damaged), taken.string()));
+    answer.json["passed_over"].push_back(
+        {{"path", damaged.checkpoint.path.string()}, {"reason", damaged.reason}, {"taken", taken.string()}});
+  }
+  return answer;
 }
 
 InspectAnswer list_run(const Path& run) {
@@ -214,7 +232,9 @@ InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level) {
   InspectAnswer answer{
       ExitCode::done, "", {{"level", name_of(level)}, {"sound", true}, {"checkpoints", Json::array()}}};
   for (const Path& checkpoint : checkpoints) {
-    const Verification found = verify_checkpoint(checkpoint, level);
+    Verification found = verify_checkpoint(checkpoint, level);
+    if (level >= VerifyLevel::hashes && found.reached == level)
+      std::ranges::move(tokenizer_defects(checkpoint), std::back_inserter(found.defects));
     const Verdict verdict = found.judgement().verdict;
     Json row = {{"path", checkpoint.string()},
                 {"verdict", name_of(verdict)},

@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
-#include <set>
 #include <utility>
 
 namespace lockstep {
@@ -25,15 +23,8 @@ std::optional<Manifest> manifest_unless_damaged(const CheckpointEntry& entry) {
   }
 }
 
-// The manifests of checkpoints by their folders; those that are damaged have none.
-using Manifests = std::map<Path, std::optional<Manifest>>;
-
-struct Measured {
-  double cost = 0;          // the metric, so that less is better
-  std::string measured_on;  // the document "evaluation"
-};
-
-std::optional<Measured> metric_of(const std::optional<Manifest>& manifest, const BestBy& by) {
+std::optional<Measured> measure(const CheckpointEntry& entry, const BestBy& by) {
+  const std::optional<Manifest> manifest = manifest_unless_damaged(entry);
   if (!manifest) return std::nullopt;
   const auto metric = std::ranges::find(manifest->metrics, by.metric, &Metric::name);
   if (metric == manifest->metrics.end()) return std::nullopt;
@@ -43,19 +34,6 @@ std::optional<Measured> metric_of(const std::optional<Manifest>& manifest, const
                   document == manifest->documents.end() ? "" : document->second};
 }
 
-/// The metric of those checkpoints whose value may be compared with the newest one: measured on the same samples.
-std::function<std::optional<double>(const CheckpointEntry&)> comparable_metric(
-    const std::vector<CheckpointEntry>& entries, const Manifests& manifests, const BestBy& by) {
-  std::optional<Measured> newest;
-  for (auto entry = entries.rbegin(); entry != entries.rend() && !newest; ++entry)
-    newest = metric_of(manifests.at(entry->path), by);
-  return [by, newest, &manifests](const CheckpointEntry& entry) -> std::optional<double> {
-    const std::optional<Measured> metric = metric_of(manifests.at(entry.path), by);
-    if (!metric || metric->measured_on != newest->measured_on) return std::nullopt;
-    return metric->cost;
-  };
-}
-
 // A file that is missing is damage here: this process and its ranks have just written beside it.
 Verdict verdict_on(const CheckpointEntry& entry) {
   const Sighting seen = see_checkpoint(entry.path);
@@ -63,40 +41,40 @@ Verdict verdict_on(const CheckpointEntry& entry) {
   return Verdict::damaged;
 }
 
-std::vector<Candidate> candidates_of(const Path& run, const BestBy& by,
-                                     const std::function<Verdict(const CheckpointEntry&)>& verdict) {
+}  // namespace
+
+Rated rate(const CheckpointEntry& entry, Verdict verdict, const BestBy& by) {
+  Rated rated{entry, verdict};
+  if (verdict != Verdict::sound) return rated;
+  try {
+    rated.measured = measure(entry, by);
+  } catch (const Error& error) {  // since it was looked at
+    rated.verdict = judgement_of(error).verdict;
+  }
+  return rated;
+}
+
+std::vector<Candidate> comparable(std::span<const Rated> rated) {
+  std::optional<Measured> newest;
+  for (const Rated& one : rated)
+    if (one.measured) newest = one.measured;
   std::vector<Candidate> candidates;
-  std::vector<CheckpointEntry> known;
-  Manifests manifests;
-  for (const CheckpointEntry& entry : list_checkpoints(run)) {
-    Candidate candidate{entry, verdict(entry)};
-    try {
-      if (candidate.verdict == Verdict::sound) manifests[entry.path] = manifest_unless_damaged(entry);
-    } catch (const Error& error) {  // since it was looked at
-      candidate.verdict = judgement_of(error).verdict;
-    }
-    if (candidate.verdict == Verdict::sound) known.push_back(entry);
+  for (const Rated& one : rated) {
+    Candidate candidate{one.entry, one.verdict};
+    if (one.measured && one.measured->measured_on == newest->measured_on) candidate.metric = one.measured->cost;
     candidates.push_back(std::move(candidate));
   }
-  const auto value_of = comparable_metric(known, manifests, by);
-  for (Candidate& candidate : candidates)
-    if (candidate.verdict == Verdict::sound) candidate.metric = value_of(candidate.entry);
   return candidates;
 }
 
-}  // namespace
-
 std::vector<CheckpointEntry> best_first(const std::vector<CheckpointEntry>& entries, const BestBy& by) {
-  Manifests manifests;
-  for (const CheckpointEntry& entry : entries) manifests[entry.path] = manifest_unless_damaged(entry);
-  const auto value_of = comparable_metric(entries, manifests, by);
-  std::vector<std::pair<double, CheckpointEntry>> values;
-  for (const CheckpointEntry& entry : entries) {
-    if (const auto value = value_of(entry)) values.emplace_back(*value, entry);
-  }
-  std::stable_sort(values.begin(), values.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Rated> rated;
+  for (const CheckpointEntry& entry : entries) rated.push_back({entry, Verdict::sound, measure(entry, by)});
+  std::vector<Candidate> measured = comparable(rated);
+  std::erase_if(measured, [](const Candidate& candidate) { return !candidate.metric; });
+  std::ranges::stable_sort(measured, {}, [](const Candidate& candidate) { return *candidate.metric; });
   std::vector<CheckpointEntry> result;
-  for (const auto& [value, entry] : values) result.push_back(entry);
+  for (const Candidate& candidate : measured) result.push_back(candidate.entry);
   return result;
 }
 
@@ -128,7 +106,10 @@ std::vector<CheckpointEntry> superfluous(std::span<const Candidate> candidates, 
 
 std::vector<CheckpointEntry> victims_of(const Path& run, const Retention& retention,
                                         const std::function<Verdict(const CheckpointEntry&)>& verdict) {
-  return superfluous(candidates_of(run, retention.best_by, verdict), retention);
+  std::vector<Rated> rated;
+  for (const CheckpointEntry& entry : list_checkpoints(run))
+    rated.push_back(rate(entry, verdict(entry), retention.best_by));
+  return superfluous(comparable(rated), retention);
 }
 
 Retired retire(const Path& run, const Retention& retention) {

@@ -46,6 +46,22 @@ struct Candidate {
 /// so it stays. Pure.
 std::vector<CheckpointEntry> superfluous(std::span<const Candidate> candidates, const Retention& retention);
 
+/// Measured is a checkpoint's value of the metric that retention goes by.
+struct Measured {
+  double cost = 0;          // the value, so that less is better
+  std::string measured_on;  // the document "evaluation"
+};
+struct Rated {
+  CheckpointEntry entry;
+  Verdict verdict = Verdict::sound;
+  std::optional<Measured> measured = {};
+};
+/// Reads the value of a sound checkpoint from its manifest. If that cannot be read, the verdict says why. Local.
+Rated rate(const CheckpointEntry& entry, Verdict verdict, const BestBy& by);
+/// Candidates with the values that may be compared with the newest one: measured on the same samples. `rated` is in the
+/// order of steps. Pure.
+std::vector<Candidate> comparable(std::span<const Rated> rated);
+
 /// The checkpoints of a run that may go, whatever finds the verdicts on them. Throws Error(storage).
 std::vector<CheckpointEntry> victims_of(const Path& run, const Retention& retention,
                                         const std::function<Verdict(const CheckpointEntry&)>& verdict);

@@ -2,6 +2,7 @@
 
 #include "base/content_sum.hpp"
 #include "base/error.hpp"
+#include "base/mapped_file.hpp"
 #include "layout/dtype.hpp"
 #include "store/hdf5.hpp"
 #include "store/shard_datasets.hpp"
@@ -53,9 +54,11 @@ class MappedDatasets {
     std::vector<std::uint64_t>& copy = copies_.emplace_back();
     copy.resize((bytes.size() + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));
     std::memcpy(copy.data(), bytes.data(), bytes.size());
+    require_intact();
     return std::as_bytes(std::span(copy)).first(bytes.size());
   }
   void close_hdf5() { hdf5_.reset(); }  // what was viewed stays mapped
+  void require_intact() const { lockstep::require_intact(file_); }
 
  private:
   Path path_;
@@ -94,6 +97,11 @@ class Shard {
   std::int64_t first() const { return first_; }
   std::int64_t end() const { return first_ + entry_.tokens; }
   std::span<const std::uint64_t> documents() const { return documents_; }
+  /// Throws Error(storage) unless what was read of it is what it holds. To be called behind each use.
+  void require_intact() const {
+    datasets_.require_intact();
+    if (outside_) lockstep::require_intact(*outside_);
+  }
 
   /// Copies tokens from stream position `begin` to the front of `out`; returns how many, and which ids they are among.
   struct Copied {
@@ -103,9 +111,12 @@ class Shard {
   Copied copy(std::int64_t begin, std::span<std::int32_t> out) const {
     const auto offset = static_cast<std::uint64_t>(begin - first_);
     const std::size_t count = std::min(out.size(), static_cast<std::size_t>(end() - begin));
-    if (!entry_.outside || !entry_.outside->apart)
-      return {count, copy_ids(tokens_.subspan(offset * width(), count * width()), dtype_, out)};
-    return copy_apart(offset, out.first(count));
+    const Copied copied =
+        entry_.outside && entry_.outside->apart
+            ? copy_apart(offset, out.first(count))
+            : Copied{count, copy_ids(tokens_.subspan(offset * width(), count * width()), dtype_, out)};
+    require_intact();
+    return copied;
   }
 
   /// Copies the mask likewise; all 1 where there is none.
@@ -120,10 +131,12 @@ class Shard {
     std::ranges::copy(part, out.begin());
     if (std::ranges::any_of(part, [](std::uint8_t value) { return value > 1; }))
       fail_damaged("its mask holds other values than 0 and 1");
+    require_intact();
     return count;
   }
 
   [[noreturn]] void fail_damaged(const std::string& how) const {
+    require_intact();
     fail(ExitCode::input, "{} is damaged: {}", path_.string(), how);
   }
 
@@ -374,6 +387,7 @@ std::vector<std::int64_t> TokenStream::document_starts(std::int64_t begin, std::
         shard.fail_damaged("its documents do not start one after the other");
       starts.push_back(start);
     }
+    shard.require_intact();
     begin = shard.end();
   }
   return starts;

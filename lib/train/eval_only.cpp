@@ -1,10 +1,12 @@
 #include "train/eval_only.hpp"
 
+#include "app/agreed_start.hpp"
 #include "base/json.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "engine/engine.hpp"
 #include "train/evaluation.hpp"
+#include "train/kept_run.hpp"
 #include "train/run_model.hpp"
 #include "train/run_preparation.hpp"
 #include "train/run_seed.hpp"
@@ -18,11 +20,13 @@ namespace lockstep {
 int evaluate_only(const TrainConfig& given, Session& session, Output& output) {
   Communicator& world = session.world();
   session.configure(session_settings(given, {}));  // no folder: nothing is written
+  agree_on_start(world, output.settings());
   const Machines machines = set_up_machines(given, world);
   TrainConfig placed;
   together(world, "lay out the ranks", [&] { placed = with_nodes_filled(given, machines.placement.nodes); });
-  const TrainConfig config = with_local_model(
-      with_prepared_data(with_seed(placed, world), WithoutPrepared::prepare, session, output), session);
+  const TrainConfig config = with_kept_multiple(with_prepared_data(with_local_model(with_seed(placed, world), session),
+                                                                   WithoutPrepared::prepare, session, output),
+                                                world);
   const TrainPlan plan = agree_on_plan(config, world);
   for (const std::string& warning : plan.weights.warnings) output.log().warning("{}", warning);
   for (const std::string& note : plan.weights.notes) output.log().info("{}", note);

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/process.hpp"
+#include "base/run_clock.hpp"
 #include "base/text.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
@@ -41,8 +42,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
           {.control_file = parts.session.world().rank() == 0 ? parts.files.folder() / "control" : Path(),
            .max_time_s = parts.config.train.max_time ? std::optional(parts.config.train.max_time->value) : std::nullopt,
            .options = cadence_options()}),
-      log_clock_(parts.config.log.every, monotonic_seconds()),
-      eval_clock_(parts.config.eval.every, monotonic_seconds()),
+      log_clock_(parts.config.log.every, run_seconds()),
+      eval_clock_(parts.config.eval.every, run_seconds()),
       schedule_(schedule_of(parts.config, parts.plan.length)),
       loss_of_user_(loss_of_user(parts.config.train.loss)),
       journal_(parts.config, parts.plan, parts.output, parts.files, parts.session.world().rank()),
@@ -60,7 +61,7 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
                facts_.checkpoint = nullptr;
              }),
       statistics_({parts.config, parts.plan, parts.session, parts.engine, parts.cells, parts.model, journal_},
-                  monotonic_seconds()),
+                  run_seconds()),
       began_step_(parts.train_state.step),
       began_s_(monotonic_seconds()) {
   if (const auto steps = profiled_steps(parts.config, parts.train_state.step))
@@ -84,10 +85,7 @@ LoopEnd TrainingLoop::run() {
 
 LoopEnd TrainingLoop::run_steps() {
   TrainState& now = parts_.train_state;
-  if (finished()) {
-    saves_.end();
-    return LoopEnd::finished;
-  }
+  if (finished()) return saves_.end(Promotions::AtEnd::all) ? LoopEnd::finished : LoopEnd::stopped_saved;
   saves_.make_ready();
   parts_.session.enter(Phase::data, now.step);
   together(parts_.session.world(), "read the samples of the first step", [&] {
@@ -109,6 +107,7 @@ LoopEnd TrainingLoop::run_steps() {
   if (now.position.sample > 0) epoch_told_ = now.position.epoch;  // by the start that began it
   tell(LOCKSTEP_RUN_BEGIN);
   if (parts_.config.eval.at_start && now.step == 0) evaluate();
+  bool all_promoted = true;
   while (!finished()) {
     tell_epoch();
     const StepOutcome outcome = step();
@@ -129,12 +128,13 @@ LoopEnd TrainingLoop::run_steps() {
       return LoopEnd::stopped_now;
     }
     if (saves || saves_.is_lost()) save(stopping || last ? AfterSave::nothing : AfterSave::more_steps);
-    if (last || stopping) saves_.end();
+    if (last || stopping) all_promoted = saves_.end(stopping ? Promotions::AtEnd::newest : Promotions::AtEnd::all);
     if (profile_ && (profile_->ends_with(now.step) || last || stopping)) end_profile();
     if (stopping) return LoopEnd::stopped_saved;
     if (logged_step_ == now.step) tell_holdings();
   }
   parts_.verifier.settle(parts_.session);  // no checkpoint, and no end, rests on data that is not verified
+  if (!all_promoted) return LoopEnd::stopped_saved;
   if (parts_.config.checkpoint.load_best_at_end) end_with_best();
   return LoopEnd::finished;
 }
@@ -223,7 +223,7 @@ StepOutcome TrainingLoop::step() {
       facts_.micro_batch = micro_batch;
       tell(events.at(static_cast<std::size_t>(moment)));
     };
-  const std::int64_t positions = parts_.plan.batch.global_batch * batch_.length;
+  const std::int64_t positions = samples_ * batch_.length;
   const double fill = static_cast<double>(valid_tokens_) / static_cast<double>(positions);
   const StepOutcome outcome = parts_.engine.run_step(batch_, order);
   began_at_ = std::exchange(now.position, next_position);
@@ -231,7 +231,7 @@ StepOutcome TrainingLoop::step() {
   if (outcome.updated) watch(DivergenceLoss::loss, outcome.loss);
   journal_.count(now, outcome, samples_, valid_tokens_, prefetcher_->waited_s() - waited_s);
   const ProfiledScope scope(profile, "records");
-  if (asks(outcome.requests, Request::statistics)) statistics_.asked(monotonic_seconds());
+  if (asks(outcome.requests, Request::statistics)) statistics_.asked(run_seconds());
   statistics_.end_step(now, gradients.get(), order.loss_scale);  // before what may end the run: they show why
   if (scales_loss(parts_.config)) update_loss_scale(outcome);
   if (!outcome.updated && !overflows(parts_.config, outcome)) skip_step(outcome);
@@ -254,7 +254,7 @@ StepOutcome TrainingLoop::step() {
     journal_.step(now, outcome, order, fill);
     logged_step_ = now.step;
     tell(LOCKSTEP_LOGGED);
-    log_clock_.done(monotonic_seconds());
+    log_clock_.done(run_seconds());
   }
   if (asked.status) tell_status();
   return outcome;
@@ -370,7 +370,7 @@ void TrainingLoop::evaluate() {
   }
   const bool best_follows = finished() && parts_.config.checkpoint.load_best_at_end;
   if (!best_follows) callbacks_.after_evaluation(view());
-  eval_clock_.done(monotonic_seconds());
+  eval_clock_.done(run_seconds());
   journal_.exclude(monotonic_seconds() - start_s);
 }
 
@@ -388,7 +388,7 @@ void TrainingLoop::end_diverged() {
   journal_.event({.step = now.step, .name = "diverged", .message = text});
   if (options.action == DivergenceAction::stop) {
     save(AfterSave::nothing);
-    saves_.end();
+    saves_.end(Promotions::AtEnd::all);
   }
   throw AgreedError(
       Error(ExitCode::numerics, fmt::format("step {}: {}", now.step, text),
@@ -435,7 +435,7 @@ bool TrainingLoop::due(const Cadence& every) const {
 
 Request TrainingLoop::requests_of_clocks() const {
   if (parts_.session.world().rank() != 0) return Request::none;
-  const double now_s = monotonic_seconds();
+  const double now_s = run_seconds();
   return (saves_.due(now_s) ? Request::save : Request::none) | (log_clock_.due(now_s) ? Request::log : Request::none) |
          (statistics_.due(now_s) ? Request::statistics : Request::none) |
          (eval_clock_.due(now_s) && evaluation_delay_is_over() ? Request::evaluate : Request::none);

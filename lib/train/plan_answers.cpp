@@ -1,10 +1,12 @@
 #include "train/plan_answers.hpp"
 
+#include "app/agreed_start.hpp"
 #include "base/checked_cast.hpp"
 #include "base/files.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "config/log_check.hpp"
+#include "config/start_up.hpp"
 #include "optim/schedule.hpp"
 #include "program/layout_text.hpp"
 #include "program/plot.hpp"
@@ -12,6 +14,7 @@
 #include "report/terminal.hpp"
 #include "train/component_table.hpp"
 #include "train/groups_text.hpp"
+#include "train/kept_run.hpp"
 #include "train/memory_check.hpp"
 #include "train/run_mesh.hpp"
 #include "train/run_model.hpp"
@@ -132,16 +135,11 @@ void print_layout(const TrainConfig& config, const TrainPlan& plan, Output& outp
                            plan.types, config.rank ? std::optional(chosen_rank(config)) : std::nullopt));
 }
 
-bool prints(const TrainConfig& config) {
-  return config.print_program || config.print_layout || config.print_groups || config.print_components ||
-         config.plot_program || config.plot_schedule;
-}
-
 }  // namespace
 
 bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
-  const bool asks = common.dry_run || prints(config);
-  if (common.json && (!common.dry_run || prints(config)))
+  const bool asks = common.dry_run || prints_plan(config);
+  if (common.json && (!common.dry_run || prints_plan(config)))
     throw Error(ExitCode::usage, "--json says how --dry-run prints the plan: it is for nothing else",
                 "the records of a run are JSON without it: train --print-schema");
   if (!asks && (config.world_size || config.ranks_per_node))
@@ -154,11 +152,13 @@ bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
 }
 
 int answer_from_plan(const TrainConfig& given, Session& session, Output& output) {
+  session.configure(session_settings(given, {}));  // no folder: nothing is written
+  agree_on_start(session.world(), output.settings());
   const Machines machines = set_up_machines(given, session.world());
   const TrainConfig placed = with_nodes_filled(given, nodes_planned(given, machines));
   const int ranks = ranks_planned(placed, session.world().size());
-  const TrainConfig config =
-      with_local_model(with_prepared_data(placed, WithoutPrepared::tell, session, output), session);
+  const TrainConfig config = with_kept_multiple(
+      with_prepared_data(with_local_model(placed, session), WithoutPrepared::tell, session, output), session.world());
   const std::vector<std::string> unprepared = unprepared_text(config);
   const bool without_data = config.world_size || !unprepared.empty();
   const WeightsReport weights = agree_on_weights(config, session.world());
@@ -186,7 +186,7 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
   if (config.print_components) output.print(component_table(config, plan, placement));
   if (config.plot_program) plot_programs(config, plan, output);
   if (config.plot_schedule) plot_schedule(config, plan, output);
-  if (prints(config)) return 0;
+  if (prints_plan(config)) return 0;
   const std::vector<Row> rows = rows_of(config, plan, placement);
   if (output.common().json)
     output.print_json(to_json(rows));

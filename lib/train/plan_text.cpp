@@ -48,8 +48,7 @@ Row data_row(const TrainConfig& config, const TrainPlan& plan) {
                                  : fmt::format("need the datasets {}, not all of which are there", join(paths, ", "));
     return {.section = "data", .key = "unknown", .label = "epochs, evaluation", .value = text, .text = text};
   }
-  const double epochs =
-      static_cast<double>(plan.length.steps * plan.batch.global_batch) / static_cast<double>(plan.samples_per_epoch);
+  const double epochs = static_cast<double>(plan.samples_of_run(config)) / static_cast<double>(plan.samples_per_epoch);
   std::int64_t tokens = 0;
   for (const RunDataset& dataset : plan.training)
     tokens += dataset.stream ? dataset.stream->tokens()
@@ -80,7 +79,7 @@ std::vector<Row> dataset_rows(const TrainConfig& config, const TrainPlan& plan) 
   std::vector<Row> rows;
   if (config.data.datasets.empty()) return rows;
   const std::optional<Turns> turns = plan.proportions ? std::optional<Turns>(*plan.proportions) : std::nullopt;
-  const std::int64_t all = plan.length.steps * plan.batch.global_batch;
+  const std::int64_t all = plan.samples_of_run(config);
   for (std::size_t i = 0; i < plan.training.size(); ++i) {
     const RunDataset& dataset = plan.training[i];
     const auto samples = static_cast<double>(dataset.samples->samples());
@@ -198,6 +197,9 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
                           .load_bytes = load_bytes};
   std::vector<Row> rows{model_row(plan.architecture.config)};
   if (plan.architecture.config.dropout.any()) rows.push_back(dropout_row(plan.architecture.config.dropout));
+  if (!plan.tokenizer.empty())
+    rows.push_back(
+        {.section = "data", .key = "tokenizer", .label = "tokenizer", .value = plan.tokenizer, .text = plan.tokenizer});
   rows.push_back(data_row(config, plan));
   if (plan.length.steps > 0) rows.push_back(schedule_row(config, plan.length));
   for (const auto& more : {dataset_rows(config, plan), evaluation_rows(config, plan), packing_rows(config, plan)})

@@ -10,6 +10,8 @@
 #include "store/verdict.hpp"
 #include "tensor/runtime.hpp"
 #include "train/evaluated_metrics.hpp"
+#include "train/kept_run.hpp"
+#include "train/run_files.hpp"
 
 #include <algorithm>
 #include <array>
@@ -26,10 +28,10 @@ std::string new_run_from(const TrainConfig& config, const Path& checkpoint, std:
 }
 
 /// The step of the newest checkpoint that is seen here, of the run or of its local tier; nothing if there is none.
-std::optional<std::int64_t> newest_step(const TrainConfig& config, const std::optional<LocalTier>& local) {
+std::optional<std::int64_t> newest_step(const TrainConfig& config, const std::optional<Path>& local_tier) {
   std::vector<CheckpointEntry> entries = list_checkpoints(config.train.run_dir);
-  if (local) {
-    const std::vector<CheckpointEntry> others = list_checkpoints(local->folder);
+  if (local_tier) {
+    const std::vector<CheckpointEntry> others = list_checkpoints(*local_tier);
     entries.insert(entries.end(), others.begin(), others.end());
   }
   const auto newest = std::ranges::max_element(entries, {}, &CheckpointEntry::step);
@@ -37,9 +39,8 @@ std::optional<std::int64_t> newest_step(const TrainConfig& config, const std::op
 }
 
 /// A run never goes on behind checkpoints that it already has: they would be overwritten.
-void refuse_to_overwrite(const TrainConfig& config, const std::optional<LocalTier>& local,
-                         const CheckpointReader& reader) {
-  const std::optional<std::int64_t> newest = newest_step(config, local);
+void refuse_to_overwrite(const TrainConfig& config, const CheckpointReader& reader) {
+  const std::optional<std::int64_t> newest = newest_step(config, known_local_tier(config));
   const std::int64_t step = reader.manifest().step;
   if (!newest || *newest <= step) return;
   throw Error(
@@ -49,15 +50,6 @@ void refuse_to_overwrite(const TrainConfig& config, const std::optional<LocalTie
       fmt::format("leave checkpoint.resume out to go on from step {}, or start a new run from step {}: the same "
                   "command with {}",
                   *newest, step, new_run_from(config, reader.path(), step)));
-}
-
-void refuse_to_start_over(const TrainConfig& config, const std::optional<LocalTier>& local) {
-  const std::optional<std::int64_t> newest = newest_step(config, local);
-  if (!newest) return;
-  throw Error(ExitCode::usage,
-              fmt::format("checkpoint.resume = never starts {} from scratch, but it has checkpoints up to step {}",
-                          config.train.run_dir, *newest),
-              "give the new run a train.run_dir of its own");
 }
 
 std::string part_option(const TrainConfig& config) {
@@ -134,11 +126,8 @@ std::vector<Difference> differing_options(const CheckpointReader& reader, const 
                                           const TrainPlan& plan) {
   SavedRun saved{
       document(reader, "config.yaml"), reader.path().string() + " (config.yaml)", {}, reader.manifest().step};
-  const auto& documents = reader.manifest().documents;
-  const auto resolved =
-      std::ranges::find(documents, ResolvedRun::document, &std::pair<std::string, std::string>::first);
   try {
-    if (resolved != documents.end()) saved.resolved = parse_resolved(resolved->second, reader.path().string());
+    saved.resolved = resolved_in(reader.manifest(), reader.path().string());
     return differing_fixed_options(saved, config, plan.resolved(config));
   } catch (const Error& error) {
     fail_foreign(error.what(), reader.manifest().software);
@@ -169,8 +158,8 @@ void compare_samples(std::vector<std::string>& problems, const TrainConfig& conf
   if (!problems.empty()) return;  // of which packings are others
   const auto& documents = reader.manifest().documents;
   const auto packed = std::ranges::find(documents, "packing", &std::pair<std::string, std::string>::first);
-  compare(problems, "packing (data.pad_to_multiple_of keeps it where parallel.ring is another)",
-          packed == documents.end() ? "windows" : packed->second, packing_identity(config, plan.mesh, plan.training));
+  compare(problems, "packing", packed == documents.end() ? "windows" : packed->second,
+          packing_identity(config, plan.training));
 }
 
 /// Returns what differs and may.
@@ -322,12 +311,22 @@ Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session&
 
 }  // namespace
 
+void refuse_to_start_over(const TrainConfig& config) {
+  if (config.checkpoint.resume.from != Resume::From::never) return;
+  const std::optional<std::int64_t> newest = newest_step(config, known_local_tier(config));
+  if (!newest) return;
+  throw Error(ExitCode::usage,
+              fmt::format("checkpoint.resume = never starts {} from scratch, but it has checkpoints up to step {}",
+                          config.train.run_dir, *newest),
+              "give the new run a train.run_dir of its own");
+}
+
 RunStart resume_or_start(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
                          const LoadedState& state) {
   Communicator& world = session.world();
   session.enter(Phase::load);
   if (config.checkpoint.resume.from == Resume::From::never) {
-    together(world, "start from scratch", [&] { refuse_to_start_over(config, state.local); });
+    together(world, "start from scratch", [&] { refuse_to_start_over(config); });
     return {};
   }
   if (config.checkpoint.resume.from == Resume::From::afresh) {
@@ -343,7 +342,7 @@ RunStart resume_or_start(const TrainConfig& config, const TrainPlan& plan, Sessi
   const Accept accept = [&](const CheckpointReader& reader) {
     check_steps_left(config, plan, reader);
     changed = check_same_trajectory(config, plan, reader);
-    if (named) refuse_to_overwrite(config, state.local, reader);
+    if (named) refuse_to_overwrite(config, reader);
     if (state.accepted) state.accepted(reader);
   };
   const Resumed resumed = load_as_asked(

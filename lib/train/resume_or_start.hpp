@@ -36,6 +36,9 @@ struct RunStart {
   std::vector<Difference> changed;  // what checkpoint.allow_change let be another one than there
 };
 
+/// Throws Error(usage) where checkpoint.resume is never and the run has checkpoints. Local.
+void refuse_to_start_over(const TrainConfig& config);
+
 /// Fills model, moments and trajectory through the components from the checkpoint that the configuration means. What
 /// checkpoint.only and checkpoint.skip leave out of another run's is left as it is, and so is what another one that
 /// holds weights alone does not have. Damaged checkpoints that were passed over are logged. Collective over the world.

@@ -1,6 +1,6 @@
 // Samples of a step: those of train.global_batch, or what train.micro_batch and train.accumulation make with the ranks
-// that share the data at the first start of a run, which its checkpoints keep for starts on others. How they are
-// divided: program/batch_plan.hpp.
+// that share the data at the first start of a run, which its checkpoints keep for starts on others
+// (train/kept_run.hpp). How they are divided: program/batch_plan.hpp.
 #pragma once
 
 #include "config/run_length.hpp"
@@ -10,10 +10,6 @@
 #include <utility>
 
 namespace lockstep {
-
-/// What the checkpoints of the run have resolved, or the one that a new run starts from as a whole; absent if there are
-/// none, or they do not tell. Local; reads a manifest.
-std::optional<ResolvedRun> kept_run(const TrainConfig& config);
 
 /// For so many ranks that share the data. Local, pure. Throws Error(usage) for a batch that cannot be divided, or is
 /// another than that of `kept`.

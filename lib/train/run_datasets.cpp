@@ -5,6 +5,7 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
+#include "corpus/same_encoding.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -180,6 +181,9 @@ void check_tokenizers(const std::vector<const RunDataset*>& datasets, std::int64
     if (first == nullptr) first = dataset;
     const DatasetManifest& others = first->dataset->manifest;
     if (manifest.tokenizer_hash == others.tokenizer_hash && manifest.vocabulary == others.vocabulary) continue;
+    if (manifest.end_of_text == others.end_of_text && manifest.special_tokens == others.special_tokens &&
+        same_encoding(*dataset->dataset->tokenizer(), *first->dataset->tokenizer()))
+      continue;
     const auto told = [](const DatasetManifest& one) {
       return fmt::format("{} of {} token ids, {}", one.tokenizer, one.vocabulary, to_hex(one.tokenizer_hash));
     };

@@ -43,8 +43,8 @@ std::vector<RunDataset> open_datasets(const TrainConfig& config, SampleUse use);
 /// Local.
 bool datasets_are_there(const TrainConfig& config);
 
-/// Throws Error(usage) naming two datasets unless one tokenizer made all of them, and Error(usage) for one that has
-/// more token ids than the model.
+/// Throws Error(usage) naming two datasets whose tokenizers give different ids, and Error(usage) for one that has more
+/// token ids than the model.
 void check_tokenizers(const std::vector<const RunDataset*>& datasets, std::int64_t vocabulary);
 
 /// What mixes the datasets; absent without weights. Throws Error(usage).

@@ -47,7 +47,8 @@ std::unique_ptr<WandbSink> wandb_sink(const LogOptions& options, const Path& run
 
 std::optional<Path> known_local_tier(const TrainConfig& config) {
   if (!config.checkpoint.local_dir || !is_there(Path(config.train.run_dir) / id_file)) return std::nullopt;
-  return Path(*config.checkpoint.local_dir) / name_of_tier(config.train.run_dir);
+  const Path tier = Path(*config.checkpoint.local_dir) / name_of_tier(config.train.run_dir);
+  return is_folder(tier) ? std::optional(tier) : std::nullopt;
 }
 
 RunFiles::RunFiles(Communicator& world, const TrainConfig& config, RunStorage storage, const RunStorage& nodes,
@@ -59,7 +60,12 @@ RunFiles::RunFiles(Communicator& world, const TrainConfig& config, RunStorage st
   if (!config.checkpoint.local_dir) return;
   const std::string name =
       rank0_tells(world, "name the local tier of the run", [&] { return name_of_tier(run_.path()); });
-  local_.emplace(world, RunFolder::Use::local_tier, Path(*config.checkpoint.local_dir) / name, nodes, log);
+  try {
+    local_.emplace(world, RunFolder::Use::local_tier, Path(*config.checkpoint.local_dir) / name, nodes, log);
+  } catch (const AgreedError& error) {  // the same on all ranks
+    if (error.code() != ExitCode::storage) throw;
+    tier_failure_.emplace(error);
+  }
 }
 
 std::optional<LocalTier> RunFiles::local_tier() const {

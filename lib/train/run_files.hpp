@@ -4,6 +4,7 @@
 
 #include "app/output.hpp"
 #include "comm/communicator.hpp"
+#include "comm/failure.hpp"
 #include "config/train_config.hpp"
 #include "corpus/tokenizer.hpp"
 #include "report/recorder.hpp"
@@ -20,8 +21,8 @@ std::optional<Path> known_local_tier(const TrainConfig& config);
 class RunFiles {
  public:
   /// Takes the folder of the run, and that of the local tier on `nodes` if there is one, below the folder that
-  /// checkpoint.local_dir names. `log` outlives it. Collective over `world`. Throws what RunFolder throws, and
-  /// Error(storage).
+  /// checkpoint.local_dir names. If a node cannot make that, the run goes on without a local tier. `log` outlives it.
+  /// Collective over `world`. Throws what RunFolder throws, and Error(storage).
   RunFiles(Communicator& world, const TrainConfig& config, RunStorage storage, const RunStorage& nodes, Log& log);
 
   /// Writes config.yaml and, if there is one, tokenizer/; opens the sinks: records.jsonl, stdout unless it is a
@@ -30,6 +31,8 @@ class RunFiles {
 
   RunFolder& run() { return run_; }
   const Path& folder() const { return run_.path(); }
+  /// Why the run has no local tier although it should; the same on all ranks.
+  const std::optional<AgreedError>& tier_failure() const { return tier_failure_; }
   /// Null where saves go to the folder of the run at once.
   RunFolder* local() { return local_ ? &*local_ : nullptr; }
   /// The same as a resume takes it.
@@ -50,6 +53,7 @@ class RunFiles {
   Log& log_;
   RunFolder run_;
   std::optional<RunFolder> local_;
+  std::optional<AgreedError> tier_failure_;
   Recorder records_;
 };
 

@@ -1,6 +1,7 @@
 #include "train/run_folder.hpp"
 
 #include "base/error.hpp"
+#include "base/own_files.hpp"
 #include "checkpoint/node_view.hpp"
 #include "comm/together.hpp"
 
@@ -50,6 +51,7 @@ RunFolder::RunFolder(Communicator& world, Use use, const Path& path, RunStorage 
 /// A start that goes well does not depend on it: saves clear away too, and say so where they cannot.
 void RunFolder::clear_away() {
   try {
+    remove_temporaries(path_);
     collect_leftovers(path_);
     trash_->wake();
   } catch (const Error& error) {

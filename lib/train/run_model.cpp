@@ -3,8 +3,10 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "comm/together.hpp"
+#include "exchange/model_folder.hpp"
 #include "remote/hub_cache.hpp"
 #include "remote/hub_files.hpp"
+#include "store/manifest.hpp"
 
 #include <fmt/format.h>
 
@@ -30,6 +32,15 @@ TrainConfig with_local_model(TrainConfig config, Session& session) {
   for (std::optional<std::string>* const word : {&config.model.config, &config.model.path})
     if (*word) *word = rank0_tells(session.world(), "find the model", [&] { return local_folder(**word); });
   return config;
+}
+
+std::string generation_config_of(const TrainConfig& config, const std::optional<Path>& begun, Communicator& world) {
+  return rank0_tells(world, "read the model's generation_config.json", [&] {
+    if (begun)
+      for (const auto& [name, text] : parse_manifest(read_file(*begun / manifest_file), begun->string()).documents)
+        if (name == generation_config_file) return text;
+    return config.model.path ? generation_config_in(*config.model.path).value_or("") : std::string();
+  });
 }
 
 }  // namespace lockstep

@@ -6,12 +6,14 @@
 #include "config/data_check.hpp"
 #include "corpus/object_store.hpp"
 #include "data/dataset.hpp"
-#include "data/prepared_lookup.hpp"
+#include "exchange/model_folder.hpp"
 #include "train/run_datasets.hpp"
+#include "train/run_tokenizer.hpp"
 
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 namespace lockstep {
 
@@ -41,14 +43,12 @@ bool names_text(const std::vector<std::string>& words) {
 
 /// Refuses a dataset of another tokenizer than data.tokenizer, where both are there.
 void check_named_tokenizer(const PrepareDataOptions& options, const std::string& path) {
-  if (!options.tokenizer || !is_there(Path(path) / "DATASET.json")) return;
+  if (!is_found(options.tokenizer) || !is_there(Path(path) / "DATASET.json")) return;
   const TokenizerChoice& named = *options.tokenizer;
-  const DatasetManifest manifest = open_dataset(path).manifest;
-  const bool of_files = named.kind == TokenizerChoice::Kind::files;
-  if (of_files && !is_there(named.path)) return;
-  const bool is_same =
-      of_files ? tokenizer_of(options)->hash() == manifest.tokenizer_hash : named.text() == manifest.tokenizer;
-  if (is_same) return;
+  const Dataset dataset = open_dataset(path);
+  const DatasetManifest& manifest = dataset.manifest;
+  const bool is_chars = named.kind == TokenizerChoice::Kind::chars;
+  if (is_chars ? manifest.tokenizer == named.text() : encodes_as(named, dataset)) return;
   throw Error(
       ExitCode::usage,
       fmt::format("data.tokenizer is {}, but the dataset {} was made with another tokenizer: {} of {} token ids, {}",
@@ -56,19 +56,38 @@ void check_named_tokenizer(const PrepareDataOptions& options, const std::string&
       "leave data.tokenizer out, or name the text: it is prepared with that tokenizer then");
 }
 
-/// Where what `words` name was prepared; nothing where they name no text.
-std::optional<std::string> prepared_folder(const std::vector<std::string>& words, const TrainConfig& config,
-                                           WithoutPrepared without, Session& session, Output& output) {
+/// Refuses text whose tokenizer nothing says, but that of weights is wanted.
+void require_tokenizer(const TrainConfig& config) {
+  if (config.data.preparation.tokenizer || config.model.tokenizer || !config.model.path) return;
+  read_hf_config(*config.model.path);  // what is no model lacks more than a tokenizer
+  throw Error(ExitCode::usage,
+              fmt::format("model.path {} has no tokenizer to prepare text with: neither tokenizer.json, nor "
+                          "tokenizer.model, nor vocab.json with merges.txt",
+                          *config.model.path),
+              "put the model's tokenizer into its folder, or name one with --data.tokenizer bytes|chars|TOKENIZER");
+}
+
+/// Whether `words` name text that can be prepared, or a dataset that can be used. Collective.
+bool is_text(const std::vector<std::string>& words, const TrainConfig& config, Session& session) {
   const std::string told = rank0_tells(session.world(), "look at the data", [&] {
-    const bool is_text = names_text(words);
-    if (!is_text) check_named_tokenizer(config.data.preparation, words[0]);
-    return std::string(is_text ? "text" : "dataset");
+    const bool found = names_text(words);
+    if (found)
+      require_tokenizer(config);
+    else
+      check_named_tokenizer(config.data.preparation, words[0]);
+    return std::string(found ? "text" : "dataset");
   });
-  if (told != "text") return std::nullopt;
+  return told == "text";
+}
+
+/// Where the text that `words` name was prepared; empty: nowhere yet.
+std::string prepared_folder(const std::vector<std::string>& words, const TrainConfig& config, WithoutPrepared without,
+                            Session& session, Output& output) {
   PrepareConfig text;
   text.inputs = words;
   text.threads = config.train.threads;
   text.data = config.data.preparation;
+  if (!text.data.tokenizer) text.data.tokenizer = config.model.tokenizer;
   const bool skips = config.data.prepare == PrepareData::skip && without == WithoutPrepared::prepare;
   const auto folder =
       prepare_in_cache(text, cache_of(config), skips ? WithoutPrepared::refuse : without, session, output);
@@ -79,8 +98,14 @@ std::optional<std::string> prepared_folder(const std::vector<std::string>& words
 
 TrainConfig with_prepared_data(const TrainConfig& config, WithoutPrepared without, Session& session, Output& output) {
   TrainConfig prepared = config;
-  const auto prepare = [&](const std::vector<std::string>& words) {
-    return prepared_folder(words, config, without, session, output);
+  prepared.model.tokenizer = model_tokenizer(config, session);
+  bool says_bytes = session.world().rank() == 0 && !config.data.preparation.tokenizer && !prepared.model.tokenizer;
+  const auto prepare = [&](const std::vector<std::string>& words) -> std::optional<std::string> {
+    if (!is_text(words, prepared, session)) return std::nullopt;
+    if (std::exchange(says_bytes, false))
+      output.log().info("{} has no tokenizer: text is prepared with bytes, unless data.tokenizer names another one",
+                        config.model.config.value_or(""));
+    return prepared_folder(words, prepared, without, session, output);
   };
   if (config.data.datasets.empty() && !training_datasets(config)[0].is_dummy())
     prepared.data.prepared = prepare(config.data.path);

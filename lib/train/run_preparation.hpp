@@ -12,9 +12,10 @@
 
 namespace lockstep {
 
-/// The configuration with where text of data.path, data.datasets and, if the run evaluates, eval.datasets was prepared.
-/// With WithoutPrepared::prepare text is prepared, unless data.prepare is skip. Collective over the session's world.
-/// Throws what prepare_in_cache throws; Error(usage) where data.tokenizer is not that of a dataset that is named.
+/// The configuration with model.tokenizer, and with where text of data.path, data.datasets and, if the run evaluates,
+/// eval.datasets was prepared. With WithoutPrepared::prepare text is prepared, unless data.prepare is skip. Collective
+/// over the session's world. Throws what prepare_in_cache and model_tokenizer throw; Error(usage) where data.tokenizer
+/// is not that of a dataset that is named, and for text without data.tokenizer where model.path has no tokenizer.
 TrainConfig with_prepared_data(const TrainConfig& config, WithoutPrepared without, Session& session, Output& output);
 
 /// Text that waits for its preparation, as the options name it. Local.

@@ -8,13 +8,10 @@
 #include "comm/together.hpp"
 #include "data/dummy_source.hpp"
 #include "data/packing_index.hpp"
-#include "exchange/model_folder.hpp"
-#include "layout/sequence.hpp"
 #include "plugin/plugins.hpp"
 #include "program/batch_plan.hpp"
 #include "tensor/runtime.hpp"
 #include "train/plugin_parts.hpp"
-#include "train/run_mesh.hpp"
 
 #include <algorithm>
 #include <array>
@@ -38,12 +35,6 @@ std::optional<PackingMethod> method_of(SamplePacking packing) {
     case SamplePacking::best_fit: return PackingMethod::best_fit;
   }
   return {};
-}
-
-/// Each rank of a ring has two parts of every document.
-std::int64_t parts_of_ring(const Mesh& mesh) {
-  const int ring = sequence_ranks(mesh).ring;
-  return ring > 1 ? 2 * ring : 1;
 }
 
 /// Where packings are kept: the first that can be written.
@@ -78,13 +69,18 @@ double fill_of(const SampleSource& samples, const Packing& packing) {
 
 }  // namespace
 
-std::optional<PackingSettings> packing_of(const TrainConfig& config, SampleUse use, const Mesh& mesh) {
+bool packs(const TrainConfig& config) {
+  const auto packs_for = [&](SampleUse use) { return packing_named(config, use) != SamplePacking::windows; };
+  return packs_for(SampleUse::training) || packs_for(SampleUse::evaluation);
+}
+
+std::optional<PackingSettings> packing_of(const TrainConfig& config, SampleUse use) {
   constexpr std::int64_t usual_group = 100000;
   const std::optional<PackingMethod> method = method_of(packing_named(config, use));
   if (!method) return {};
   PackingSettings settings{.method = *method,
                            .length = config.data.sequence_length,
-                           .multiple = config.data.pad_to_multiple_of.value_or(parts_of_ring(mesh)),
+                           .multiple = config.data.pad_to_multiple_of.value_or(1),
                            .group = config.data.packing_group.value_or(usual_group),
                            .long_documents = config.data.long_documents.value_or(LongDocuments::split)};
   if (*method == PackingMethod::none) settings.multiple = 1;  // the row is padded
@@ -95,11 +91,9 @@ std::optional<PackingSettings> packing_of(const TrainConfig& config, SampleUse u
   return settings;
 }
 
-std::optional<std::int64_t> row_multiple(const TrainConfig& config, SampleUse use, const Mesh& mesh) {
+std::optional<std::int64_t> row_multiple(const TrainConfig& config, SampleUse use) {
   if (packing_named(config, use) != SamplePacking::none) return {};
-  const BlockSharing blocks = sharding_of(mesh, config.parallel).blocks;
-  const std::int64_t shares = parts_of_ring(mesh) * sequence_ranks(mesh).ulysses * blocks.row_shares();
-  return config.data.pad_to_multiple_of.value_or(shares);
+  return config.data.pad_to_multiple_of.value_or(1);
 }
 
 Shuffled shuffled_of(const TrainConfig& config) {
@@ -115,10 +109,9 @@ Shuffled shuffled_of(const TrainConfig& config) {
 namespace {
 
 /// All samples of a stream. Throws what the sources and make_packing throw.
-std::shared_ptr<const SampleSource> samples_of(const TrainConfig& config, SampleUse use, const Mesh& mesh,
-                                               const RunDataset& dataset) {
+std::shared_ptr<const SampleSource> samples_of(const TrainConfig& config, SampleUse use, const RunDataset& dataset) {
   const TokenStream& stream = *dataset.stream;
-  const std::optional<PackingSettings> settings = packing_of(config, use, mesh);
+  const std::optional<PackingSettings> settings = packing_of(config, use);
   if (!settings)
     return std::make_shared<WindowSource>(stream, config.data.sequence_length,
                                           config.data.isolate_documents ? Documents::isolated : Documents::joined,
@@ -148,12 +141,10 @@ std::shared_ptr<const SampleSource> dummy_samples(const TrainConfig& config, con
 
 }  // namespace
 
-void make_samples(const TrainConfig& config, SampleUse use, const Mesh& mesh, std::int64_t vocabulary,
-                  RunDataset& dataset) {
+void make_samples(const TrainConfig& config, SampleUse use, std::int64_t vocabulary, RunDataset& dataset) {
   const DatasetChoice& choice = dataset.choice;
   if (dataset.dataset) dataset.stream = std::make_shared<const TokenStream>(dataset.dataset->open(dataset.split));
-  dataset.samples =
-      dataset.dataset ? samples_of(config, use, mesh, dataset) : dummy_samples(config, choice, vocabulary);
+  dataset.samples = dataset.dataset ? samples_of(config, use, dataset) : dummy_samples(config, choice, vocabulary);
   SampleRange range{0, std::min(dataset.samples->samples(), choice.samples.value_or(dataset.samples->samples()))};
   const auto take = [&](const std::optional<PartChoice>& part) {
     if (!part) return;
@@ -215,8 +206,8 @@ Json packing_facts(const SampleSource& samples) {
           {"packed_labels", counts.packed_labels}};
 }
 
-std::string packing_identity(const TrainConfig& config, const Mesh& mesh, const std::vector<RunDataset>& training) {
-  const std::optional<PackingSettings> settings = packing_of(config, SampleUse::training, mesh);
+std::string packing_identity(const TrainConfig& config, const std::vector<RunDataset>& training) {
+  const std::optional<PackingSettings> settings = packing_of(config, SampleUse::training);
   if (!settings) return "windows";
   if (training.size() > 1) return to_text(*settings);
   const RunDataset& only = training.front();
@@ -224,13 +215,10 @@ std::string packing_identity(const TrainConfig& config, const Mesh& mesh, const 
 }
 
 void prepare_packings(const TrainConfig& config, Communicator& world, Log& log) {
-  const auto packs = [&](SampleUse use) { return packing_named(config, use) != SamplePacking::windows; };
-  if (!packs(SampleUse::training) && !packs(SampleUse::evaluation)) return;
+  if (!packs(config)) return;
   rank0_tells(world, "pack the documents", [&] {
-    const HfConfig model = read_hf_config(Path(config.model.path ? *config.model.path : *config.model.config));
-    const Mesh mesh = mesh_of(config.parallel, config.post_local_sgd, model, world.size());
     for (const SampleUse use : {SampleUse::training, SampleUse::evaluation}) {
-      const std::optional<PackingSettings> settings = packing_of(config, use, mesh);
+      const std::optional<PackingSettings> settings = packing_of(config, use);
       if (!settings) continue;
       for (const RunDataset& dataset : open_datasets(config, use))
         if (dataset.dataset) prepare_packing(config, *settings, *dataset.dataset, dataset.split, log);

@@ -1,6 +1,7 @@
 #include "train/run_saves.hpp"
 
 #include "base/clock.hpp"
+#include "base/run_clock.hpp"
 #include "base/text.hpp"
 #include "checkpoint/replicas.hpp"
 #include "comm/failure.hpp"
@@ -10,6 +11,7 @@
 #include "train/evaluated_metrics.hpp"
 #include "train/nonfinite.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -48,17 +50,17 @@ RunSaves::RunSaves(const LoopParts& parts, RunJournal& journal, StopChannels& st
       evaluations_(evaluations),
       tell_(std::move(tell)),
       saver_(parts.session.world()),
-      clock_(parts.config.checkpoint, monotonic_seconds()),
+      clock_(parts.config.checkpoint, run_seconds()),
       saved_step_(parts.train_state.step),
       failed_(parts.config, parts.plan.length) {
   if (parts.files.local() == nullptr) return;
-  promotions_.emplace(Promotions::Parts{parts_.config, parts_.session, parts_.files, journal_,
-                                        retention_of(parts_.config, parts_.plan),
-                                        [this](const PromotionReport& report) {
-                                          stop_.save_took(last_save_s_ + report.seconds);  // which an end waits for
-                                          if (report.step == saved_step_) last_checkpoint_ = report.path.string();
-                                          journal_.promoted(report);
-                                        }});
+  promotions_.emplace(
+      Promotions::Parts{parts_.config, parts_.session, parts_.files, journal_, retention_of(parts_.config, parts_.plan),
+                        [this](const PromotionReport& report) {
+                          stop_.save_took(longest_wait_s_ + last_save_s_ + report.seconds);  // an end waits for it
+                          if (report.step == saved_step_) last_checkpoint_ = report.path.string();
+                          journal_.promoted(report);
+                        }});
 }
 
 void RunSaves::make_ready() {
@@ -84,7 +86,9 @@ void RunSaves::save(AfterSave after) {
   if (saved_step_ == now.step) return;
   const bool begins = may_go_on && !around_local;
   parts_.verifier.settle(parts_.session);
+  if (promotions_ && after == AfterSave::more_steps) keep_up();
   const double start_s = monotonic_seconds();
+  const double run_start_s = run_seconds();
   require_finite_weights(parts_.model, now.step, parts_.session.world());
   std::optional<SaveReport> report;
   try {
@@ -107,11 +111,19 @@ void RunSaves::save(AfterSave after) {
     tell_failure(reason_of(error), now.step, after);
   }
   parts_.cells.drop();
-  const double seconds = monotonic_seconds() - start_s;
+  const double seconds = run_seconds() - run_start_s;
   stop_.save_took(seconds);
-  clock_.save_ended(seconds, monotonic_seconds());
-  journal_.exclude(seconds);
+  clock_.save_ended(seconds, run_seconds());
+  journal_.exclude(monotonic_seconds() - start_s);
   if (report) saved(*report, seconds, 0);
+}
+
+void RunSaves::keep_up() {
+  const double start_s = monotonic_seconds();
+  promotions_->keep_up(parts_.train_state.step);
+  const double seconds = monotonic_seconds() - start_s;
+  longest_wait_s_ = std::max(longest_wait_s_, seconds);
+  journal_.exclude(seconds);
 }
 
 SaveReport RunSaves::save_to_run(const std::vector<Component>& components) {
@@ -128,10 +140,10 @@ void RunSaves::tell_local_failure(const AgreedError& error, std::int64_t step) {
                 error.owner());
 }
 
-void RunSaves::end() {
+bool RunSaves::end(Promotions::AtEnd promotions) {
   finish(promotions_ ? AfterSave::more_steps : AfterSave::end_of_run);
   if (is_lost_) save(AfterSave::nothing);
-  if (promotions_) promotions_->finish(parts_.train_state.step);
+  return !promotions_ || promotions_->finish(parts_.train_state.step, promotions);
 }
 
 std::vector<Component> RunSaves::chosen_components() const {
@@ -223,7 +235,7 @@ void RunSaves::saved(const SaveReport& report, double stall_s, int waves) {
   tell_(*last_checkpoint_);
   if (!promotions_) return;
   if (step_within(report.path, parts_.files.folder()))
-    promotions_->drop_before(report.step);
+    promotions_->add_to_run(report.step, report.retired);
   else
     promotions_->add(report.step);
 }

@@ -39,8 +39,9 @@ class RunSaves {
   void finish(AfterSave after);
   /// The same where the run ends with a failure, which stays the one explanation. Collective over the world.
   void finish_of_failed_run();
-  /// What an end waits for: all that was begun, promotions included. Collective over the world. Throws as save().
-  void end();
+  /// What an end waits for: all that was begun, with these promotions. Returns whether nothing is left to promote.
+  /// Collective over the world. Throws as save().
+  bool end(Promotions::AtEnd promotions);
 
   /// Whether one is due by time, as this rank counts it. Local.
   bool due(double now_s) const { return clock_.due(now_s); }
@@ -62,6 +63,8 @@ class RunSaves {
   /// The same, of which ranks that should hold the same have become of one mind, as checkpoint.on_difference says; a
   /// save compares what it does not. Collective over the world. Throws AgreedError(verdict).
   std::vector<Component> settled_components();
+  /// Waits for promotions that are too far behind. Collective over the world. Throws as save().
+  void keep_up();
   /// A save that does not go through the local tier, which could not take it. Collective over the world.
   SaveReport save_to_run(const std::vector<Component>& components);
   void advance(bool to_the_end, AfterSave after);
@@ -89,6 +92,7 @@ class RunSaves {
   std::int64_t saved_step_;
   std::int64_t begun_step_ = -1;  // of the save that was begun last in the background
   double last_save_s_ = 0;
+  double longest_wait_s_ = 0;  // of a save for promotions
   bool is_lost_ = false;
   FailedSaves failed_;
   std::optional<Promotions> promotions_;  // where there is a local tier

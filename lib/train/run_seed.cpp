@@ -3,7 +3,7 @@
 #include "base/json.hpp"
 #include "base/random.hpp"
 #include "comm/together.hpp"
-#include "train/run_batch.hpp"
+#include "train/kept_run.hpp"
 
 #include <string>
 

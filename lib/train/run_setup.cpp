@@ -1,19 +1,21 @@
 #include "train/run_setup.hpp"
 
 #include "architecture/file_tensors.hpp"
+#include "architecture/rope_frequencies.hpp"
 #include "base/checked_cast.hpp"
 #include "base/json.hpp"
 #include "base/words.hpp"
 #include "comm/together.hpp"
+#include "exchange/hf_config.hpp"
 #include "optim/groups.hpp"
 #include "store/best_evaluations.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/gemm.hpp"
 #include "tensor/runtime.hpp"
 #include "train/components.hpp"
+#include "train/kept_run.hpp"
 #include "train/memory_check.hpp"
 #include "train/nonfinite.hpp"
-#include "train/run_batch.hpp"
 #include "train/run_mesh.hpp"
 
 #include <algorithm>
@@ -111,6 +113,15 @@ TrainConfig with_nodes_filled(TrainConfig config, const Nodes& nodes) {
 std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan& plan) {
   std::vector<std::string> warnings = remarks_on_groups(config, plan).warnings;
   std::ranges::copy(plan.weights.warnings, std::back_inserter(warnings));
+  if (!plan.tokenizer_warning.empty()) warnings.push_back(plan.tokenizer_warning);
+  const HfConfig& model = plan.architecture.config;
+  if (const std::int64_t longest = longest_length(model); config.data.sequence_length > longest)
+    warnings.push_back(
+        fmt::format("data.sequence_length is {}, but the model's config is for {} positions: rotary "
+                    "positions go on beyond them, where weights that are loaded have seen none",
+                    config.data.sequence_length, longest));
+  for (const std::string& problem : problems_in_transformers(model))
+    warnings.push_back(fmt::format("transformers will not load an export of this model: {}", problem));
   const LocalOptions& local = plan.programs.local_options;
   if (config.post_local_sgd.start_step && local.axes.empty())
     warnings.emplace_back(
@@ -156,15 +167,6 @@ Processor processor_of(Communicator& world) {
   return {static_cast<int>(threads), static_cast<Multiplier>(most_scratch)};
 }
 
-std::optional<ResolvedRun> agree_on_kept(const TrainConfig& config, Communicator& world) {
-  if (config.train.global_batch) return std::nullopt;
-  const std::string text = rank0_tells(world, "look at the checkpoints of the run", [&] {
-    const std::optional<ResolvedRun> kept = kept_run(config);
-    return kept ? to_text(*kept) : std::string();
-  });
-  return text.empty() ? std::nullopt : std::optional(parse_resolved(text, "what rank 0 tells"));
-}
-
 WeightsReport agree_on_weights(const TrainConfig& config, Communicator& world) {
   WeightsReport report;
   if (!config.model.path) return report;
@@ -203,7 +205,7 @@ std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const 
 }
 
 RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
-    : model(plan.architecture, config.precision.dtype, plan.types.states, plan.bucket_bytes,
+    : model(plan.architecture, config.precision.dtype, plan.types.states, plan.buckets,
             {plan.mesh, sharding_of(plan.mesh, config.parallel), rank}, plan.programs.parts,
             unit_memory_of(offload_options(config.train), config.optimizer.in_backward,
                            plan.types.only ? WeightMemory::compute : WeightMemory::master)),

@@ -54,10 +54,6 @@ TrainConfig with_nodes_filled(TrainConfig config, const Nodes& nodes);
 /// What a user would hardly want of the options. Local.
 std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan& plan);
 
-/// What the run before resolved, which a batch that follows from the ranks goes by; absent where train.global_batch
-/// says it. Collective over `world`.
-std::optional<ResolvedRun> agree_on_kept(const TrainConfig& config, Communicator& world);
-
 /// What the files of model.path say of the model, as rank 0 sees them; its remarks are on rank 0 alone. Collective over
 /// `world`. Throws what examine_weights throws.
 WeightsReport agree_on_weights(const TrainConfig& config, Communicator& world);

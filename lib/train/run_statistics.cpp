@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/json.hpp"
+#include "base/run_clock.hpp"
 #include "comm/together.hpp"
 
 #include <algorithm>
@@ -99,7 +100,7 @@ void RunStatistics::end_step(const TrainState& now, TensorStatistics* gradients,
     weights.sum_over(world);
     parts_.journal.statistics(record_of(now.step, "weights", weights, 1));
   }
-  clock_.done(monotonic_seconds());
+  clock_.done(run_seconds());
   parts_.journal.exclude(monotonic_seconds() - start_s);
 }
 

@@ -1,6 +1,6 @@
 #include "train/train_job.hpp"
 
-#include "app/plugins_alike.hpp"
+#include "app/agreed_start.hpp"
 #include "app/status_file.hpp"
 #include "base/clock.hpp"
 #include "base/json.hpp"
@@ -9,10 +9,16 @@
 #include "base/words.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
+#include "config/fixed_options.hpp"
+#include "corpus/tokenizers.hpp"
+#include "exchange/model_folder.hpp"
 #include "report/build_info.hpp"
+#include "store/run_directory.hpp"
+#include "store/tokenizer_record.hpp"
 #include "tensor/runtime.hpp"
 #include "train/eval_only.hpp"
 #include "train/export_at_end.hpp"
+#include "train/kept_run.hpp"
 #include "train/loop.hpp"
 #include "train/plan_answers.hpp"
 #include "train/resume_or_start.hpp"
@@ -21,6 +27,7 @@
 #include "train/run_preparation.hpp"
 #include "train/run_seed.hpp"
 #include "train/run_setup.hpp"
+#include "train/stopped_run.hpp"
 
 #include <algorithm>
 #include <set>
@@ -28,6 +35,12 @@
 namespace lockstep {
 
 namespace {
+
+std::string record_of(const Tokenizer& tokenizer) {
+  std::vector<std::pair<std::string, std::string>> files;
+  for (TokenizerFile& file : saved_files(tokenizer)) files.emplace_back(std::move(file.name), std::move(file.content));
+  return tokenizer_record(files);
+}
 
 /// A failure that passes here may leave other ranks waiting in the middle of a step, and unwinding takes a while: their
 /// watchdogs must not explain it.
@@ -174,26 +187,42 @@ std::string performance_text(const SummaryRecord& record) {
   return text;
 }
 
-void log_end(Log& log, const SummaryRecord& record) {
+/// What the same command would do after exit code 75.
+std::string next_start_text(const TrainConfig& config, const SummaryRecord& record) {
+  if (!saves_all(config.checkpoint))
+    return "checkpoint.components leaves out what a run goes on from: the same command does not go on from here";
+  const bool seen_by_all = !record.checkpoint || step_within(*record.checkpoint, config.train.run_dir);
+  return seen_by_all ? "the same command goes on from here" : "the same command goes on from here on the same nodes";
+}
+
+void log_end(Log& log, const TrainConfig& config, const SummaryRecord& record) {
   log.info("{} at step {}: loss {}{}, {} tokens in {}{}", record.reason, record.step,
            record.loss ? fmt::format("{:.4f}", *record.loss) : "unknown",
            record.eval_loss ? fmt::format(", validation loss {:.4f}", *record.eval_loss) : "",
            human_count(static_cast<double>(record.tokens)), human_seconds(record.wall_s),
            record.checkpoint ? ", last checkpoint " + *record.checkpoint : "");
   log.info("{}", performance_text(record));
-  if (record.exit_code == static_cast<int>(ExitCode::stopped)) log.info("the same command goes on from here");
+  if (record.exit_code == static_cast<int>(ExitCode::stopped)) log.info("{}", next_start_text(config, record));
   if (record.exit_code == static_cast<int>(ExitCode::verdict))
     log.warning("asked to stop a second time: what came after the last checkpoint is not saved");
+}
+
+/// Rank 0 records it, and the rank whose node has none says it.
+void warn_of_no_tier(const AgreedError& failure, std::int64_t step, int rank, RunFiles& files, Log& log) {
+  const std::string message =
+      fmt::format("{}\n  the run has no local tier: saves go to {} at once", failure.what(), files.folder().string());
+  if (rank == failure.owner()) log.warning("{}", message);
+  if (rank == 0) files.records().write(EventRecord{.step = step, .name = "local_tier_unusable", .message = message});
 }
 
 /// What the run trains on, prepared; nothing where the job was asked to stop meanwhile. Collective.
 std::optional<TrainConfig> prepare_or_stop(const TrainConfig& config, Session& session, Output& output) {
   try {
-    return with_local_model(with_prepared_data(config, WithoutPrepared::prepare, session, output), session);
+    return with_prepared_data(with_local_model(config, session), WithoutPrepared::prepare, session, output);
   } catch (const AgreedError& error) {
     if (error.code() != ExitCode::verdict) throw;
     if (session.world().rank() == 0)
-      output.log().info("asked to stop while data is prepared: the same command prepares it and trains");
+      output.log().info("asked to stop while data is prepared: the same command goes on with it");
     return std::nullopt;
   }
 }
@@ -202,28 +231,37 @@ std::optional<TrainConfig> prepare_or_stop(const TrainConfig& config, Session& s
 
 int train(const TrainConfig& given, Session& session, Output& output) {
   hand_to_plugins(given.plugin_values);
-  if (asks_for_plan(given, output.common())) return answer_from_plan(given, session, output);
+  Communicator& world = session.world();
+  const JobIdentity job = job_of_process(digest_of_run(given));
+  const FormerProgress former = former_progress(given, job, world);
+  const TrainConfig begun_as = former.goes_on && !given.eval_only ? resumed_config(given, world) : given;
+  if (asks_for_plan(given, output.common())) return answer_from_plan(begun_as, session, output);
   if (given.eval_only) return evaluate_only(given, session, output);
 
   output.log().set_format(given.log.format == LogFormat::structured ? Log::Format::json : Log::Format::text);
-  Communicator& world = session.world();
   const double start_s = monotonic_seconds();
   session.configure(session_settings(given, given.train.run_dir));
   session.accept_stop_signals();
   const Machines machines = set_up_machines(given, world);
-  agree_on_plugins(world);
+  agree_on_start(world, output.settings());
   TrainConfig placed;
-  together(world, "lay out the ranks", [&] { placed = with_nodes_filled(given, machines.placement.nodes); });
+  together(world, "lay out the ranks", [&] { placed = with_nodes_filled(begun_as, machines.placement.nodes); });
+  together(world, "start from scratch", [&] { refuse_to_start_over(placed); });
   const std::optional<TrainConfig> prepared = prepare_or_stop(with_seed(placed, world), session, output);
   if (!prepared) return static_cast<int>(ExitCode::stopped);
-  TrainConfig config = *prepared;
+  TrainConfig config = with_kept_multiple(*prepared, world);
   prepare_packings(config, world, output.log());
   const TrainPlan plan = agree_on_plan(config, world);
   const World ranks = world_of(plan, machines);
   RunFiles files(world, config, storage_of(config, ranks), storage_of_nodes(ranks), output.log());
   const std::string unexplained =
       rank0_tells(world, "read status.json", [&] { return unexplained_end(config.train.run_dir).value_or(""); });
-  together(world, "write status.json", [&] { keep_status(session, config.train.run_dir); });
+  const FormerProgress found = former_progress(config, job, world);  // now that no other job is at work
+  if (found.goes_on != former.goes_on)
+    throw Error(ExitCode::usage, fmt::format("another job worked in {} while this one began", config.train.run_dir),
+                "start the same command again");
+  std::optional<RunStatus> status;
+  together(world, "write status.json", [&] { status = keep_status(session, config.train.run_dir, found.progress); });
   together(world, "start", [&] { session.enter(Phase::start_up); });
 
   std::optional<RunState> state;
@@ -233,6 +271,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
     if (const Dataset* dataset = plan.dataset_with_tokenizer()) tokenizer = dataset->tokenizer();
   });
   const RunStart begun = state->fill(config, plan, ranks, files.local_tier(), session, output.log());
+  together(world, "write status.json", [&] { status->own_progress(job); });
   const std::optional<Path>& resumed = begun.checkpoint;
   TrainState& train_state = state->train_state;
   const TrainState start = train_state;
@@ -243,15 +282,22 @@ int train(const TrainConfig& given, Session& session, Output& output) {
       {"config.yaml", config_yaml},
       {"config.json", to_text(*plan.architecture.config.original)},
       {"dataset", dataset_identity(plan.training)},
-      {"packing", packing_identity(config, plan.mesh, plan.training)},
+      {"packing", packing_identity(config, plan.training)},
       {ResolvedRun::document, to_text(plan.resolved(config))}};
+  if (std::string generation = generation_config_of(config, begun.checkpoint, world); !generation.empty())
+    documents.emplace_back(generation_config_file, std::move(generation));
   if (!config.checkpoint.metadata.empty()) {
     Json metadata = Json::object();
     for (const MetadataEntry& entry : config.checkpoint.metadata) metadata[entry.key] = entry.value;
     documents.emplace_back("metadata", to_text(metadata));
   }
+  if (tokenizer) documents.emplace_back(tokenizer_document, record_of(*tokenizer));
   files.open(world, config, config_yaml, tokenizer.get());
   if (world.rank() == 0) {
+    if (given.checkpoint.resume != config.checkpoint.resume)
+      output.log().info("checkpoint.resume is {}, but the last job of this run was {}: it goes on",
+                        given.checkpoint.resume.text(),
+                        found.progress->stopped ? "stopped with progress saved" : "requeued by Slurm");
     log_start(config, plan, machines, start, resumed, output.log());
     files.records().write(run_record(config, plan, settings, machines, start, resumed));
     if (given.train.seed != config.train.seed) output.log().info("the seed of this run is {}", config.train.seed);
@@ -266,6 +312,9 @@ int train(const TrainConfig& given, Session& session, Output& output) {
       files.records().write(EventRecord{.step = start.step, .name = "unexplained_end", .message = unexplained});
     }
   }
+
+  if (const auto& failure = files.tier_failure())
+    warn_of_no_tier(*failure, start.step, world.rank(), files, output.log());
 
   const std::unique_ptr<ShardVerifier> verifier = make_verifier(config.data.verify, world.rank(), machines.hosts);
   if (config.data.verify == VerifyData::start) verify_now(*verifier, plan, session);
@@ -289,7 +338,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
     files.records().flush();
     record.records_lost = files.records().lost();
     files.tell_end(record);
-    if (!is_finished(config, plan, start)) log_end(output.log(), record);
+    if (!is_finished(config, plan, start)) log_end(output.log(), config, record);
     if (record.records_lost > 0) output.log().warning("{} records could not be written", record.records_lost);
   }
   files.close();

@@ -21,6 +21,8 @@
 #include "tensor/number_types.hpp"
 #include "train/run_batch.hpp"
 #include "train/run_mesh.hpp"
+#include "train/run_preparation.hpp"
+#include "train/run_tokenizer.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -70,9 +72,10 @@ void mark_tensors(const TrainConfig& config, Architecture& architecture) {
                 fmt::format("optimizer.frozen leaves nothing to train: it matches all {} tensors", tensors.size()));
 }
 
+/// Learned positions end; rotary ones go on (warnings_on).
 void check_length(const TrainConfig& config, const HfConfig& model) {
   const std::int64_t longest = longest_length(model);
-  if (config.data.sequence_length > longest) {
+  if (model.positions == Positions::learned && config.data.sequence_length > longest) {
     fail(ExitCode::usage, "data.sequence_length is {}, but the model has {} positions", config.data.sequence_length,
          longest);
   }
@@ -108,7 +111,7 @@ std::string evaluation_identity(const TrainConfig& config, const TrainPlan& plan
   StreamHash content;
   content.add(to_hex(set.dataset->manifest.tokenizer_hash));
   add_content(content, set.dataset->manifest.of(set.split));
-  const auto packing = packing_of(config, SampleUse::evaluation, plan.mesh);
+  const auto packing = packing_of(config, SampleUse::evaluation);
   const std::string part = set.choice.shard ? fmt::format(", part {}", set.choice.shard->text()) : "";
   const std::string how = packing                         ? fmt::format(", {}", to_text(*packing))
                           : config.data.isolate_documents ? ", documents isolated"
@@ -118,8 +121,7 @@ std::string evaluation_identity(const TrainConfig& config, const TrainPlan& plan
 
 /// Of a sample that attention keeps apart: the most that is planned for.
 std::int64_t most_segments(const TrainConfig& config, const TrainPlan& plan) {
-  const auto packs = [&](SampleUse use) { return packing_of(config, use, plan.mesh).has_value(); };
-  if (!config.data.isolate_documents && !packs(SampleUse::training) && !packs(SampleUse::evaluation)) return 1;
+  if (!config.data.isolate_documents && !packs(config)) return 1;
   const std::int64_t length = config.data.sequence_length;
   const std::int64_t planned = std::min(config.data.max_documents_per_row.value_or(length), length);
   if (sequence_ranks(plan.mesh).ring == 1 || plan.training.empty()) return planned;
@@ -157,6 +159,14 @@ std::size_t deciding_of(const TrainConfig& config, const std::vector<EvaluationP
   return static_cast<std::size_t>(found - names.begin());
 }
 
+/// Of the samples of an epoch that are used. `kept`: what the run resolved before.
+std::int64_t epoch_multiple_of(const TrainConfig& config, const BatchPlan& batch,
+                               const std::optional<ResolvedRun>& kept) {
+  if (!config.data.drop_last) return 1;
+  if (!config.data.short_last_step) return batch.global_batch;
+  return kept && kept->epoch_multiple ? *kept->epoch_multiple : batch.micro_batch * batch.ranks;
+}
+
 /// Opens the datasets; the batch is planned.
 void plan_data(const TrainConfig& config, TrainPlan& plan) {
   const std::int64_t vocabulary = plan.architecture.config.vocabulary;
@@ -167,11 +177,12 @@ void plan_data(const TrainConfig& config, TrainPlan& plan) {
   for (const RunDataset& dataset : plan.training) all.push_back(&dataset);
   for (const EvaluationPlan& evaluation : plan.evaluations) all.push_back(&evaluation.set);
   check_tokenizers(all, vocabulary);
+  plan.tokenizer_warning = compare_with_model(config, all);
   plan.proportions = proportions_of(plan.training);
   plan.deciding = deciding_of(config, plan.evaluations);
-  for (RunDataset& dataset : plan.training) make_samples(config, SampleUse::training, plan.mesh, vocabulary, dataset);
+  for (RunDataset& dataset : plan.training) make_samples(config, SampleUse::training, vocabulary, dataset);
   for (EvaluationPlan& evaluation : plan.evaluations)
-    make_samples(config, SampleUse::evaluation, plan.mesh, vocabulary, evaluation.set);
+    make_samples(config, SampleUse::evaluation, vocabulary, evaluation.set);
   plan.training_samples = joined_samples(plan.training);
   plan.samples_per_epoch =
       TrainingDataLoader(*plan.training_samples, plan.loader(config, SampleUse::training, 0)).samples_per_epoch();
@@ -252,6 +263,19 @@ std::int64_t TrainPlan::load_bytes(Rank rank) const {
   return bytes_held(programs.train.class_of(rank)) + bytes_in_work(ranks, most * element_bytes);
 }
 
+ResolvedRun TrainPlan::resolved(const TrainConfig& config) const {
+  ResolvedRun run{batch.global_batch, samples_said(config), length, config.train.seed};
+  if (packs(config)) run.pad_to_multiple_of = config.data.pad_to_multiple_of.value_or(1);
+  if (config.data.drop_last && config.data.short_last_step) run.epoch_multiple = epoch_multiple;
+  return run;
+}
+
+std::int64_t TrainPlan::samples_of_run(const TrainConfig& config) const {
+  if (!config.data.short_last_step || samples_per_epoch == 0) return length.steps * batch.global_batch;
+  const std::int64_t steps = steps_per_epoch(batch.global_batch, samples_per_epoch);
+  return length.steps / steps * samples_per_epoch + length.steps % steps * batch.global_batch;
+}
+
 const ModelPlan& TrainPlan::model_of(const StepProgram& program) const {
   if (&program == &programs.sample) return text_model.value();
   return &program == &programs.eval && evaluated_model ? *evaluated_model : model;
@@ -267,10 +291,11 @@ DataLoaderSettings TrainPlan::loader(const TrainConfig& config, SampleUse use, R
           .shuffle = !config.data.shuffle       ? Shuffle::never
                      : config.data.repeat_order ? Shuffle::once
                                                 : Shuffle::every_epoch,
-          .tail = config.data.drop_last ? EpochTail::dropped : EpochTail::joined,
-          .pad_to_multiple = row_multiple(config, use, mesh),
+          .tail = config.data.short_last_step ? EpochTail::short_step : EpochTail::joined,
+          .pad_to_multiple = row_multiple(config, use),
           .proportions = use == SampleUse::training ? proportions : std::nullopt,
-          .shuffled = shuffled_of(config)};
+          .shuffled = shuffled_of(config),
+          .epoch_multiple = epoch_multiple};
 }
 
 OffloadOptions offload_options(const TrainOptions& train) {
@@ -410,7 +435,11 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   check_length(config, plan.architecture.config);
   const auto [batch, passes] = plan_run_batch(config, data_place(plan.mesh, 0).count, kept);
   plan.batch = batch;
+  plan.epoch_multiple = epoch_multiple_of(config, batch, kept);
   if (without == WithoutDataset::refused || datasets_are_there(config)) plan_data(config, plan);
+  const Dataset* const with_tokenizer = plan.dataset_with_tokenizer();
+  if (with_tokenizer != nullptr || !unprepared_text(config).empty())
+    plan.tokenizer = tokenizer_text(config, with_tokenizer);
   plan.length = plan_length(config, plan);
   plan.segments = most_segments(config, plan);
   plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);
@@ -419,9 +448,6 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   if (config.precision.weights == WeightsKept::bf16) plan.types.only = plan.types.compute;
   if (const auto& reduce = config.precision.reduce_dtype) plan.types.reduce = compute_dtype(*reduce);
   if (const auto& output = config.precision.output_dtype) plan.types.output = compute_dtype(*output);
-  if (config.parallel.bucket_size)
-    plan.bucket_bytes =
-        checked_cast<std::int64_t>(config.parallel.bucket_size->bytes, "parallel.bucket_size", ExitCode::usage);
   const Sharding sharding = sharding_of(plan.mesh, config.parallel);
   const SequenceRanks sequence = sequence_ranks(plan.mesh);
   cut_over(plan.architecture, sharding.blocks);
@@ -430,13 +456,9 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
     return plan_of(
         plan.architecture, plan.types,
         {.samples = samples, .length = config.data.sequence_length, .sequence = sequence, .segments = plan.segments},
-        plan.bucket_bytes, processor, sharding);
+        plan.buckets, processor, sharding);
   };
   plan.model = model_on(plan.batch.micro_batch);
-  plan.model.shared_bytes +=
-      update_bytes(config.optimizer, stored_tensors(plan.architecture), plan.model.units, master_dtype(precision));
-  if (const auto& samples = config.eval.micro_batch; samples && *samples != plan.batch.micro_batch)
-    plan.evaluated_model = model_on(*samples);
   ProgramOptions options{
       .micro_batches =
           checked_cast<int>(plan.batch.accumulation, "the number of micro-batches of a step", ExitCode::usage),
@@ -451,11 +473,21 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       .eval_reduction_bytes = heartbeat_bytes,
       .local = local_options(config.post_local_sgd, plan.mesh),
   };
-  plan.text = {.positions = longest_length(plan.architecture.config)};
+  if (config.parallel.bucket_size) {  // buckets end where stages do, which blocks alone decide
+    plan.buckets = {
+        checked_cast<std::int64_t>(config.parallel.bucket_size->bytes, "parallel.bucket_size", ExitCode::usage),
+        begins_of(pipeline_of(plan.mesh, plan.model, options, ProgramPhase::training).stages)};
+    plan.model = model_on(plan.batch.micro_batch);
+  }
+  plan.model.shared_bytes +=
+      update_bytes(config.optimizer, stored_tensors(plan.architecture), plan.model.units, master_dtype(precision));
+  if (const auto& samples = config.eval.micro_batch; samples && *samples != plan.batch.micro_batch)
+    plan.evaluated_model = model_on(*samples);
+  plan.text = {.positions = std::max(longest_length(plan.architecture.config), config.data.sequence_length)};
   if (samples_text(config))
     plan.text_model =
         plan_of(plan.architecture, plan.types, {1, longest_text(config.sample, plan.text), ForwardFor::text, sequence},
-                plan.bucket_bytes, processor, sharding);
+                plan.buckets, processor, sharding);
   options.recompute = recompute_policy(config.train, plan, options);
   plan.programs = make_catalogue(plan.mesh, plan.model, options, plan.text_model, plan.evaluated_model);
   if (options.offload.activations) check_activations_move(plan.programs.train, plan.model, options.offload);

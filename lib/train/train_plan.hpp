@@ -48,14 +48,17 @@ struct TrainPlan {
   std::shared_ptr<const SampleSource> training_samples;  // of all of them; null if they are not there
   std::vector<EvaluationPlan> evaluations;               // empty if the run does not evaluate
   std::size_t deciding = 0;                              // of them, whose loss says what the best is
+  std::string tokenizer;          // of the run, for people; empty where there is none, or nothing says it
+  std::string tokenizer_warning;  // how that of a dataset differs from that of the model; empty: it does not
   Mesh mesh;
   int ranks = 1;
   BatchPlan batch;  // samples of a step over ranks and micro-batches
   std::int64_t samples_per_epoch = 0;
+  std::int64_t epoch_multiple = 1;  // as loaders take it
   RunLength length;
-  std::int64_t segments = 1;      // of a sample, which attention keeps apart, at most
-  UnitTypes types;                // of weights, gradients and optimizer state
-  std::int64_t bucket_bytes = 0;  // as units_of takes it
+  std::int64_t segments = 1;  // of a sample, which attention keeps apart, at most
+  UnitTypes types;            // of weights, gradients and optimizer state
+  Buckets buckets;            // as units_of takes them
   ModelPlan model;
   std::optional<ModelPlan> evaluated_model;  // on micro-batches of evaluations; absent: as model
   Catalogue programs;                        // verified over all ranks
@@ -79,10 +82,10 @@ struct TrainPlan {
   std::int64_t load_bytes(Rank rank) const;
   /// What of each dataset was trained on, by name; null where datasets have none, or it is not known.
   std::shared_ptr<const Json> uses_by_name(const TrainConfig& config, const TrainState& state) const;
+  /// Of all of its steps.
+  std::int64_t samples_of_run(const TrainConfig& config) const;
   /// What a start on other ranks goes by.
-  ResolvedRun resolved(const TrainConfig& config) const {
-    return {batch.global_batch, samples_said(config), length, config.train.seed};
-  }
+  ResolvedRun resolved(const TrainConfig& config) const;
   /// The model that a program of `programs` runs.
   const ModelPlan& model_of(const StepProgram& program) const;
   /// How rank `rank` is fed.

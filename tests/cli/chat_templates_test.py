@@ -224,3 +224,20 @@ def test_random_templates_trim_scope_and_loop_as_jinja_does():
     equal, refused, lacking = compare(requests)
     print(f"# {equal} templates equal, {refused} refused by both, {sum(lacking.values())} not understood")
     assert equal > len(requests) / 4 and sum(lacking.values()) < len(requests) / 4, lacking
+
+
+def test_unknown_filters_and_tests_are_errors_where_jinja_makes_them_errors():
+    needs("transformers")
+    blocks = ["{% if true %}@{% endif %}", "{% if false %}@{% endif %}", "{% if true %}a{% elif true %}@{% else %}@{% endif %}", "{% if false %}{% else %}@{% endif %}",
+              "{% for i in [] %}@{% endfor %}", "{% for i in [1] %}@{% endfor %}", "{% for i in [1] %}{% else %}@{% endfor %}", "{% macro f() %}@{% endmacro %}", "{% set x %}@{% endset %}",
+              "{% filter upper %}@{% endfilter %}", "{% with y = 1 %}@{% endwith %}", "{% macro g() %}{% endmacro %}{% call g() %}@{% endcall %}", "{% generation %}@{% endgeneration %}"]
+    places = ["{{ n|nope }}", "{{ n is nope }}", "{{ n|nope if false else 'b' }}", "{{ 'b' if true else n|nope }}", "{% if n|nope %}{% endif %}", "{% if false and n is nope %}{% endif %}",
+              "{% set z = n|nope %}", "{% set z | nope %}{% endset %}", "{% for i in n|nope %}{% endfor %}", "{% for i in [1] if i is nope %}{% endfor %}", "{% with z = n|nope %}{% endwith %}",
+              "{% macro h(a=n|nope) %}{% endmacro %}", "{% filter nope %}{% endfilter %}", "{{ [1]|map('nope')|list }}", "{{ n|default(n|nope) }}", "{{ [n|nope] if false }}", "{{ n|upper }}"]
+    templates = [outer.replace("@", inner.replace("@", place)) for outer in ["@", *blocks] for inner in ["@", *blocks] for place in places]
+    templates += [block.replace("@", "{{ n|urlize }}") for block in blocks]   # a filter of Jinja that is not understood
+    requests = [{"template": template, "messages": [], "variables": {"n": 1}} for template in templates]
+    equal, refused, lacking = compare(requests)
+    print(f"# {equal} templates equal, {refused} refused by both")
+    assert equal > len(requests) / 5 and refused > len(requests) / 5, (equal, refused)
+    assert set(lacking) <= {"chat.jinja:1: the filter 'urlize' is not understood"} | {error for error in lacking if "a generation block inside of" in error}, lacking

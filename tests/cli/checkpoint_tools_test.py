@@ -226,6 +226,33 @@ def test_resharding_refuses_to_overwrite_and_never_publishes_damage(tmp):
     assert not (tmp / "new").exists() and not list(tmp.glob(".*"))
 
 
+def test_a_run_whose_newest_checkpoint_is_damaged_is_read_from_an_older_one_and_that_is_said(tmp):
+    older, newer = saved(tmp, 5, 9)
+    chosen = json.loads(run("checkpoint-reshard", tmp / "run", "--consolidate", "--output", tmp / "sound", "--json").stdout)
+    assert (chosen["source"], chosen["passed_over"]) == (str(newer), []), chosen
+    next((newer / "replicated").iterdir()).unlink()       # which the level of names and sizes sees
+    warning = f"passed over a damaged checkpoint: {newer}: "
+    for ranks in [None, 2]:
+        told = run("checkpoint-reshard", tmp / "run", "--consolidate", "--output", tmp / f"text-{ranks}", ranks=ranks)
+        assert told.stderr.count(warning) == 1 and f"{older} is read" in told.stderr and f"source  {older}\n" in told.stdout, (told.stdout, told.stderr)
+        assert manifest_of(tmp / f"text-{ranks}")["step"] == 5
+    for more in [["--output", tmp / "json"], ["--output", tmp / "planned", "--dry-run"], ["--average", tmp / "sound", "--output", tmp / "average"]]:
+        told = run("checkpoint-reshard", tmp / "run", "--consolidate", *more, "--json")
+        found = json.loads(told.stdout)
+        assert [passed["path"] for passed in found["passed_over"]] == [str(newer)] and "is missing" in found["passed_over"][0]["reason"], found
+        assert warning in told.stderr and found["source"].startswith(str(older)), (told.stderr, found)
+    assert f"source  {older}\nsource  {tmp}/sound\n" in run("checkpoint-reshard", tmp / "run", tmp / "sound", "--average", "--dry-run", "--output", tmp / "no").stdout
+
+    damage(newer / "MANIFEST.json", 300)                    # which checkpoint-inspect cannot answer from
+    for question in [["wte.weight"], ["--tree"], ["--components"], ["--layouts"], ["--nonfinite"]]:
+        subject = [tmp / "run", *question] if question == ["wte.weight"] else [*question, tmp / "run"]
+        told = run("checkpoint-inspect", *subject)
+        assert warning in told.stderr and f"the answer is of {older}" in told.stderr, (question, told.stderr)
+        assert [(passed["path"], passed["taken"]) for passed in answer(*subject)["passed_over"]] == [(str(newer), str(older))], question
+        assert "passed over" not in run("checkpoint-inspect", *[older if word == tmp / "run" else word for word in subject]).stderr
+    assert run("checkpoint-inspect", "--diff", tmp / "run", tmp / "run").stderr.count(warning) == 2
+
+
 def test_a_copied_checkpoint_is_whole_and_a_renamed_one_too(tmp):
     [source] = saved(tmp, 5)
     shutil.copytree(source, tmp / "elsewhere")

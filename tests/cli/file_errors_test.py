@@ -126,3 +126,67 @@ def test_folders_that_may_not_be_entered_are_explained(tmp):
         done = run_command(*become, program(before[0]), *before[1:], tmp / "locked/below", *after, expect=None)
         words = f"{before} {after}: {done.returncode}\n{done.stderr}"
         assert done.returncode in (2, 4) and "locked" in done.stderr and "Permission denied" in done.stderr, words
+
+
+def under_a_limit(blocks):
+    """Starts a program that may write files of so many KiB."""
+    return ["bash", "-c", f'ulimit -f {blocks}; exec "$@"', "bash"]
+
+
+def test_a_limit_on_the_size_of_files_is_named_and_leaves_nothing_behind(tmp):
+    make_inputs(tmp)
+    [checkpoint] = step_folders(tmp / "run")
+    for words, blocks in [(["prepare-data", tmp / "text.txt", "--output", tmp / "out", "--data.tokenizer", "bytes"], 16),
+                          (["finalize-quantize", checkpoint, "--output", tmp / "out"], 8),
+                          (["checkpoint-reshard", checkpoint, "--consolidate", "--output", tmp / "out"], 8)]:
+        before = sorted(tmp.rglob("*"))
+        done = run(*words, expect=4, through=under_a_limit(blocks))
+        assert f"File too large (ulimit -f: this process may write files of at most {blocks * 1024} bytes)" in done.stderr, done.stderr
+        left = [path for path in sorted(tmp.rglob("*")) if path not in before]
+        assert left == [], left
+    folder = tmp / "limited"
+    done = run("train", *training(tmp), "--train.run_dir", folder, expect=4, through=under_a_limit(16))
+    assert "File too large (ulimit -f: " in done.stderr, done.stderr
+    assert not step_folders(folder) and not list(folder.glob("checkpoints/.*")), list(folder.rglob("*"))
+
+
+def test_files_of_a_run_that_are_links_are_refused_and_what_they_lead_to_stays(tmp):
+    make_inputs(tmp)
+    for name in ["records.jsonl", "status.json"]:
+        (tmp / "victim").write_text("mine\n")
+        folder = tmp / f"with-{name}"
+        folder.mkdir()
+        (folder / name).symlink_to(tmp / "victim")
+        for ranks in [None, 2]:
+            done = run("train", *training(tmp), "--train.run_dir", folder, ranks=ranks, expect=4)
+            assert done.stderr.count(f"cannot write {folder / name}: it is a symbolic link") == 1, done.stderr
+        assert (tmp / "victim").read_text() == "mine\n" and not step_folders(folder)
+
+
+def test_a_run_whose_standard_descriptors_are_closed_trains_on(tmp):
+    make_inputs(tmp)
+    words = ["bash", "-c", 'exec "$@" <&- >&- 2>&-', "bash"]
+    run("train", *training(tmp), "--train.run_dir", tmp / "closed", through=words)
+    assert step_folders(tmp / "closed")
+
+
+def test_tokenizer_files_that_changed_since_a_checkpoint_are_told_and_not_exported(tmp):
+    make_inputs(tmp)
+    [checkpoint] = step_folders(tmp / "run")
+    for name in ["tokenizer.json", "tokenizer_config.json"]:
+        path = tmp / "run/tokenizer" / name
+        sound = path.read_text()
+        run("checkpoint-inspect", checkpoint, "--verify=hashes")
+        for text in [sound.replace("{", "{ ", 1), None]:
+            path.unlink() if text is None else path.write_text(text)
+            done = run("checkpoint-inspect", checkpoint, "--verify=hashes", expect=1)
+            assert f"{path} is " in done.stdout, done.stdout
+            run("checkpoint-inspect", checkpoint, "--verify=sizes")
+            done = run("finalize-quantize", checkpoint, "--output", tmp / "out", expect=3)
+            assert f"{path} is " in done.stderr and "--tokenizer" in done.stderr, done.stderr
+        run("finalize-quantize", checkpoint, "--output", tmp / f"out-{name}", "--tokenizer", tmp / "data/tokenizer")
+        path.write_text(sound)
+    run("finalize-quantize", checkpoint, "--output", tmp / "out")
+    run("train", *training(tmp), "--train.run_dir", tmp / "run", "--train.max_steps", 2)   # and goes on from it
+    shutil.rmtree(tmp / "run/tokenizer")   # what is a copy has none
+    run("checkpoint-inspect", checkpoint, "--verify=hashes")

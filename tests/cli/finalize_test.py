@@ -269,9 +269,13 @@ def test_tokenizer_files_and_a_generation_config_with_several_end_tokens_go_alon
     model.save_pretrained(tmp / "model")
     (tmp / "model" / "tokenizer.json").write_text('{"version": "1.0"}')
     (tmp / "model" / "chat_template.jinja").write_text("{{ x }}")
+    (tmp / "model" / "additional_chat_templates").mkdir()
+    (tmp / "model" / "additional_chat_templates" / "tool_use.jinja").write_text("{{ y }}")
     (tmp / "model" / "training_args.bin").write_text("not for export")
     finalize(tmp / "model", tmp / "out")
-    assert left_in(tmp / "out") == ["chat_template.jinja", "config.json", "generation_config.json", "model.safetensors",
+    finalize(tmp / "model", tmp / "out", "--overwrite")
+    assert (tmp / "out" / "additional_chat_templates" / "tool_use.jinja").read_text() == "{{ y }}"
+    assert left_in(tmp / "out") == ["additional_chat_templates", "chat_template.jinja", "config.json", "generation_config.json", "model.safetensors",
                                     "quantization-report.json", "tokenizer.json"]
     assert transformers.GenerationConfig.from_pretrained(tmp / "out").eos_token_id == [5, 7]
     (tmp / "model" / "generation_config.json").unlink()

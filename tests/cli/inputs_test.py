@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 import random
+import resource
 import shutil
 import subprocess
 import unittest
@@ -137,6 +138,68 @@ def test_every_compression_gives_what_the_plain_file_gives(tmp):
     assert "not xz data" in refused(tmp, tmp / "none.jsonl.xz")
 
 
+def test_numbers_that_python_writes_as_json_are_taken_in_fields_that_nobody_reads(tmp):
+    numbers = [float("nan"), float("inf"), -float("inf"), 2**64, -2**63 - 1, 10**400, 0.5]
+    records = [{"score": number, "text": f"text {number}"[:40], "more": [number, {"NaN": [number]}]} for number in numbers]
+    lines = [json.dumps(record) for record in records] + ['{"x": 1e400, "text": "e", "y": -1E+999}']
+    texts = [json.loads(line)["text"] for line in lines]
+    for name, content in [("in.jsonl", "\n".join(lines)), ("in.ndjson", "\n".join(lines)), ("array.json", json.dumps(records, indent=1)), ("values.json", "\n".join(lines))]:
+        (tmp / name).write_text(content)
+        assert prepared(tmp, tmp / name, name=f"of-{name}") == texts[:len(records) if name == "array.json" else None], name
+    (tmp / "read.jsonl").write_text('{"text": "a"}\n{"text": NaN}\n{"text": 1e400}\n{"text": "b"}\n')
+    assert "read.jsonl:2: the field 'text' is not text" in refused(tmp, tmp / "read.jsonl")
+    assert prepared(tmp, tmp / "read.jsonl", "--data.malformed", "skip", name="skipped") == ["a", "b"]
+
+
+def test_bytes_behind_compressed_data_are_ignored_with_a_warning_as_its_program_does(tmp):
+    text = "".join(drawn_texts(2000, 17))
+    for suffix, compress, tool in [("gz", gzip.compress, "gzip"), ("bz2", bz2.compress, "bzip2")]:
+        whole = compress(text[:1000].encode()) + compress(text[1000:].encode())
+        for name, behind, says in [("zeros", bytes(10240), "10240 zero bytes"), ("garbage", b"no data\0", "8 bytes")]:
+            path = tmp / f"{name}.txt.{suffix}"
+            path.write_bytes(whole + behind)
+            assert subprocess.run([tool, "-dc", path], capture_output=True).stdout.decode() == text
+            for ranks in None, 3:   # with three, one of them unpacks it first
+                done = prepare(path, "--output", tmp / f"{path.name}-{ranks}", "--data.tokenizer", "bytes", "--data.validation", "none", ranks=ranks)
+                assert done.stderr.count(f"{path}: ignored {says} behind its {tool} data") == 1, done.stderr
+                (document,) = documents(tmp / f"{path.name}-{ranks}", "train")
+                assert bytes(document).decode() == text
+        (tmp / f"cut.txt.{suffix}").write_bytes(whole + whole[:2])
+        assert "ends too early" in refused(tmp, tmp / f"cut.txt.{suffix}")
+
+
+def test_windows_that_zstd_makes_with_long_31_are_read_or_refused_for_want_of_memory(tmp):
+    if shutil.which("zstd") is None:
+        raise unittest.SkipTest("the program zstd is not installed")
+    made = subprocess.run(["zstd", "--long=31", "-1", "-c"], input=b"text of a large window\n" * 9, capture_output=True, check=True).stdout
+    (tmp / "a.txt.zst").write_bytes(made)
+    probe = [BUILD / "tests/cli/lines-probe", tmp / "a.txt.zst"]
+    bounded = subprocess.run(probe, capture_output=True, text=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)))
+    assert bounded.returncode == 5 and "its window needs 2.0 GiB of memory" in bounded.stderr, bounded
+    whole = subprocess.run(probe, capture_output=True, text=True)
+    if whole.returncode == 5:
+        raise unittest.SkipTest("this machine has no 2 GiB of memory left: " + whole.stderr)
+    assert whole.stdout == "text of a large window\n" * 9, whole
+
+
+def test_files_of_any_name_are_what_the_format_says(tmp):
+    (tmp / "notes.md").write_text("# A heading\n")
+    (tmp / "LOG").write_text('{"text": "one"}\n{"text": "two"}\n')
+    (tmp / "table.dat.gz").write_bytes(gzip.compress(b"text,n\nthree,1\n"))
+    for name, form, texts in [("notes.md", "txt", ["# A heading\n"]), ("LOG", "jsonl", ["one", "two"]), ("table.dat.gz", "csv", ["three"])]:
+        assert prepared(tmp, tmp / name, "--format", form, name=f"by-{form}") == texts
+        assert prepared(tmp, tmp / name, "--data.format", form, name=f"data-{form}", ranks=2) == texts
+        (tmp / "all.yaml").write_text(f"data: {{format: {form}, path: {tmp / name}}}\n")
+        assert prepared(tmp, tmp / "all.yaml", name=f"file-{form}") == texts
+        same, other = (json.loads((tmp / f"{made}-{form}/DATASET.json").read_text())["key"] for made in ("by", "data"))
+        assert same == other, "the name of a format is known by the files"
+    for arguments in [tmp / "LOG", "--format", "txt", "--data.records", "prompt"], [tmp / "LOG", "--data.format", "txt", "--data.records", "prompt"]:
+        assert "no records" in refused(tmp, *arguments, expect=2)
+    (tmp / "a.parquet").write_bytes(b"PAR1")
+    error = refused(tmp, tmp / "a.parquet", "--format", "txt")
+    assert "a.parquet as a corpus: the format is txt, its name says .parquet" in error, error
+
+
 def needs_tables():
     if not (BUILD / "lib/corpus/lockstep-tables.so").exists():
         raise unittest.SkipTest("this build reads no Parquet and Arrow: the wheel pyarrow was absent")
@@ -163,7 +226,7 @@ def test_parquet_and_arrow_files_give_their_rows_in_order(tmp):
         assert prepared(tmp, tmp / name, name=f"of-{name}-2", ranks=2) == texts, name
     pyarrow.parquet.write_table(table.append_column("note", pyarrow.array([None] * 1000, pyarrow.string())), tmp / "null.parquet")
     error = refused(tmp, tmp / "null.parquet", "--data.text_field", "note")
-    assert "null.parquet: record 1: the field 'note' is not text" in error, error
+    assert "null.parquet: record 1: the field 'note' is null" in error and "data.malformed: skip" in error, error
 
 
 def test_values_of_tables_have_the_form_that_json_gives_them(tmp):
@@ -174,8 +237,33 @@ def test_values_of_tables_have_the_form_that_json_gives_them(tmp):
     write_stream(pyarrow, tmp / "forms.arrow", pyarrow.table(columns), 2)
     probe = subprocess.run([BUILD / "tests/cli/lines-probe", tmp / "forms.arrow"], check=True, capture_output=True, text=True, encoding="utf-8").stdout
     assert [json.loads(line) for line in probe.splitlines()] == [
-        {"text": "x", "n": 1, "f": 0.1, "b": True, "list": [1, 2], "of structs": [{"role": "user", "n": 1}], "big": 2**64 - 1, "day": "2026-01-02"},
-        {"text": "y", "n": None, "f": None, "b": False, "list": [], "of structs": [{"role": None, "n": 2}], "big": 0, "day": None}]
+        {"text": "x", "n": 1, "f": 0.1, "b": True, "list": [1, 2], "of structs": [{"role": "user", "n": 1}], "big": 2**64 - 1, "raw": None, "day": "2026-01-02"},
+        {"text": "y", "n": None, "f": None, "b": False, "list": [], "of structs": [{"role": None, "n": 2}], "big": 0, "raw": "", "day": None}]
+
+
+def test_text_of_any_type_of_arrow_is_read_as_pyarrow_reads_it(tmp):
+    pyarrow = needs_tables()
+    import pyarrow.parquet
+    texts = [text for text in drawn_texts(300, 19) if text] + ["again"] * 40
+    raw = [text.encode() for text in texts]
+    columns = {"binary": pyarrow.array(raw, pyarrow.binary()), "large_binary": pyarrow.array(raw, pyarrow.large_binary()), "large_string": pyarrow.array(texts, pyarrow.large_string()),
+               "dictionary": pyarrow.array(texts).dictionary_encode(), "dictionary of binary": pyarrow.array(raw).dictionary_encode()}
+    for name in "string_view", "binary_view":
+        if hasattr(pyarrow, name):
+            columns[name] = pyarrow.array(raw if name == "binary_view" else texts, getattr(pyarrow, name)())
+    if hasattr(pyarrow.compute, "run_end_encode"):
+        columns["runs"] = pyarrow.compute.run_end_encode(pyarrow.array(texts))
+    table = pyarrow.table(columns)
+    write_stream(pyarrow, tmp / "types.arrow", table, 37)
+    with pyarrow.OSFile(str(tmp / "sliced.arrow"), "wb") as file, pyarrow.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table.slice(5, 300), max_chunksize=50)
+    pyarrow.parquet.write_table(table.select(["binary", "large_binary", "dictionary"]), tmp / "unmarked.parquet", store_schema=False)
+    assert pyarrow.parquet.read_schema(tmp / "unmarked.parquet").field("binary").type == pyarrow.binary()
+    for name, rows in [("types.arrow", table), ("sliced.arrow", table.slice(5, 300)), ("unmarked.parquet", table.select(["binary", "large_binary", "dictionary"]))]:
+        probe = subprocess.run([BUILD / "tests/cli/lines-probe", tmp / name], check=True, capture_output=True).stdout
+        expected = [{key: value.decode() if isinstance(value, bytes) else value for key, value in row.items()} for row in rows.to_pylist()]
+        assert [json.loads(line) for line in probe.splitlines()] == expected, name
+    assert prepared(tmp, tmp / "unmarked.parquet", "--data.text_field", "binary") == texts
 
 
 def test_folders_as_datasets_saves_them_are_one_corpus_a_split(tmp):
@@ -224,7 +312,7 @@ def path_suffix(name):
 
 
 
-def test_standard_input_may_hold_each_form_but_tables(tmp):
+def test_standard_input_may_hold_each_form(tmp):
     for form, content in [("json", b'[{"text": "a"}, {"text": "b"}]'), ("csv", b"id,text\n1,a\n2,b\n"), ("tsv", b"id\ttext\n1\ta\n2\tb\n")]:
         command = [BUILD / "tools/prepare-data", "-", "--format", form, "--output", tmp / form, "--data.tokenizer", "bytes", "--data.validation", "none"]
         done = subprocess.run(command, input=content, capture_output=True, timeout=PATIENCE_S)

@@ -1,6 +1,7 @@
 """All ranks or none: however a job ends, it ends before any watchdog but one that is to end it, with the right exit code and one explanation. The
 job is steps-job, a training loop without training."""
 
+import fcntl
 import functools
 import json
 import os
@@ -8,7 +9,7 @@ import re
 import signal
 import subprocess
 
-from lockstep_testing import BUILD, PATIENCE_S, SOURCE, on_hosts
+from lockstep_testing import BUILD, PATIENCE_S, SOURCE, on_hosts, run
 from running_jobs import launcher_patience, with_short_and_long_deadline
 
 PROGRAM = str(BUILD / "tests/steps-job")
@@ -146,6 +147,45 @@ def test_a_rank_that_stalls_ends_the_job_with_7_and_one_explanation_that_names_i
 
     for ranks in RANKS:
         with_short_and_long_deadline(functools.partial(check, ranks), 3)
+
+
+def test_a_rank_that_hangs_before_mpi_starts_is_named_and_the_job_ends_with_7(tmp):
+    """The limit is that of the start, on the command line or in a file, for programs that train and others."""
+    def check(tool, ranks, arguments, limit_s, attempt):
+        folder = tmp / f"{tool}-{ranks}-{attempt}"
+        (folder / "run").mkdir(parents=True)
+        (folder / "run.yaml").write_text(f"train: {{run_dir: {folder / 'run'}, max_steps: 1, global_batch: 6, "
+                                         f"watchdog_phases: [{{phase: start-up, limit: {limit_s}s}}]}}\n"
+                                         f"model: {{config: {folder}}}\ndata: {{path: {folder}, sequence_length: 8}}\n")
+        victim = ranks - 1
+        through = ["sh", "-c", f'[ "$OMPI_COMM_WORLD_RANK" != {victim} ] || kill -STOP $$; exec "$@"', "sh"]
+        done = run(tool, *[str(word).format(folder=folder, limit_s=limit_s) for word in arguments], ranks=ranks, through=through, expect=7)
+        told = [line for line in done.stderr.splitlines() if "watchdog" in line]
+        said = (rf"watchdog: rank {victim} \(.+\) has not reached MPI_Init, its process \d+ is stopped; rank 0 \(.+\) waits in MPI_Init for [\d.]+ s: "
+                rf"longer than the limit of {limit_s} s, the job ends")
+        assert len(told) == 1 and re.fullmatch(said, told[0]), done.stderr
+        if tool == "train":
+            status = json.loads((folder / "run/status.json").read_text())
+            assert (status["reason"], status["code"], status["rank"], status["explanation"]) == ("communication", 7, victim, told[0]), status
+            assert [path.name for path in (folder / "run").iterdir()] == ["status.json"]
+
+    prepare = ["{folder}/none.txt", "--output", "{folder}/data", "--data.tokenizer", "bytes", "--watchdog", "{limit_s}s"]
+    for tool, ranks, arguments in [("train", 2, ["{folder}/run.yaml"]), ("train", 3, ["{folder}/run.yaml"]), ("prepare-data", 2, prepare), ("prepare-data", 3, prepare)]:
+        with_short_and_long_deadline(functools.partial(check, tool, ranks, arguments), 3)
+
+
+def test_a_start_that_fails_leaves_the_status_of_a_job_at_work_alone(tmp):
+    """Whose lock is in the folder that both were given."""
+    (tmp / "run").mkdir()
+    (tmp / "run/status.json").write_text("of another job")
+    with open(tmp / "run/lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("process 1 on elsewhere since long ago\nanother machine\n")
+        lock.flush()
+        settings = ["--model.config", tmp, "--data.path", tmp, "--data.sequence_length", 8, "--train.run_dir", tmp / "run", "--train.max_steps", 1,
+                    "--train.global_batch", 2, "--train.watchdog", "2s"]
+        run("train", *settings, ranks=2, through=["sh", "-c", '[ "$OMPI_COMM_WORLD_RANK" != 1 ] || kill -STOP $$; exec "$@"', "sh"], expect=7)
+    assert (tmp / "run/status.json").read_text() == "of another job"
 
 
 def test_a_rank_that_exits_or_is_killed_ends_the_job_soon_and_not_with_0(tmp):

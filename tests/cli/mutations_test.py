@@ -31,3 +31,9 @@ def test_a_rank_that_does_something_else_is_found_and_named(tmp):
 
     for name, said in ENDS.items():
         with_short_and_long_deadline(functools.partial(check, name, said), 10)
+
+
+def test_a_filter_of_compositions_that_has_no_match_fails(tmp):
+    command = [str(SOURCE / "tests/harness/mpirun.sh"), "2", str(BUILD / "tests/mpi-compositions"), "--run_test=compositions/each_equals_one_rank_in_fp64"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=dict(os.environ, LOCKSTEP_TEST_ALL="none such"))
+    assert done.returncode != 0 and 'no composition on 2 ranks has "none such" in its text' in done.stdout + done.stderr, (done.returncode, done.stdout, done.stderr)

@@ -258,6 +258,73 @@ def test_ids_and_masks_are_those_that_transformers_gives_with_templates_that_mar
             assert (ids, mask) == (told["input_ids"], told["assistant_masks"]), (name, chat, ids, told)
 
 
+def split_record(dice):
+    """A prompt and its completion, as TRL has them: messages up to one of the assistant's, and those from there on."""
+    messages = conversation(dice)
+    begins = [number for number, message in enumerate(messages) if number > 0 and message["role"] == "assistant"]
+    at = dice.choice(begins) if begins else len(messages) - 1
+    record = {"prompt": messages[:at], "completion": messages[at:]}
+    if dice.random() < 0.3:
+        record["tools"] = dice.sample(KNOWN_TOOLS, dice.randrange(1, len(KNOWN_TOOLS) + 1))
+    return record
+
+
+def test_prompts_and_completions_of_messages_have_the_ids_and_masks_that_trl_gives_them(tmp):
+    transformers = needs("transformers")
+    warnings.simplefilter("ignore", SyntaxWarning)   # of the code that jinja2 makes
+    tokens = Tokens(tmp / "bpe")
+    theirs = transformers.PreTrainedTokenizerFast.from_pretrained(tokens.folder)
+    compared = 0
+    for number, name in enumerate(["chatml", "qwen2.5", "qwen3", "llama 3.1", "zephyr"]):
+        template, dice = TEMPLATES[name], random.Random(name)
+        records = [split_record(dice) for _ in range(CHATS)]
+        expected, everything, refused = [], [], 0
+        for record in records:
+            told = lambda messages, prompt, tokenize=True: theirs.apply_chat_template(
+                messages, tools=record.get("tools"), chat_template=template, add_generation_prompt=prompt, tokenize=tokenize, return_dict=False)
+            prompt, both = record["prompt"], record["prompt"] + record["completion"]
+            try:
+                head, whole = (told(messages, begins, False) for messages, begins in [(prompt, True), (both, False)])
+                assert prompt and whole.startswith(head)   # else TRL warns, and masks tokens of another text
+            except Exception:
+                refused += 1
+                continue
+            head_ids, ids = told(prompt, True), told(both, False)
+            if ids[:len(head_ids)] != head_ids:   # a token reaches across: TRL warns
+                ids = head_ids + theirs(whole[len(head):], add_special_tokens=False)["input_ids"]
+            everything.append(ids)
+            if len(ids) > len(head_ids):
+                expected.append((ids, [0] * len(head_ids) + [1] * (len(ids) - len(head_ids))))
+        (tmp / "chat.jinja").write_text(template, newline="")
+        options = {"form": "prompt", "tokenizer": tokens.folder, "chat_template": tmp / "chat.jinja", "special_tokens": "special"}
+        counts = prepared(tmp, write_lines(tmp / "in.jsonl", records), name=f"data-{number}", malformed="skip", **options)
+        found = masked_documents(tmp / f"data-{number}")
+        assert found == expected, (name, [pair for pair in zip(found, expected) if pair[0] != pair[1]][:1])
+        assert counts["records"] == len(records) - refused and len(expected) > CHATS / 4, (name, refused, len(expected))
+        compared += len(expected)
+        prepared(tmp, tmp / "in.jsonl", name=f"all-{number}", malformed="skip", train_on="all", add_eos="true", **options)
+        end = theirs.eos_token_id
+        assert masked_documents(tmp / f"all-{number}")[:9] == [(ids + [end], [0] + [1] * len(ids)) for ids in everything[:9]], name
+    print(f"# {compared} samples equal", flush=True)
+
+
+def test_prompts_that_are_messages_and_those_that_are_text_are_told_apart_by_record(tmp):
+    tokens = Tokens(tmp / "bpe")
+    user, answer = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
+    plain, chat = {"prompt": "q", "completion": "a"}, {"prompt": [user], "completion": [answer]}
+    options = ["--data.records", "prompt", "--data.tokenizer", tokens.folder, "--data.validation", "none"]
+    error = prepare(write_lines(tmp / "chat.jsonl", [plain, chat]), "--output", tmp / "data", *options, expect=3).stderr
+    assert "chat.jsonl:2: 'prompt' is a list of messages, and beside the tokenizer is no chat template" in error and "--data.chat_template" in error, error
+    (tmp / "chat.jinja").write_text(TEMPLATES["chatml"], newline="")
+    for record, says in [(plain, "'prompt' is no list of messages, and data.chat_template is of messages"), ({**chat, "completion": "a"}, "one of 'prompt' and 'completion' is a list"),
+                         ({**chat, "completion": []}, "completion holds no message"), ({**chat, "prompt": ["q"]}, 'prompt[0] is "q", no object')]:
+        error = prepare(write_lines(tmp / "one.jsonl", [record]), "--output", tmp / "data", *options, "--data.chat_template", tmp / "chat.jinja", expect=3).stderr
+        assert f"one.jsonl:1: {says}" in error, error
+    (tmp / "late.jinja").write_text("{{ messages|length }}{% for m in messages %}{{ m.content }}{% endfor %}")
+    error = prepare(write_lines(tmp / "late.jsonl", [chat]), "--output", tmp / "data", *options, "--data.chat_template", tmp / "late.jinja", expect=3).stderr
+    assert 'cannot tell where the completion begins: the template renders the prompt with a generation prompt as "1q" at byte 0, where the whole conversation has "2qa"' in error, error
+
+
 def test_turns_that_lose_their_reasoning_count_as_if_they_were_marked(tmp):
     needs("transformers")
     tokens = Tokens(tmp / "bpe")
@@ -455,11 +522,52 @@ def test_the_template_is_the_one_beside_the_tokenizer_or_the_one_that_is_named(t
     assert "wrong.jinja:2: the filter 'urlize' is not understood" in refused and not (tmp / "no").exists(), refused
 
 
+def test_conversations_with_tools_are_rendered_by_the_template_for_tools_as_transformers_does(tmp):
+    transformers = needs("transformers")
+    tokens = Tokens(tmp / "bpe")
+    plain, with_tools = TEMPLATES["gemma, marked"], TEMPLATES["llama 3, marked"]
+    chats = [{**chat, **({"tools": [KNOWN_TOOLS[:1], [], None][number % 3]} if number % 2 else {})} for number, chat in enumerate(simple_chats(24, 9))]
+    source = write_lines(tmp / "in.jsonl", chats)
+    config = json.loads((tokens.folder / "tokenizer_config.json").read_text())
+    listed = [{"name": "other", "template": "{{ 1 }}"}, {"name": "tool_use", "template": with_tools}, {"name": "default", "template": plain}]
+
+    def as_list(folder):
+        (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": listed}))
+
+    def as_files(folder):   # which count before the list
+        (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": [{"name": "default", "template": "{{ 2 }}"}, {"name": "tool_use", "template": "{{ 3 }}"}]}))
+        (folder / "chat_template.jinja").write_text(plain)
+        (folder / "additional_chat_templates").mkdir()
+        for name in "tool_use", "other":
+            (folder / "additional_chat_templates" / f"{name}.jinja").write_text(dict((one["name"], one["template"]) for one in listed)[name])
+    for name, write in [("list", as_list), ("files", as_files)]:
+        folder = tmp / name
+        shutil.copytree(tokens.folder, folder)
+        write(folder)
+        theirs = transformers.AutoTokenizer.from_pretrained(folder)
+        prepared(tmp, source, name=f"data-{name}", form="messages", tokenizer=folder)
+        for chat, (ids, mask) in zip(chats, masked_documents(tmp / f"data-{name}"), strict=True):
+            told = theirs.apply_chat_template(chat["messages"], tools=chat.get("tools"), return_dict=True, return_assistant_tokens_mask=True)
+            assert (ids, mask) == (told["input_ids"], told["assistant_masks"]), (name, chat)
+        kept = transformers.AutoTokenizer.from_pretrained(tmp / f"data-{name}/tokenizer")
+        assert kept.chat_template == theirs.chat_template == {one["name"]: one["template"] for one in listed}, name
+        assert "all hashes are" in prepare("--verify", tmp / f"data-{name}").stdout
+        prepare(source, "--output", tmp / f"data-{name}", "--overwrite", "--data.tokenizer", folder, "--data.records", "messages")
+    one = masked_documents(tmp / "data-list") == masked_documents(tmp / "data-files")
+    assert one, "the same templates, wherever they stand"
+    (tmp / "list/tokenizer_config.json").write_text(json.dumps({**config, "chat_template": [{"name": "../default", "template": plain}]}))
+    refused = prepare(source, "--output", tmp / "no", "--data.tokenizer", tmp / "list", "--data.records", "messages", expect=3).stderr
+    assert 'the name "../default" of a template cannot be that of a file' in refused, refused
+    (tmp / "list/tokenizer_config.json").write_text(json.dumps({**config, "chat_template": listed[:2]}))
+    refused = prepare(source, "--output", tmp / "no", "--data.tokenizer", tmp / "list", "--data.records", "messages", expect=3).stderr
+    assert "there is no chat template 'default'" in refused and "--data.chat_template" in refused, refused
+
+
 def test_a_conversation_that_cannot_be_used_is_refused_with_its_place(tmp):
     tokens = Tokens(tmp / "bpe")
     user, answer = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
     bad = [({"messages": "a"}, "the text of messages is no JSON"), ({"messages": {"role": "user"}}, "messages is {\"role\":\"user\"}, no list of messages"), ({"messages": []}, "messages holds no message"),
-           ({"messages": None}, "messages is null"), ({"message": []}, "no field 'messages'; it has message"), ({"messages": [user, "b"]}, "messages[1] is \"b\", no object"),
+           ({"messages": None}, "the field 'messages' is null"), ({"message": []}, "no field 'messages'; it has message"), ({"messages": [user, "b"]}, "messages[1] is \"b\", no object"),
            ({"messages": [user, {"content": "b"}]}, "messages[1] has no role"), ({"conversations": [{"from": "narrator", "value": "b"}]}, "conversations[0] is from \"narrator\", which is no known role"),
            ({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}]}, answer]}, "messages[0].content[1] is of the type \"image_url\""),
            ({"messages": [{"role": "user", "content": 5}, answer]}, "messages[0].content is 5, neither text nor a list of parts"), ({"messages": [user, {**answer, "weight": 0.5}]}, "messages[1].weight is 0.5, neither 0 nor 1"),
@@ -493,5 +601,5 @@ def test_a_conversation_that_cannot_be_used_is_refused_with_its_place(tmp):
     for form, train_on, choices in ("messages", "completion", "assistant, last or all"), ("prompt", "last", "completion or all"):
         done = prepare(source, "--output", tmp / "refused", "--data.records", form, "--data.train_on", train_on, expect=2)
         assert f"data.train_on {train_on} does not fit data.records {form}, which takes {choices}" in done.stderr, done.stderr
-    for option in "messages_field", "chat_template":
-        assert f"data.{option} has no effect unless data.records is messages" in prepare(source, "--output", tmp / "refused", f"--data.{option}", "x", expect=2).stderr
+    for option, forms in ("messages_field", "messages"), ("chat_template", "prompt or messages"):
+        assert f"data.{option} has no effect unless data.records is {forms}" in prepare(source, "--output", tmp / "refused", f"--data.{option}", "x", expect=2).stderr

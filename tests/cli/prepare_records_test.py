@@ -249,7 +249,7 @@ def test_a_record_that_cannot_be_used_ends_the_job_with_its_place_or_is_left_out
     assert f"left out {len(bad)} malformed documents" in done.stderr and "all.jsonl:4: labels[2] is 4" in done.stderr
     assert manifest(tmp / "kept")["inputs"]["malformed_documents"] == len(bad)
     wrong = write_lines(tmp / "prompt.jsonl", [{"prompt": "a", "completion": ["b"]}])
-    assert "prompt.jsonl:1: the field 'completion' is not text" in prepare(wrong, "--output", tmp / "refused", "--data.records", "prompt", expect=3).stderr
+    assert "prompt.jsonl:1: one of 'prompt' and 'completion' is a list of messages" in prepare(wrong, "--output", tmp / "refused", "--data.records", "prompt", expect=3).stderr
 
 
 def test_characters_that_a_vocabulary_lacks_are_malformed_text_wherever_they_stand(tmp):

@@ -165,6 +165,7 @@ OWN_TESTS = {
         "output": "cli/prepare_data_test.py test_what_is_there_is_replaced_only_if_it_is_a_dataset_and_asked_for",
         "overwrite": "cli/prepare_data_test.py test_what_is_there_is_replaced_only_if_it_is_a_dataset_and_asked_for",
         "format": "cli/tool_options_test.py test_each_format_of_standard_input_is_read_in_its_way",
+        "data.format": "cli/inputs_test.py test_files_of_any_name_are_what_the_format_says",
         "threads": "cli/tool_options_test.py test_so_many_threads_are_started",
         "watchdog": "cli/prepare_data_test.py test_a_stopped_rank_is_named_by_the_watchdog",
         "data.add_bos": "cli/prepare_records_test.py test_prompts_and_completions_have_the_ids_and_masks_that_trl_gives_them",

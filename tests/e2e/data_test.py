@@ -2,10 +2,14 @@
 documents of the dataset ended."""
 
 import json
+import os
 import re
+import signal
+import subprocess
 
 from checkpoint_files import step_folders
-from lockstep_testing import GPT2_TINY, damage_shard, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, PATIENCE_S, SOURCE, damage_shard, needs, program, records, run, sample_text, write_config
+from running_jobs import started_and_stopped, wait_for_pause
 
 SHARD = 500   # tokens; a step reads 65
 
@@ -17,12 +21,15 @@ def prepare(tmp, name="data"):
     return tmp / name
 
 
-def train(tmp, folder, changes=None, *switches, ranks=None, expect=0):
+def arguments_of(tmp, folder, changes=None):
     settings = {"model.config": tmp / "model", "data.path": tmp / "data", "train.run_dir": folder, "data.sequence_length": 16,
                 "data.shuffle": "false", "train.max_steps": 12, "train.global_batch": 4, "checkpoint.every": 1, "checkpoint.keep_last": 20,
                 "log.every": 1, "schedule.name": "constant", **(changes or {})}
-    arguments = [part for key, value in settings.items() for part in (f"--{key}", str(value))]
-    return run("train", *arguments, *switches, ranks=ranks, expect=expect)
+    return [part for key, value in settings.items() for part in (f"--{key}", str(value))]
+
+
+def train(tmp, folder, changes=None, *switches, ranks=None, expect=0):
+    return run("train", *arguments_of(tmp, folder, changes), *switches, ranks=ranks, expect=expect)
 
 
 def saved(folder):
@@ -121,3 +128,70 @@ def test_a_batch_that_one_rank_cannot_make_ends_all_ranks_with_its_message_and_t
         losses = {name: {record["step"]: record["loss"] for record in records(tmp / name, "step")} for name in ["whole", folder.name]}
         assert losses["whole"].keys() == losses[folder.name].keys()
         assert all(abs(loss - losses[folder.name][step]) < 1e-4 for step, loss in losses["whole"].items()), losses
+
+
+def prepare_pages(tmp):
+    """Shards of two pages each: samples of 250 tokens, and in each epoch of 24 steps the eighth has the first token of the second shard, as the
+    last label of its second sample."""
+    (tmp / "text.txt").write_text(sample_text()[:12100])
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.validation", "none", "--data.shard_tokens", 4000)
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2, n_positions=256))
+    return {"data.sequence_length": 250, "train.global_batch": 2, "checkpoint.keep_last": 99}
+
+
+def go_on_without_pages(process, paused, shard, length):
+    """Cuts the file short under a job that has stopped itself, which then ends; what it says."""
+    os.truncate(shard, length)
+    os.kill(paused, signal.SIGCONT)
+    error = process.communicate(timeout=PATIENCE_S)[1]
+    assert process.returncode == 4, (process.returncode, error)
+    assert error.count(f"cannot read {shard} from byte {length} on: it had ") == 1, error
+    return error
+
+
+def test_a_shard_that_is_cut_short_under_a_job_ends_it_with_4_and_its_name(tmp):
+    changes = prepare_pages(tmp)
+    shard = tmp / "data/train/tokens-00000.h5"
+    whole = shard.read_bytes()
+    for ahead, length in [(0, 0), (2, 5000)]:   # all pages are lost, or the end of one
+        shard.write_bytes(whole)
+        folder = tmp / f"ahead-{ahead}"
+        command = [program("train"), *arguments_of(tmp, folder, {**changes, "data.prefetch": ahead}), "--train.inject", "rank=0,phase=forward,step=3,kind=pause"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
+        started_and_stopped(process)
+        go_on_without_pages(process, process.pid, shard, length)
+        status = json.loads((folder / "status.json").read_text())
+        assert status["reason"] == "storage" and status["code"] == 4 and str(shard) in status["explanation"], status
+        assert saved(folder)[:2] == [1, 2], saved(folder)
+
+
+def test_a_shard_that_one_rank_cannot_read_ends_all_ranks_and_the_run_goes_on_once_it_is_back(tmp):
+    changes = {**prepare_pages(tmp), "train.max_steps": 34, "data.prefetch": 0}
+    shard = tmp / "data/train/tokens-00001.h5"
+    whole = shard.read_bytes()
+    command = [str(SOURCE / "tests/harness/mpirun.sh"), "2", program("train"), *arguments_of(tmp, tmp / "run", changes), "--train.inject",
+               "rank=1,phase=forward,step=28,kind=pause"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    error = go_on_without_pages(process, wait_for_pause(process, 1), shard, 4096)
+    assert "rank 1 (" in error, error
+    assert saved(tmp / "run") == list(range(1, 31)), saved(tmp / "run")   # the heartbeat of step 31 tells of the samples of step 32
+    shard.write_bytes(whole)
+    train(tmp, tmp / "run", changes, ranks=2)
+    assert saved(tmp / "run")[-1] == 34
+
+
+def test_a_shard_that_leads_to_another_file_is_refused(tmp):
+    h5py = needs("h5py")
+    prepare(tmp)
+    shard = tmp / "data/train/tokens-00000.h5"
+    size = shard.stat().st_size
+    shard.rename(tmp / "elsewhere.h5")
+    with h5py.File(shard, "w", libver=("v110", "v110")) as file:
+        file["tokens"] = h5py.ExternalLink(str(tmp / "elsewhere.h5"), "/tokens")
+        file["documents"] = h5py.ExternalLink(str(tmp / "elsewhere.h5"), "/documents")
+    assert shard.stat().st_size <= size
+    os.truncate(shard, size)
+    with h5py.File(shard) as file:
+        assert file["tokens"][:].size == SHARD   # other programs follow
+    done = train(tmp, tmp / "run", {"data.verify": "off"}, expect=3)
+    assert "/tokens of" in done.stderr and "tokens-00000.h5 is a link to another file, which is not followed" in done.stderr, done.stderr

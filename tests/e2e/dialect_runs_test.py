@@ -1,7 +1,10 @@
 """Files as users of other trainers have them, on tiny models: a run of each is bit for bit the run of the canonical options that stand beside it."""
 
+import json
+import types
+
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import LLAMA_TINY, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, LLAMA_TINY, needs, records, run, sample_text, token_stream, write_config
 
 # What is trained in all of them: dialect, the file, ranks, the same in Lockstep's own words.
 RUNS = [
@@ -44,7 +47,8 @@ warmup_steps: 1
 max_steps: 5
 num_train_epochs: 1
 lockstep: {data: {sequence_length: 16}}
-""", {"parallel.dp_shard": 1, "parallel.dp_replicate": 1, "train.micro_batch": 4, "optimizer.lr": 1e-3, "schedule.name": "linear", "schedule.warmup_steps": 1}),
+""", {"parallel.dp_shard": 1, "parallel.dp_replicate": 1, "train.micro_batch": 4, "optimizer.lr": 1e-3, "schedule.name": "linear", "schedule.warmup_steps": 1,
+      "schedule.warmup_from": "zero"}),
     ("forgather", 2, """
 trainer: ddp
 output_dir: RUN
@@ -104,7 +108,7 @@ fsdp: full_shard auto_wrap
 fsdp_config: {transformer_layer_cls_to_wrap: GPT2Block, fsdp_forward_prefetch: true}
 report_to: none
 """, {"parallel.dp_shard": "auto", "parallel.dp_replicate": 1, "parallel.prefetch": 1, "train.micro_batch": 2, "optimizer.lr": 1e-3, "optimizer.weight_decay": 0.01,
-      "schedule.warmup_steps": 1}),
+      "schedule.warmup_steps": 1, "schedule.warmup_from": "zero"}),
     ("transformers", 2, """
 output_dir: RUN
 config_name: model
@@ -160,7 +164,8 @@ save_total_limit: 1
 num_train_epochs: 0.05
 logging_steps: 1
 """, {"train.micro_batch": 2, "train.accumulation": 3, "train.recompute": "block", "optimizer.name": "sgd", "optimizer.lr": 1e-2, "optimizer.clip_norm": 1,
-      "checkpoint.every": "1 epochs", "checkpoint.keep_last": 1, "train.max_steps": "null", "train.epochs": 0.05}),
+      "checkpoint.every": "1 epochs", "checkpoint.keep_last": 1, "train.max_steps": "null", "train.epochs": 0.05,
+      "data.short_last_step": "true"}),
 ]
 
 
@@ -198,3 +203,63 @@ def test_the_batch_that_a_run_resolved_holds_on_other_ranks(tmp):
     assert batches <= {4}, batches
     for (step, theirs), (other, ours) in zip(outcome(tmp / "turns")[0], outcome(tmp / "one")[0]):
         assert step == other and abs(theirs - ours) < 1e-5, (step, theirs, ours)
+
+
+def steps_of_trainer(samples, micro_batch, accumulation, epochs, drop_last):
+    """The samples of each step, as the Trainer of transformers counts steps and as its loop takes micro-batches."""
+    trainer = needs("transformers.trainer").Trainer
+    loader = list(needs("torch").utils.data.DataLoader(range(samples), batch_size=micro_batch, drop_last=drop_last))
+    stub = types.SimpleNamespace(get_total_train_batch_size=lambda args: micro_batch * accumulation, get_sp_size=lambda: 1, num_examples=lambda _: samples)
+    args = types.SimpleNamespace(max_steps=-1, num_train_epochs=epochs, gradient_accumulation_steps=accumulation)
+    total = trainer.set_initial_training_values(stub, args, loader)[-1]
+    steps = []
+    while len(steps) < total:
+        steps += [[sample for batch in loader[begin:begin + accumulation] for sample in batch.tolist()] for begin in range(0, len(loader), accumulation)]
+    return steps[:total]
+
+
+def losses_in_torch(folder, stream, steps, warmup):
+    torch, transformers = needs("torch"), needs("transformers")
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").double().train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = transformers.get_scheduler("linear", optimizer, num_warmup_steps=warmup, num_training_steps=len(steps))
+    losses = []
+    for step in steps:
+        rows = torch.stack([torch.from_numpy(stream[16 * sample:16 * sample + 17].astype("int64")) for sample in step])
+        logits = model(input_ids=rows[:, :-1]).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())   # the mean over the step's own tokens
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_epochs_end_with_the_short_step_that_trainer_takes_whatever_ranks_go_on(tmp):
+    torch, transformers = needs("torch"), needs("transformers")
+    (tmp / "text.txt").write_text(sample_text().encode("ascii", "ignore").decode()[:23 * 16 + 4])   # 23 samples
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    write_config(tmp / "config", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+    torch.manual_seed(3)
+    transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.from_pretrained(tmp / "config")).save_pretrained(tmp / "model")
+    stream = token_stream(tmp / "data")
+    for ranks, micro_batch, accumulation, drop_last, counts in [
+            (1, 2, 3, False, [6, 6, 6, 5]), (1, 2, 3, True, [6, 6, 6, 4]), (2, 2, 3, True, [12, 8]), (2, 1, 11, False, [22, 1])]:   # of one sample some rank has none
+        steps = steps_of_trainer(23, micro_batch * ranks, accumulation, 2.5, drop_last)
+        assert [len(step) for step in steps] == (counts * 3)[:-(-5 * len(counts) // 2)], steps
+        want = losses_in_torch(tmp / "model", stream, steps, 2)
+        name = f"{ranks}-{micro_batch}-{drop_last}"
+        (tmp / f"{name}.yaml").write_text(json.dumps({
+            "dialect": "transformers", "model_name_or_path": "model", "train_file": "data", "block_size": 16, "output_dir": name, "optim": "sgd",
+            "learning_rate": 0.1, "warmup_steps": 2, "max_grad_norm": 0, "num_train_epochs": 2.5, "per_device_train_batch_size": micro_batch, "seed": 3,
+            "gradient_accumulation_steps": accumulation, "dataloader_drop_last": drop_last, "logging_steps": 1, "save_strategy": "steps", "save_steps": 1,
+            "lockstep": {"data": {"shuffle": False}, "precision": {"dtype": "fp64"}, "checkpoint": {"background": False}}}))
+        # Two stops, each amid an epoch, and other ranks from there on: steps, and what is left out, stay those of the first start.
+        for number, step in [(ranks, 2), (3 - ranks, 3)]:
+            run("train", f"{name}.yaml", "--lockstep.train.inject", f"rank=0,phase=data,step={step},kind=throw,code=75", ranks=number, cwd=tmp, expect=75)
+        run("train", f"{name}.yaml", ranks=2, cwd=tmp)
+        told = {record["step"]: record["loss"] for record in records(tmp / name, "step")}
+        assert sorted(told) == list(range(1, len(want) + 1)), (name, told, want)
+        assert all(abs(told[step + 1] - loss) <= 1e-10 * loss for step, loss in enumerate(want)), (name, told, want)
+        assert records(tmp / name, "step")[-1]["tokens"] == sum(map(len, steps)) * 16

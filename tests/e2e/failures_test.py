@@ -219,19 +219,19 @@ def test_a_spike_is_a_loss_beyond_mean_and_six_deviations_of_the_last_hundred_as
     assert done.err.count("is far beyond the last") == len(expected)
 
 
-def start(tmp, folder, ranks, *more):
+def start(tmp, folder, ranks, *more, env=None):
     """A run that goes on until it is asked to stop, in which every rank says at which step it left."""
     command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), program("train"), "--model.config", tmp / "model", "--data.path", tmp / "data",
                "--data.sequence_length", 16, "--train.run_dir", folder, "--train.max_steps", 100000, "--train.global_batch", 4, "--log.every", 1,
                "--log-level", "debug", *more]
-    return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=dict(os.environ, **(env or {})))
 
 
 def stop_by(tmp, name, rank, signal_name):
     """Asks a run on 3 ranks to stop, by a signal to one rank, the control file or the clock, and checks that all leave together."""
     folder = tmp / f"{name}-{rank}"
-    process = start(tmp, folder, 3, *(["--train.max_time", "4s"] if name == "clock" else []))
-    if name != "clock":   # which may ask before the first step, if the start takes long
+    process = start(tmp, folder, 3, *(["--train.max_time", "4s"] if name == "clock" else []), env={"LOCKSTEP_TEST_CLOCK": "0.5"} if name == "clock" else {})
+    if name != "clock":   # which asks by itself
         wait_for_steps(folder, 3, process)
     if name == "control":
         (folder / "control").write_text("stop\n")

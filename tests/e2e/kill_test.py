@@ -103,3 +103,32 @@ def campaign(tmp, kills):
 
 def test_whatever_is_killed_and_when_the_newest_checkpoint_is_whole_and_the_run_goes_on(tmp):
     campaign(tmp, int(os.environ.get("LOCKSTEP_TEST_KILLS", 10)))
+
+
+def test_jobs_that_repeat_their_own_command_end_as_one_run_whatever_checkpoint_resume_says(tmp):
+    """Each start is stopped with 75 or killed, and put back into the queue as Slurm does it, until the run has finished."""
+    prepare(tmp)
+    steps = 12
+    run("train", *arguments(tmp, tmp / "whole", 2, steps), ranks=2)
+    want = state_digest(step_folders(tmp / "whole")[-1])
+    cases = [(number, resume) for number in range(-(-int(os.environ.get("LOCKSTEP_TEST_KILLS", 3)) // 12)) for resume in ["auto", "never", "afresh"]]
+    for number, resume in cases:
+        draw, folder, restarts = random.Random(f"{number} {resume}"), tmp / f"run-{number}-{resume}", 0
+        if resume == "afresh":   # a former run is put aside once
+            run("train", *arguments(tmp, folder, 2, 4), "--train.seed", 7)
+        while True:
+            ends_at, kind = draw.randint(1, steps - 1), draw.choice(["stop", "kill"])
+            inject = ["--train.inject", f"rank={draw.randint(0, 1)},phase=data,step={ends_at},kind={kind}"] if restarts < 8 else []
+            before = step_folders(folder) if restarts or resume != "afresh" else []
+            done = run("train", *arguments(tmp, folder, 2, steps), "--checkpoint.resume", resume, *inject, ranks=2, expect=None,
+                       env={"SLURM_RESTART_COUNT": str(restarts)} if restarts else {})
+            why = (number, resume, restarts, ends_at, kind, done.returncode, done.stderr[-2000:])
+            assert done.returncode in (0, 75) or kind == "kill", why
+            assert records(folder, "run")[-1]["start_step"] == (int(before[-1].name.removeprefix("step-")) if before else 0), why
+            if done.returncode == 75:
+                assert "the same command goes on from here" in done.stderr, why
+            restarts += 1
+            if done.returncode == 0:
+                break
+        assert state_digest(step_folders(folder)[-1]) == want, why
+        assert len(list((folder / "checkpoints").glob(".former-*"))) == (2 if resume == "afresh" else 0), why

@@ -6,7 +6,8 @@ import numpy
 
 from checkpoint_files import read_tensor, step_folders
 from lockstep_testing import needs, records, run, token_stream
-from local_sgd_test import CLIP, LENGTH, LR, SAMPLES, STEPS, local, options, prepare
+from local_sgd_test import CLIP, EXPERTS, LENGTH, LR, SAMPLES, STEPS, local, options, prepare
+from parity_model import Doubles
 
 torch = needs("torch")
 transformers = needs("transformers")
@@ -18,7 +19,8 @@ class Replicas:
 
     def __init__(self, folder, cells, make_optimizer, start_step, period):
         torch.manual_seed(5)
-        model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.from_pretrained(folder), attn_implementation="eager")
+        model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.from_pretrained(folder), attn_implementation="eager",
+                                                                  experts_implementation="eager")
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.02)
@@ -111,3 +113,20 @@ def test_cells_of_ranks_train_as_a_plain_script_of_replicas_does(tmp):
             state = "exp_avg" if make is adamw else "momentum_buffer"
             moments = [read_tensor(last, "local", f"dp_replicate={cell}/{state}/{name}") for cell in range(cells)]
             assert numpy.allclose(read_tensor(last, "optimizer", f"{state}/{name}"), sum(moments) / cells, rtol=1e-12, atol=1e-18), (number, name)
+
+
+def test_cells_whose_ranks_share_out_experts_train_as_a_plain_script_of_replicas_does(tmp):
+    prepare(tmp, dict(EXPERTS, router_aux_loss_coef=0.0, output_router_logits=False))
+    stream = token_stream(tmp / "data")
+    with Doubles():
+        replicas, want = Replicas(tmp / "model", 2, adamw, 1, 3), []
+        for step in range(6):
+            rows = [stream[(step * SAMPLES + i) * LENGTH:][:LENGTH + 1].astype("int64") for i in range(SAMPLES)]
+            want.append(replicas.step(step, torch.from_numpy(numpy.stack(rows))))
+    for number, layout in enumerate([["--post_local_sgd.cell", 2], ["--parallel.dp_shard", 2], ["--parallel.ulysses", 2]]):
+        folder = tmp / f"run{number}"
+        arguments = options(tmp, folder, "--precision.dtype", "fp64", *local(1, 3), "--parallel.ep", 2, *layout, *ADAMW, steps=6)
+        run("train", *[word if word != "--model.config" else "--model.path" for word in arguments], ranks=4)
+        got = [(record["loss"], record["grad_norm"]) for record in records(folder, "step")]
+        for step, (ours, theirs) in enumerate(zip(got, want, strict=True)):
+            assert all(abs(a - b) <= 1e-9 * abs(b) for a, b in zip(ours, theirs)), (layout, step, ours, theirs)

@@ -5,7 +5,7 @@ import json
 import re
 
 from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
-from lockstep_testing import GPT2_TINY, needs, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, LLAMA_TINY, needs, records, run, sample_text, write_config
 
 numpy = needs("numpy")
 
@@ -33,6 +33,9 @@ def local(start_step, period, *more):
 LAYOUTS = [(3, ["--train.offload", "[optimizer]", "--precision.dtype", "fp16"]), (4, ["--parallel.dp_shard", 2, "--precision.dtype", "bf16"]), (4, ["--parallel.pp", 2])]
 SHARED = [(4, ["--parallel.tp", 2, "--parallel.sequence_parallel", "true", "--precision.dtype", "bf16"]), (4, ["--parallel.ulysses", 2]),
           (4, ["--parallel.ring", 2, "--train.offload", "[optimizer]"])]
+EXPERTS = {key: value for key, value in LLAMA_TINY.items() if key not in ("architectures", "attention_bias", "mlp_bias")} | {
+    "model_type": "mixtral", "hidden_size": 16, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4,
+    "num_local_experts": 4, "num_experts_per_tok": 2, "output_router_logits": True, "router_aux_loss_coef": 0.5}
 SAMPLE = ["--train.callbacks", '["sample"]', "--sample.prompts", '["The "]', "--sample.max_tokens", 8]
 
 
@@ -48,8 +51,12 @@ def test_nor_where_the_ranks_of_a_cell_share_blocks_or_rows(tmp):
     check_nothing_changes(tmp, SHARED)
 
 
-def check_nothing_changes(tmp, layouts):
-    prepare(tmp)
+def test_nor_where_they_share_out_experts(tmp):
+    check_nothing_changes(tmp, [(4, ["--parallel.ep", 2, "--parallel.dp_shard", 2])], EXPERTS)
+
+
+def check_nothing_changes(tmp, layouts, model=MODEL):
+    prepare(tmp, model)
     for number, (ranks, layout) in enumerate(layouts):
         plain, looked, parts = (tmp / f"{name}{number}" for name in ["plain", "looked", "parts"])
         common = [*local(2, 4), *layout]

@@ -1,8 +1,11 @@
 """Runs whose saves go to a disk of each node first (checkpoint.local_dir) and are promoted to the folder of the run behind training: two
 nodes by name, each with a folder of its own behind one path."""
 
+import concurrent.futures
 import errno
+import re
 import shutil
+import time
 
 from checkpoint_files import manifest_of, state_digest, step_folders
 from lockstep_testing import BUILD, GPT2_TINY, SOURCE, on_hosts, records, run, sample_text, write_config
@@ -18,17 +21,18 @@ def prepare(tmp):
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 
-def train(tmp, folder, *more, steps=STEPS, keep=99, faults=None, expect=0, shards=4, local="disk"):
-    """Two ranks a node. All of them see the folder tmp/folder/run, those of a node tmp/folder/NODE/disk."""
+def train(tmp, folder, *more, steps=STEPS, keep=99, faults=None, gate=None, expect=0, shards=4, local="disk", every=EVERY, data="data"):
+    """Two ranks a node. All of them see the folder tmp/folder/run, those of a node tmp/folder/NODE/disk. Faults of code -3 wait for `gate`."""
     for node in NODES:
         (tmp / folder / node).mkdir(parents=True, exist_ok=True)
     hosts = on_hosts(*[node for node in NODES for _ in range(2)])
     if faults:
         hosts["LD_PRELOAD"] += f":{BUILD / 'tests/libstorage_faults.so'}"
         hosts["LOCKSTEP_TEST_FAULTS"] = faults
-    return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16,
+        hosts["LOCKSTEP_TEST_GATE"] = str(gate)
+    return run("train", "--model.config", tmp / "model", "--data.path", tmp / data, "--data.sequence_length", 16,
                "--train.run_dir", tmp / folder / "run", "--train.max_steps", steps, "--schedule.decay_steps", 20, "--train.global_batch", 4,
-               "--log.every", 1, "--parallel.dp_shard", shards, "--checkpoint.every", EVERY, "--checkpoint.keep_last", keep, "--checkpoint.patience", "1s",
+               "--log.every", 1, "--parallel.dp_shard", shards, "--checkpoint.every", every, "--checkpoint.keep_last", keep, "--checkpoint.patience", "1s",
                *(["--checkpoint.local_dir", local] if local else []), *more, ranks=4, env=hosts,
                through=[SOURCE / "tests/harness/on_node.sh", tmp / folder], expect=expect)
 
@@ -169,7 +173,6 @@ def test_a_job_that_is_killed_amid_a_promotion_loses_nothing(tmp):
 def test_a_promotion_that_fails_is_told_and_training_goes_on(tmp):
     prepare(tmp)
     whole = reference(tmp)
-    wanted = {step: digest for step, digest in whole.items() if step != 2}
     in_run = "/run/checkpoints/.stage"
     for number, (faults, more) in enumerate([(f"pwrite {errno.ENOSPC} 1 0 2 {in_run}", []), (f"fsync {errno.EIO} 1 0 2 {in_run}", []),
                                              (f"look {errno.EIO} 1 0 2 step-0000000002/per_group", []), (f"mkdir {errno.EDQUOT} 1 0 0 {in_run}", []),
@@ -179,7 +182,8 @@ def test_a_promotion_that_fails_is_told_and_training_goes_on(tmp):
         failed = events(tmp, folder, "promotion_failed")
         assert len(failed) == 1 and "promoting the checkpoint of step 2" in failed[0]["message"] and "step 2 stays in disk/" in failed[0]["message"], (faults, failed)
         assert "training goes on" in done.stderr
-        assert promoted(tmp, folder) == wanted and losses(tmp, folder) == losses(tmp, "whole"), faults
+        assert sorted(event["step"] for event in events(tmp, folder, "promoted")) == [2, 4, 6], "it is tried again"
+        assert promoted(tmp, folder) == whole and losses(tmp, folder) == losses(tmp, "whole"), faults
         assert local(tmp, folder, "alpha") == local(tmp, folder, "beta") == {6: whole[6]}
         nothing_is_left(tmp, folder)
     told = train(tmp, "last", faults=f"pwrite {errno.ENOSPC} 1 1 2 {in_run}", expect=4).stderr   # never any room
@@ -199,7 +203,7 @@ def test_storage_that_keeps_another_bit_of_what_is_promoted_is_found_by_reading_
     train(tmp, "reads", "--checkpoint.read_back", "true", *WAITED, faults=lie)
     failed, = events(tmp, "reads", "promotion_failed")
     assert "promoting the checkpoint of step 2" in failed["message"] and "reads back otherwise" in failed["message"], failed
-    assert promoted(tmp, "reads") == {step: digest for step, digest in whole.items() if step != 2} and losses(tmp, "reads") == losses(tmp, "whole")
+    assert promoted(tmp, "reads") == whole and losses(tmp, "reads") == losses(tmp, "whole")
     for checkpoint in step_folders(tmp / "reads/run"):
         run("checkpoint-inspect", checkpoint, "--verify=hashes")
     nothing_is_left(tmp, "reads")
@@ -233,3 +237,95 @@ def test_a_run_that_stops_promotes_what_it_saved_and_a_shared_folder_is_refused(
     (tmp / "shared/beta").symlink_to("alpha")
     told = train(tmp, "shared", expect=2).stderr
     assert "checkpoint.local_dir is storage of each node's own, but alpha and beta see one folder at disk/run-" in told, told
+
+
+# The first promotion, of step 2, stands still amid its copy until the gate opens: so storage is slow, whatever the machine is.
+SLOW = "pwrite -3 1 0 2 /run/checkpoints/.stage"
+
+
+def saved_on_disk(tmp, folder, step):
+    """What is there once a node has a save of this step: a number, or a pattern."""
+    return tmp / folder / f"alpha/disk/*/checkpoints/step-{step}/MANIFEST.json"
+
+
+def order_of_promotions(tmp, folder):
+    return [event["step"] for event in events(tmp, folder, "promoted")]
+
+
+def test_the_newest_is_promoted_first_and_what_retention_would_remove_leaves_the_tier(tmp):
+    prepare(tmp)
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "validated", "--data.tokenizer", "bytes", "--data.validation", "tail:0.2")
+    train(tmp, "whole", steps=12, local=None)
+    measured = ["--eval.every", 2, "--eval.delay", "4 steps", "--eval.at_end", "false", "--eval.batches", 1,
+                "--checkpoint.best_direction", "higher"]
+    for name, keep, more, also in [("last", 2, [], 10), ("every", 1, ["--checkpoint.keep_every", 8], 8), ("best", 1, measured, None)]:
+        done = train(tmp, name, *WAITED, *more, steps=12, keep=keep, faults=SLOW, gate=saved_on_disk(tmp, name, "0000000012"),
+                     data="validated" if name == "best" else "data")
+        if name == "best":
+            values = {record["step"]: record["loss"] for record in records(tmp / name / "run", "eval")}
+            also = max((step for step in values if step < 12), key=values.get)
+            assert values[also] > values[12] and also > 2, values
+        assert order_of_promotions(tmp, name) == [2, 12, also], (name, done.stderr)
+        found = promoted(tmp, name)
+        assert sorted(found) == [also, 12] and (tmp / name / "run/checkpoints/LATEST").read_text() == "step-0000000012\n", (name, found)
+        if name != "best":
+            assert found.items() <= promoted(tmp, "whole").items(), name
+        gone = {int(step) for event in events(tmp, name, "promotion_superseded") for step in re.findall(r"\d+", event["message"].partition(" will not")[0])}
+        assert gone == {4, 6, 8, 10} - {also}, (name, gone)
+        assert sorted(local(tmp, name, "alpha")) == sorted(local(tmp, name, "beta")) == [12]
+        nothing_is_left(tmp, name)
+
+
+def test_a_stop_promotes_the_newest_alone_and_the_next_start_the_others(tmp):
+    prepare(tmp)
+    train(tmp, "whole", steps=12, every=4, local=None)
+    whole = promoted(tmp, "whole")
+    stop = ["--train.inject", "rank=1,phase=forward,step=9,kind=stop"]
+    told = train(tmp, "run", *WAITED, *stop, steps=12, every=4, faults=SLOW, gate=saved_on_disk(tmp, "run", "000000001[0-9]"), expect=75).stderr
+    stopped, = promoted(tmp, "run")
+    assert 9 < stopped < 12 and order_of_promotions(tmp, "run") == [stopped]
+    left, = events(tmp, "run", "not_promoted")
+    assert re.search(r"asked to stop: steps 4, 8 are in disk/\S+ alone; the next start on the same nodes promotes them", left["message"]), left
+    for node in NODES:
+        assert sorted(local(tmp, "run", node)) == [4, 8, stopped]
+    assert "the same command goes on from here" in told and "on the same nodes" not in told.rpartition("the same command goes on")[2], told
+    nothing_is_left(tmp, "run")
+    train(tmp, "run", *WAITED, steps=12, every=4)
+    assert promoted(tmp, "run") == whole | {stopped: promoted(tmp, "run")[stopped]} and losses(tmp, "run") == losses(tmp, "whole")
+    assert local(tmp, "run", "beta") == {12: whole[12]}
+
+
+def test_training_waits_where_promotion_is_further_behind_than_max_unpromoted(tmp):
+    prepare(tmp)
+    whole = reference(tmp)
+    more = ["--checkpoint.max_unpromoted", 2]
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        job = pool.submit(train, tmp, "run", *WAITED, *more, faults=SLOW, gate=tmp / "gate")
+        try:
+            while not ((tmp / "run/run/records.jsonl").exists() and events(tmp, "run", "promotion_behind")):
+                assert not job.done(), job.result().stderr
+                time.sleep(0.02)
+            behind = events(tmp, "run", "promotion_behind")
+            assert len(behind) == 1 and behind[0]["step"] == 6 and "2 saves lie in disk/" in behind[0]["message"], behind
+            assert sorted(local(tmp, "run", "alpha")) == sorted(local(tmp, "run", "beta")) == [2, 4] and promoted(tmp, "run") == {}
+        finally:
+            (tmp / "gate").touch()
+        done = job.result()
+    assert promoted(tmp, "run") == whole and losses(tmp, "run") == losses(tmp, "whole"), done.stderr
+    refused = train(tmp, "none", *more, local=None, expect=2).stderr
+    assert "checkpoint.max_unpromoted has no effect: without checkpoint.local_dir" in refused, refused
+
+
+def test_a_tier_that_a_node_cannot_make_is_gone_around_from_the_start(tmp):
+    prepare(tmp)
+    whole = reference(tmp)
+    (tmp / "run/beta").mkdir(parents=True)
+    (tmp / "run/beta/disk").write_text("no folder")
+    done = train(tmp, "run", *WAITED, steps=4)
+    told, = events(tmp, "run", "local_tier_unusable")
+    assert f"the run has no local tier: saves go to {tmp}/run/run at once" in told["message"] and done.stderr.count("has no local tier") == 1, done.stderr
+    assert promoted(tmp, "run") == {step: whole[step] for step in [2, 4]} and not events(tmp, "run", "promoted")
+    assert not list((tmp / "run/alpha").rglob("step-*"))
+    (tmp / "run/beta/disk").unlink()                        # it is there again
+    train(tmp, "run", *WAITED)
+    assert order_of_promotions(tmp, "run") == [6] and promoted(tmp, "run") == whole and losses(tmp, "run") == losses(tmp, "whole")

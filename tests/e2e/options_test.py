@@ -75,6 +75,7 @@ EFFECTS = {
     "data.seed": lambda tmp: {"data.seed": 5},
     "data.repeat_order": lambda tmp: {**LARGE_BATCHES, "data.repeat_order": "true"},
     "data.drop_last": lambda tmp: {**LARGE_BATCHES, "data.drop_last": "true"},
+    "data.short_last_step": lambda tmp: {**LARGE_BATCHES, "data.short_last_step": "true"},
     "precision.dtype": lambda tmp: {"precision.dtype": "bf16"},
     "precision.output_dtype": lambda tmp: {"precision.output_dtype": "bf16"},
     "precision.init_scale": lambda tmp: {"precision.dtype": "fp16", "precision.init_scale": 1024},
@@ -111,6 +112,7 @@ EFFECTS = {
     "schedule.name": lambda tmp: {"schedule.name": "linear"},
     "schedule.warmup_steps": lambda tmp: {"schedule.warmup_steps": 3},
     "schedule.decay_steps": lambda tmp: {"schedule.decay_steps": 9},
+    "schedule.warmup_from": lambda tmp: {"schedule.warmup_steps": 2, "schedule.warmup_from": "zero"},
     "schedule.warmup_ratio": lambda tmp: {"schedule.warmup_steps": None, "schedule.warmup_ratio": 0.6},
     "schedule.decay_ratio": lambda tmp: {"schedule.decay_ratio": 0.7},
     "schedule.start_lr": lambda tmp: {"schedule.warmup_steps": 2, "schedule.start_lr": 1e-3},
@@ -168,6 +170,7 @@ EFFECTS = {
 }
 BASES = {   # where the effect is against another base
     "schedule.start_lr": {"schedule.warmup_steps": 2},
+    "schedule.warmup_from": {"schedule.warmup_steps": 2},
     "schedule.cooldown_steps": WSD,
     "schedule.cooldown_ratio": WSD,
     "schedule.cooldown_shape": WSD,
@@ -188,6 +191,7 @@ BASES = {   # where the effect is against another base
     "checkpoint.load_best_at_end": FIRST_IS_BEST,
     "data.repeat_order": LARGE_BATCHES,
     "data.drop_last": LARGE_BATCHES,
+    "data.short_last_step": LARGE_BATCHES,
     "checkpoint.keep_best": ONE_LEFT,
     "checkpoint.best_metric": LOWER_BEST,
     "checkpoint.best_direction": ONE_LEFT,
@@ -212,7 +216,7 @@ BASES = {   # where the effect is against another base
 }
 # Options whose effect is a test of its own, below or elsewhere.
 OWN_TESTS = {"optimizer.unmatched", "divergence.detector", "divergence.of", "divergence.threshold", "divergence.few", "divergence.many", "divergence.action", "data.prepare", "data.cache", "data.shuffle_where", "checkpoint.best_dataset", "model.path", "model.dropout", "model.embedding_dropout", "model.attention_dropout", "model.residual_dropout", "data.isolate_documents", "data.max_documents_per_row", "data.packing", "data.packing_group", "data.long_documents", "data.pad_to_multiple_of", "data.prefetch", "eval.packing", "data.verify", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero", "parallel.accumulate", "parallel.reshard_after_forward", "parallel.units", "parallel.reshard_after_backward", "parallel.prefetch", "parallel.pp", "parallel.tp", "parallel.sequence_parallel", "parallel.ep", "parallel.ep_outside", "parallel.ep_capacity", "parallel.ring", "parallel.ulysses", "parallel.cp_fsdp_mode", "parallel.schedule", "parallel.stages_per_rank", "parallel.split_points", "parallel.stage_splitter", "parallel.micro_batches", "parallel.order", "post_local_sgd.start_step", "post_local_sgd.period", "post_local_sgd.cell", "train.accumulation", "train.run_dir", "train.device",
-             "train.max_time", "train.memory_check", "train.host_memory", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "train.detect_anomaly", "optimizer.in_backward", "checkpoint.resume", "checkpoint.interval", "checkpoint.mtbf", "checkpoint.ranks_per_file", "checkpoint.storage", "checkpoint.local_dir", "checkpoint.max_failures", "checkpoint.patience", "checkpoint.background", "checkpoint.on_difference", "checkpoint.validation", "checkpoint.validation_saves", "checkpoint.on_busy", "checkpoint.snapshot_memory", "checkpoint.read_back", "checkpoint.metadata", "checkpoint.only", "checkpoint.skip", "checkpoint.allow_change", "checkpoint.export_at_end",
+             "train.max_time", "train.memory_check", "train.host_memory", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "train.detect_anomaly", "optimizer.in_backward", "checkpoint.resume", "checkpoint.interval", "checkpoint.mtbf", "checkpoint.ranks_per_file", "checkpoint.storage", "checkpoint.local_dir", "checkpoint.max_unpromoted", "checkpoint.max_failures", "checkpoint.patience", "checkpoint.background", "checkpoint.on_difference", "checkpoint.validation", "checkpoint.validation_saves", "checkpoint.on_busy", "checkpoint.snapshot_memory", "checkpoint.read_back", "checkpoint.metadata", "checkpoint.only", "checkpoint.skip", "checkpoint.allow_change", "checkpoint.export_at_end",
              "log.format", "log.speed_from_step", "log.tensorboard_dir", "log.wandb", "log.wandb_project", "log.wandb_name", "log.wandb_tags", "log.wandb_every", "log.wandb_dir", "log.profile_dir", "log.profile_ranks", "log.profile_shapes", "log.profile_memory", "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "precision.reduce_dtype", "precision.min_scale", "dialect", "preset"}
 
 

@@ -86,8 +86,6 @@ def test_a_resume_on_other_samples_is_refused_with_the_reason(tmp):
                           ("data.pad_to_multiple_of", 2), ("data.sequence_length", 24)]:
         refused = train(tmp, tmp / "run", {**longer, option: value}, expect=2).stderr
         assert "would alter the trajectory" in refused and f"{option}: saved" in refused, refused
-    refused = train(tmp, tmp / "run", {**longer, "parallel.ring": 2}, ranks=2, expect=2).stderr
-    assert "packing (data.pad_to_multiple_of keeps it" in refused and "documents padded to multiples of 4" in refused, refused
     shutil.move(tmp / "data", tmp / "earlier")
     prepare(tmp, seed=1)
     assert "content of data.path: saved" in train(tmp, tmp / "run", longer, expect=2).stderr
@@ -154,7 +152,7 @@ LAYOUTS = {
 def test_every_parallel_layout_trains_on_packed_documents_as_one_rank_does(tmp):
     prepare(tmp)
     write_config(tmp / "model", dict(LLAMA_TINY, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2))
-    short = {"train.max_steps": 3, "data.pad_to_multiple_of": 4}   # as a ring of two needs it: all have the same rows
+    short = {"train.max_steps": 3}
     for method in ["best_fit", "none"]:
         train(tmp, tmp / method, {**short, "data.packing": method})
         for number, (name, (ranks, layout)) in enumerate(LAYOUTS.items()):
@@ -165,14 +163,21 @@ def test_every_parallel_layout_trains_on_packed_documents_as_one_rank_does(tmp):
             assert abs(evaluations[0]["loss"] - evaluations[1]["loss"]) < 1e-9 and evaluations[0]["tokens"] == evaluations[1]["tokens"], (method, name)
 
 
-def test_a_ring_pads_documents_so_that_its_ranks_share_them_evenly(tmp):
+def test_a_run_goes_on_over_rings_of_other_sizes_as_one_rank_trains(tmp):
     prepare(tmp)
     write_config(tmp / "model", dict(LLAMA_TINY, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2))
-    done = train(tmp, tmp / "run", {"parallel.ring": 2, "train.max_steps": 1}, ranks=2)
-    (file,) = [path for path in (tmp / "data").glob("PACKING-*.h5") if b"documents padded to multiples of 4" in path.read_bytes()][:1]
-    with needs("h5py").File(file) as packing:
-        starts, labels = packing["starts"][:], packing["labels"][:]
-    rows = [labels[int(begin):int(end)] for begin, end in zip(starts[:-1], starts[1:])]
-    assert all(sum(-(-int(count) // 4) * 4 for count in row) <= 48 for row in rows) and len(rows) > 1, done.stderr
-    refused = train(tmp, tmp / "odd", {"parallel.ring": 2, "data.sequence_length": 42}, ranks=2, expect=2).stderr
-    assert "rows of 42 tokens where each takes a multiple of 4" in refused and "use rows of 44 tokens" in refused, refused
+    odd = {"data.sequence_length": 47, "checkpoint.every": 2}   # no ring of several divides rows, or lines of text
+    for name, padding in [("none", {"data.packing": "none"}), ("null", {}), ("kept", {"data.pad_to_multiple_of": 3, "data.sequence_length": 48})]:
+        one, folder = tmp / f"{name}-one", tmp / f"{name}-rings"
+        train(tmp, one, {**odd, **padding, "train.max_steps": 10})
+        for steps, ring in enumerate([1, 2, 3, 4, 1], start=1):
+            said = {key: value for key, value in padding.items() if steps == 1 or key != "data.pad_to_multiple_of"}   # the run keeps it
+            train(tmp, folder, {**odd, **said, "parallel.ring": ring, "train.max_steps": 2 * steps}, ranks=ring)
+        rings, alone = losses(folder), losses(one)
+        assert rings.keys() == alone.keys() and len(alone) == 10
+        for step, (loss, tokens) in alone.items():
+            assert abs(rings[step][0] - loss) < 1e-12 and rings[step][1] == tokens, (name, step, rings[step], loss, tokens)
+    train(tmp, tmp / "null-one", {**odd, "data.pad_to_multiple_of": 1, "train.max_steps": 12})   # as the run resolved it
+    train(tmp, tmp / "kept-one", {**odd, "data.sequence_length": 48, "data.pad_to_multiple_of": 3, "train.max_steps": 12})
+    refused = train(tmp, tmp / "kept-one", {**odd, "data.sequence_length": 48, "data.pad_to_multiple_of": 1, "train.max_steps": 14}, expect=2).stderr
+    assert "data.pad_to_multiple_of: saved 3, now 1" in refused, refused

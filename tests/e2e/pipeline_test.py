@@ -43,6 +43,23 @@ def test_a_run_goes_on_with_other_stages_shards_and_alone(tmp):
     assert counted[0] == counted[1], counted
 
 
+def test_buckets_of_stages_train_as_one_rank_does_whatever_is_grouped_frozen_or_updated_otherwise(tmp):
+    prepare(tmp, **DEEP_TIED)
+    precision = ["--precision.dtype", "fp64", "--optimizer.eps", 1e-4]
+    ways = {"plain": [], "groups": ["--optimizer.groups", "{small: {match: 'bias|ln', lr_scale: 0.5}, head: {match: wte, weight_decay: 0}}"],
+            "frozen": ["--optimizer.frozen", "[wpe, 'h.2', 'mlp.c_fc']"], "muon": ["--optimizer.name", "muon"]}
+    for name, more in ways.items():
+        run("train", *options(tmp, tmp / name, *precision, *more, steps=4))
+        want = losses(tmp / name)
+        for number, (ranks, size, layout) in enumerate([(2, "1GiB", ["--parallel.pp", 2]), (3, "64KiB", ["--parallel.pp", 3]),
+                                                        (2, "1GiB", ["--parallel.pp", 2, "--parallel.schedule", "interleaved_zero_bubble"]),
+                                                        (4, "1GiB", ["--parallel.pp", 2, "--parallel.dp_shard", 2, "--parallel.schedule", "zbv"])]):
+            folder = tmp / f"{name}-{number}"
+            run("train", *options(tmp, folder, *precision, *more, *layout, "--parallel.bucket_size", size, steps=4), ranks=ranks)
+            got = losses(folder)
+            assert got.keys() == want.keys() and all(abs(got[step] - want[step]) <= 1e-9 * want[step] for step in want), (name, layout, got, want)
+
+
 def test_a_checkpoint_of_stages_is_inspected_resharded_and_exported_as_any_other(tmp):
     prepare(tmp, **DEEP)
     check_is_a_checkpoint_as_any_other(tmp, 3, ["--parallel.pp", 3])

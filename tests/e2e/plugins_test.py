@@ -209,8 +209,8 @@ def test_a_plugin_that_fails_costs_neither_the_run_nor_a_checkpoint_unless_it_up
 
 def test_help_schema_and_files_of_all_programs_know_the_options_of_a_plugin(tmp):
     prepare(tmp)
-    assert "--example.half_life" not in run("train", "--help").stdout
-    text = run("train", "--plugin", EXAMPLE, "--help").stdout
+    assert "--example.half_life" not in run("train", "--help=all").stdout
+    text = run("train", "--plugin", EXAMPLE, "--help=all").stdout
     assert "--example.half_life INTEGER" in text and "an example of a plug-in" in text
     schema = json.loads(run("train", "--plugin", EXAMPLE, "--print-schema=config").stdout)
     assert schema["properties"]["example"]["properties"]["momentum"]["anyOf"][0]["maximum"] == 0.999 and "halving" in json.dumps(schema["properties"]["schedule"])

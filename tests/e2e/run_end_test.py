@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import shutil
 
 from checkpoint_files import manifest_of, state_digest, step_folders
 from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
@@ -16,12 +17,12 @@ def prepare(tmp):
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=2, n_head=2))
 
 
-def train(tmp, folder, changes, *switches, ranks=None, expect=0):
+def train(tmp, folder, changes, *switches, ranks=None, expect=0, env=None):
     settings = {"model.config": tmp / "model", "data.path": tmp / "data", "train.run_dir": tmp / folder, "data.sequence_length": 16,
                 "optimizer.lr": 3e-3, "train.global_batch": 4, "train.max_steps": 12, "log.every": 4, "log.tensorboard": "false", "eval.batches": 2,
                 "checkpoint.background": "false", "checkpoint.keep_last": 99, "precision.dtype": "fp64", **changes}
     arguments = [part for key, value in settings.items() if value is not None for part in (f"--{key}", str(value))]
-    return run("train", *arguments, *switches, ranks=ranks, expect=expect)
+    return run("train", *arguments, *switches, ranks=ranks, expect=expect, env=env)
 
 
 def steps(folder, kind):
@@ -264,6 +265,98 @@ def test_a_run_that_starts_afresh_puts_the_checkpoints_that_are_there_aside(tmp)
     assert shown.count("was put aside when the run was started afresh") == 2, shown
     train(tmp, "run", {"train.max_steps": 6, "train.seed": 3, "checkpoint.resume": "auto", "schedule.decay_steps": 4})
     assert saved(tmp / "run")[-1] == 6 and len(list((tmp / "run/checkpoints").glob(".former-*"))) == 2
+
+
+GOES_ON = "the same command goes on from here"
+
+
+def starts(folder):
+    return [record["start_step"] for record in records(folder, "run")]
+
+
+def former(folder):
+    return sorted(path.name for path in (folder / "checkpoints").glob(".former-*"))
+
+
+def test_the_same_command_goes_on_after_75_whatever_checkpoint_resume_says(tmp):
+    prepare(tmp)
+    changes = {"schedule.decay_steps": 12, "checkpoint.every": 2, "eval.on_save": "true", "eval.at_end": "false"}
+    train(tmp, "whole", changes)
+    train(tmp, "base", {**changes, "train.max_steps": 4})
+    want = state_digest(step_folders(tmp / "whole")[-1])
+    from_scratch, own = ["auto", "never", "afresh"], "step-0000000004"
+    for resume in [*from_scratch, "latest", "best", "4", "path", "other"]:
+        folder = tmp / f"run-{resume}"
+        if resume not in ["auto", "never", "other"]:
+            shutil.copytree(tmp / "base", folder)
+        began = 0 if resume in from_scratch else 4
+        if resume == "best":   # which is the newest, or the first command is refused
+            changes["checkpoint.best_direction"] = "lower" if min(records(folder, "eval"), key=lambda record: record["loss"])["step"] == 4 else "higher"
+        said = {"path": folder / f"checkpoints/{own}", "other": tmp / f"base/checkpoints/{own}"}.get(resume, resume)
+        command = {**changes, "checkpoint.resume": said}
+        stopped = train(tmp, folder.name, command, *stopped_at(6), expect=75)
+        assert GOES_ON in stopped.stderr, (resume, stopped.stderr)
+        reached = saved(folder)[-1]
+        aside = former(folder)
+        assert began < reached < 12 and starts(folder)[-1] == began and len(aside) == (2 if resume == "afresh" else 0), (resume, starts(folder), aside)
+        onwards = train(tmp, folder.name, command)
+        assert starts(folder)[-1] == reached and saved(folder)[-1] == 12 and former(folder) == aside, (resume, onwards.stderr)
+        assert state_digest(step_folders(folder)[-1]) == want, resume
+        overruled = f"checkpoint.resume is {said}, but the last job of this run was stopped with progress saved: it goes on" in onwards.stderr
+        assert overruled == (resume in ["never", "afresh", "best", "4", "path"]), (resume, onwards.stderr)
+        if resume in ["never", "afresh", "4"]:   # a finished run is none that goes on
+            finished = train(tmp, folder.name, command, expect=0 if resume == "afresh" else 2)
+            assert resume != "afresh" or (starts(folder)[-1] == 0 and len(former(folder)) > len(aside)), finished.stderr
+
+
+def test_a_run_goes_on_only_with_the_command_that_was_stopped_or_the_job_that_was_requeued(tmp):
+    prepare(tmp)
+    afresh = {"checkpoint.resume": "afresh", "checkpoint.every": 2}
+    for ranks in [None, 2]:
+        folder = tmp / f"run-{ranks}"
+
+        def start(expect_step, *switches, changes=None, expect=0, requeued=None, job="7"):
+            env = {} if requeued is None else {"SLURM_JOB_ID": job, "SLURM_RESTART_COUNT": str(requeued)}
+            told = train(tmp, folder.name, {**afresh, **(changes or {})}, *switches, ranks=ranks, expect=expect, env=env)
+            assert starts(folder)[-1] == expect_step, (ranks, switches, changes, starts(folder), told.stderr)
+            return told
+        start(0, *stopped_at(5), expect=75)
+        start(0, *stopped_at(7), changes={"train.seed": 4}, expect=75)                        # is another run
+        start(7, *stopped_at(9), changes={"train.seed": 4, "log.every": 3}, expect=75)        # and this the same
+        refused = train(tmp, folder.name, {**afresh, "train.seed": 4, "checkpoint.resume": "never"}, ranks=ranks, expect=2).stderr
+        assert "checkpoint.resume = never starts" in refused, refused
+        start(9, "--train.inject", "rank=0,phase=forward,step=10,kind=kill", changes={"train.seed": 4}, expect=None)   # 10 is saved
+        start(0, "--train.inject", "rank=0,phase=forward,step=5,kind=kill", changes={"train.seed": 4}, expect=None)    # a kill asks for nothing
+        told = start(4, "--train.inject", "rank=0,phase=forward,step=7,kind=kill", changes={"train.seed": 4}, expect=None, requeued=1, job="")
+        assert "the last job of this run was requeued by Slurm: it goes on" in told.stderr, told.stderr
+        if ranks is None:   # a launcher would look for the nodes of such a job
+            start(0, "--train.inject", "rank=0,phase=forward,step=5,kind=kill", changes={"train.seed": 4}, expect=None, requeued=0, job="8")
+            start(0, "--train.inject", "rank=0,phase=forward,step=3,kind=kill", changes={"train.seed": 4}, expect=None, requeued=1, job="9")
+            # killed before it has put aside what is there, a job has no progress that its requeued self could go on from
+            begun = len(starts(folder))
+            train(tmp, folder.name, {**afresh, "train.seed": 4}, "--train.inject", "rank=0,phase=load,kind=kill", expect=None, env={"SLURM_JOB_ID": "10"})
+            assert len(starts(folder)) == begun
+            start(0, changes={"train.seed": 4}, requeued=1, job="10")
+        else:
+            start(6, changes={"train.seed": 4}, requeued=2, job="")
+        assert saved(folder)[-1] == 12
+
+
+def test_a_stop_amid_the_export_leaves_a_run_that_the_same_command_exports_also_afresh(tmp):
+    prepare(tmp)
+    changes = {"train.max_steps": 4, "checkpoint.export_at_end": "true", "eval.at_end": "false", "checkpoint.resume": "afresh"}
+    train(tmp, "run", changes, "--train.inject", "rank=0,phase=shutdown,kind=stop", expect=75)
+    assert "exported step 4 to" in train(tmp, "run", changes).stderr
+    assert starts(tmp / "run") == [0, 4] and former(tmp / "run") == []
+    train(tmp, "run", changes)   # that it has finished is the end of it
+    assert starts(tmp / "run") == [0, 4, 0] and former(tmp / "run") == [".former-step-0000000004"]
+
+
+def test_what_cannot_go_on_does_not_say_so(tmp):
+    prepare(tmp)
+    told = train(tmp, "run", {"checkpoint.components": "[model]"}, *stopped_at(4), expect=75).stderr
+    assert GOES_ON not in told and "checkpoint.components leaves out what a run goes on from: the same command does not go on from here" in told, told
+    train(tmp, "run", {"checkpoint.components": "[model]"}, expect=None)
 
 
 FORGATHER = """\

@@ -3,6 +3,7 @@ storage takes long for each call. Saves hold what they would, and a rank that ne
 LOCKSTEP_TEST_PAUSES sets how many of the phases, ranks and ways are tried."""
 
 import concurrent.futures
+import functools
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ import time
 
 from checkpoint_files import state_digest, step_folders
 from lockstep_testing import BUILD, GPT2_TINY, SOURCE, program, records, run, sample_text, write_config
+from running_jobs import with_short_and_long_deadline
 
 PAUSES = int(os.environ.get("LOCKSTEP_TEST_PAUSES", 2))
 STEPS, EVERY = 6, 2
@@ -86,10 +88,10 @@ def whole_run(tmp):
     return found, losses(tmp / "whole")
 
 
-def start_paused(tmp, place, *more):
+def start_paused(tmp, place, *more, attempt=1):
     """The run folder and the job that goes on with the run; one rank is stopped in its first save. The first checkpoint is all there is."""
     phase, rank, way = place
-    folder = tmp / "-".join(map(str, place))
+    folder = tmp / "-".join(map(str, [*place, attempt]))
     shutil.copytree(tmp / "begun", folder)
     process = start(options(tmp, folder, *WAYS[way], "--train.inject", f"rank={rank},phase={phase},kind=pause", *more))
     stopped = stopped_among(process)
@@ -123,14 +125,14 @@ def test_a_rank_that_never_goes_on_ends_the_job_and_the_checkpoint_before_stays(
     prepare(tmp)
     want, _ = whole_run(tmp)
 
-    def end(place):
+    def end(place, limit_s, attempt):
         phase, rank, way = place
-        limits = [{"phase": "save", "limit": "3s"}, {"phase": "step", "limit": "3s"}]   # of a save behind training the others go on to a step
-        folder, process, _ = start_paused(tmp, place, "--train.watchdog", "150s", "--train.watchdog_phases", json.dumps(limits))
+        limits = [{"phase": name, "limit": f"{limit_s}s"} for name in ["save", "step"]]   # of a save behind training the others go on to a step
+        folder, process, _ = start_paused(tmp, place, "--train.watchdog", "300s", "--train.watchdog_phases", json.dumps(limits), attempt=attempt)
         error = process.communicate(timeout=500)[1]
         told = [line for line in error.splitlines() if line.startswith("watchdog: ")]
         assert process.returncode == 7 and len(told) == 1, (place, process.returncode, error)
-        assert told[0].startswith(f"watchdog: rank {rank} (") and "the process is stopped" in told[0] and "limit of 3 s" in told[0], (place, told)
+        assert told[0].startswith(f"watchdog: rank {rank} (") and "the process is stopped" in told[0] and f"limit of {limit_s} s" in told[0], (place, told)
         assert phase in told[0], (place, told)
         status = json.loads((folder / "status.json").read_text())
         assert status["code"] == 7 and status["rank"] == rank and status["explanation"] == told[0], (place, status)
@@ -141,7 +143,7 @@ def test_a_rank_that_never_goes_on_ends_the_job_and_the_checkpoint_before_stays(
         run("train", *options(tmp, folder, *WAYS[way]), ranks=RANKS)   # it goes on from there to the same bits
         assert records(folder, "run")[-1]["start_step"] == EVERY * len(found) and digests(folder) == want and left_over(folder) == [], place
 
-    in_parallel(end, (PLACES[3:] + PLACES[:3])[:PAUSES])
+    in_parallel(lambda place: with_short_and_long_deadline(functools.partial(end, place), 3), (PLACES[3:] + PLACES[:3])[:PAUSES])
 
 
 def test_storage_that_is_slow_for_one_rank_costs_time_alone(tmp):
@@ -153,7 +155,7 @@ def test_storage_that_is_slow_for_one_rank_costs_time_alone(tmp):
         slow = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"),
                 "LOCKSTEP_TEST_FAULTS": f"change {-1000 - SLOW_MS} 1 1 {rank} /checkpoints/",
                 "LOCKSTEP_TEST_CALLS": str(tmp / f"calls-{number}")}
-        run("train", *options(tmp, folder, *WAYS[way], "--train.watchdog", "60s"), ranks=RANKS, env=slow)
+        run("train", *options(tmp, folder, *WAYS[way]), ranks=RANKS, env=slow)
         assert (tmp / f"calls-{number}").stat().st_size > 20
         assert digests(folder) == want and losses(folder) == lost, (rank, way)
         assert not records(folder, "event") and left_over(folder) == [], (rank, way)

@@ -6,6 +6,7 @@ import concurrent.futures
 import errno
 import json
 import os
+import random
 import shutil
 import subprocess
 
@@ -251,6 +252,60 @@ def test_a_folder_that_takes_nothing_and_a_limit_of_descriptors_cost_saves_alone
             assert (name == "advice") == (len(found) == STEPS), (way, name, found, done.stderr)
             train(tmp, folder, way, steps=STEPS + 1, expect=0)   # it goes on where the storage is sound again
             assert STEPS + 1 in check_sound(folder, want, (way, name)), (way, name)
+
+
+def kept_of(saved, last, every):
+    """What retention leaves of saves in this order."""
+    return set(saved[-last:]) | {step for step in saved if step % every == 0}
+
+
+def check_never_far_behind(folder, most):
+    """In the order of the records: saves newer than what the folder of the run has. The last save of a job waits for nothing."""
+    newer, last = [], {record["step"] for record in told(folder, "summary")}
+    for record in records(folder):
+        if record["kind"] == "run":   # what was promoted before a kill may be in no record
+            newer = []
+        elif record["kind"] == "checkpoint":
+            newer.append(record["step"])
+            assert len(newer) <= most + (record["step"] in last), (newer, most)
+        elif record["kind"] == "event" and record["name"] == "promoted":
+            newer = [step for step in newer if step > record["step"]]
+
+
+def test_a_local_tier_before_slow_storage_is_never_far_behind_and_loses_nothing(tmp):
+    """Each write into the folder of the run takes a while; jobs are stopped and killed, and go on."""
+    prepare(tmp)
+    way, steps = "through a disk of the node", 10
+    train(tmp, tmp / "whole", way, steps=steps, keep=99, expect=0)
+    want = in_run(tmp / "whole")
+
+    def slow(number):
+        draw = random.Random(number)
+        folder, last, every, most = tmp / f"slow-{number}", draw.randint(1, 3), draw.choice([3, 4, NEVER]), draw.randint(1, 4)
+        orders = [("pwrite", -1000 - draw.choice([5, 50, 150]), 1, 1, rank, f"/slow-{number}/checkpoints/.stage") for rank in range(2)]
+        more = ["--checkpoint.max_unpromoted", most, "--checkpoint.keep_best", 0, *(["--checkpoint.keep_every", every] if every < NEVER else [])]
+        ends = []
+        for start in range(12):
+            step, kind = draw.randint(0, steps - 1), draw.choice(["stop", "kill"])
+            inject = ["--train.inject", f"rank={draw.randint(0, 1)},phase=forward,step={step},kind={kind}"] if start < 11 else []
+            done = train(tmp, folder, way, *more, *inject, steps=steps, keep=last, orders=orders)
+            why = (number, start, step, kind, last, every, most, done.returncode, done.stderr[-2000:])
+            if (folder / "records.jsonl").exists():
+                check_never_far_behind(folder, most)
+                assert digests(folder).items() <= want.items() and not put_aside(folder), why
+            assert done.returncode in (0, 75) or kind == "kill", why
+            saved = list(range(1, max(digests(folder), default=0) + 1))
+            if done.returncode == 75:   # the newest is where all see it, and what retention keeps besides is there or on the disk of the node
+                assert max(in_run(folder)) == max(saved) and kept_of(saved, last, every) <= set(digests(folder)), (why, saved)
+            ends.append(done.returncode)
+            if done.returncode == 0:
+                break
+        assert ends[-1] == 0 and set(in_run(folder)) == kept_of(saved, last, every), (why, in_run(folder))
+        shutil.rmtree(folder)
+        return len(ends)
+
+    starts = in_parallel(slow, range(POINTS))
+    print(f"# {len(starts)} runs before slow storage, {sum(starts)} starts, 0 checkpoints lost", flush=True)
 
 
 def make_foreign(checkpoint):

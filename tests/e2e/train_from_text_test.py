@@ -81,6 +81,10 @@ def test_data_path_takes_files_globs_and_folders_and_datasets_take_text_too(tmp)
     made = {len(json.loads((path / "DATASET.json").read_text())["inputs"]["files"]): path for path in entries(tmp / "runs/.lockstep-cache")}
     assert sorted(made) == [1, 2], "the folder holds the two files"
     text, lines = tmp / "in/text.txt", tmp / "in/lines.jsonl"
+    shutil.copy(text, tmp / "notes.md")
+    train(tmp, tmp / "runs/named", {"data.path": tmp / "notes.md", "data.format": "txt"})
+    train(tmp, tmp / "runs/usual")
+    assert losses(tmp / "runs/named") == losses(tmp / "runs/usual") != [] and len(entries(tmp / "runs/.lockstep-cache")) == 3, "of any name with data.format"
     mixed = {"data.path": None, "data.datasets": json.dumps([{"path": str(text)}, {"path": str(made[2]), "name": "made"}]),
              "eval.datasets": json.dumps([{"path": str(lines), "name": "lines"}, {"path": str(text), "split": "train"}])}
     train(tmp, tmp / "runs/mixed", mixed, ranks=2)
@@ -179,9 +183,10 @@ def test_token_files_become_a_dataset_of_the_cache_where_they_lie_until_they_cha
     assert len(entries(tmp / "cache-in-place-None")) == 2, "files that have changed are others"
 
 
-def stopped_amid_preparation(tmp, folder):
+def stopped_amid_preparation(tmp, folder, changes=None):
     faults = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": "pwrite -1 1 0 0 .work-"}
-    job = subprocess.Popen([program("train"), *arguments(tmp, folder)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **faults})
+    job = subprocess.Popen([program("train"), *arguments(tmp, folder, changes)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                           env={**os.environ, **faults})
     started_and_stopped(job)
     return job
 
@@ -206,9 +211,26 @@ def test_a_job_that_is_asked_to_stop_while_it_prepares_asks_to_be_started_again(
     job.send_signal(signal.SIGUSR1)
     job.send_signal(signal.SIGCONT)
     _, errors = job.communicate(timeout=PATIENCE_S)
-    assert job.returncode == 75 and "asked to stop while data is prepared" in errors, errors
+    assert job.returncode == 75 and "asked to stop while data is prepared: the same command goes on with it" in errors, errors
     assert entries(tmp / ".lockstep-cache") == []
     train(tmp, tmp / "run")
+
+
+def test_a_stop_amid_preparation_leaves_it_to_the_next_start_where_the_run_begins(tmp):
+    write_inputs(tmp)
+    train(tmp, tmp / "run")                                 # a former run, on other text
+    (tmp / "in/text.txt").write_text(sample_text()[20000:40000])
+    refused = train(tmp, tmp / "run", {"checkpoint.resume": "never"}, expect=2).stderr
+    assert "checkpoint.resume = never starts" in refused and len(entries(tmp / ".lockstep-cache")) == 1, "it is refused before anything is prepared"
+    afresh = {"checkpoint.resume": "afresh"}
+    job = stopped_amid_preparation(tmp, tmp / "run", afresh)
+    job.send_signal(signal.SIGUSR1)
+    job.send_signal(signal.SIGCONT)
+    _, errors = job.communicate(timeout=PATIENCE_S)
+    assert job.returncode == 75 and not list((tmp / "run/checkpoints").glob(".former-*")), errors
+    # requeued it has nothing of its own to go on from: what is there is of the former run
+    train(tmp, tmp / "run", afresh, env={"SLURM_RESTART_COUNT": "1"})
+    assert [record["start_step"] for record in records(tmp / "run", "run")] == [0, 0] and len(list((tmp / "run/checkpoints").glob(".former-*"))) == 1
 
 
 def test_a_rank_that_fails_stalls_or_dies_while_it_prepares_ends_all_and_leaves_nothing(tmp):

@@ -183,12 +183,15 @@ def test_the_accuracy_is_the_same_on_any_number_of_ranks_however_they_share_the_
 def test_saves_come_by_time_and_by_epochs_too(tmp):
     prepare(tmp)
     saved = {}
-    for name, steps, more in [("always", 6, ["--checkpoint.interval", "0.000001s"]), ("seldom", 6, ["--checkpoint.interval", "1h"]),
+    clock = {"LOCKSTEP_TEST_CLOCK": "100"}   # it shows 100·N seconds in step N
+    for name, steps, more in [("always", 6, ["--checkpoint.interval", "90s"]), ("seldom", 6, ["--checkpoint.interval", "1h"]),
+                              ("third", 8, ["--checkpoint.every", "5m"]),
                               ("learning", 6, ["--checkpoint.interval", "auto", "--checkpoint.mtbf", "10m"]),
                               ("epochs", 90, ["--checkpoint.every", "2 epochs", "--data.train_split", "validation"])]:
-        train(tmp, tmp / name, "--checkpoint.keep_last", 99, *more, ranks=2, steps=steps)
+        train(tmp, tmp / name, "--checkpoint.keep_last", 99, *more, ranks=2, steps=steps, env=clock)
         saved[name] = [record["step"] for record in records(tmp / name, "checkpoint")]
-    assert saved["always"] == [1, 2, 3, 4, 5, 6] and saved["seldom"] == saved["learning"] == [6], saved
+    assert saved["always"] == [1, 2, 3, 4, 5, 6] and saved["seldom"] == [6] and saved["third"] == [3, 6, 8], saved
+    assert saved["learning"] == [3, 4, 5, 6], saved   # the first after five minutes; as it took no time, the next ones at once
     values = json.loads(run("checkpoint-inspect", newest(tmp / "epochs"), "data", "--json").stdout)["values"]["all"]
     samples = (90 * 6 - values["sample"]) // values["epoch"]   # of an epoch
     ends = [step for step in range(1, 91) if step * 6 // samples // 2 > (step - 1) * 6 // samples // 2]
@@ -214,10 +217,11 @@ def test_changed_options_that_alter_the_trajectory_are_refused_with_their_names(
     assert "optimizer.weight_decay" in done.stderr and "train.seed" in done.stderr, done.stderr
 
 
-def start(tmp, run_dir, ranks, *more):
+def start(tmp, run_dir, ranks, *more, env=None):
     command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), program("train"), "--model.config", tmp / "model", "--data.path",
                tmp / "data", "--train.run_dir", run_dir, "--train.max_steps", 100000, *without(BASE, more), *more]
-    return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                            env=dict(os.environ, **(env or {})))
 
 
 def finished(process, code):
@@ -279,9 +283,9 @@ def test_the_control_file_stops_a_run(tmp):
 
 def test_the_clock_stops_a_run(tmp):
     prepare(tmp)
-    process = start(tmp, tmp / "run", 2, "--train.max_time", "2s")
+    process = start(tmp, tmp / "run", 2, "--train.max_time", "7s", env={"LOCKSTEP_TEST_CLOCK": "1"})
     finished(process, 75)
-    assert step_folders(tmp / "run")
+    assert [path.name for path in step_folders(tmp / "run")] == ["step-0000000007"]   # an eighth step would not end in time
 
 
 def test_two_jobs_cannot_share_a_run_directory(tmp):

@@ -84,6 +84,8 @@ Target dataset_manifest_target(const Path& folder) {
                 .seal = with_self_hash,
                 .read = {}};
   refuse(target, "/shard_tokens", 0);
+  refuse(target, "/token_bytes", 0);
+  refuse(target, "/token_bytes", 8);
   refuse(target, "/tokenizer/vocabulary", 1);
   refuse(target, "/tokenizer/vocabulary", -1);
   refuse(target, "/tokenizer/end_of_text", 257);

@@ -150,7 +150,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> arguments = prepare_process(argc, argv);
   Tool tool;
   tool.name = "steps-job";
-  return run_job(tool, {}, parallel_job, [&](Session& session, Log&) {
+  return run_job(tool, {}, {}, parallel_job, [&](Session& session, Log&) {
     if (arguments.size() < 2)
       throw Error(ExitCode::usage, "too few arguments", "FOLDER STEPS [INJECTION] [WATCHDOG_S] [CHANNEL]");
     Session::Settings settings{.watchdog_s = arguments.size() > 3 ? std::stod(arguments[3]) : 60,

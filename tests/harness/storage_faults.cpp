@@ -5,12 +5,15 @@
 // and behind "remove"; its calls on paths that contain PATH are counted, and number FIRST, FIRST + PERIOD, FIRST + 2
 // PERIOD, … fail with ERRNO (PERIOD 0: only FIRST). ERRNO 0 is for pwrite: it takes half of the bytes, as a disk that
 // is about to be full does. ERRNO -1: the process stops itself (SIGSTOP) before the call, and then does it; ERRNO -9:
-// it is killed before the call; ERRNO -1000 - N: it waits N milliseconds before the call, and then does it; ERRNO -2 is
-// for pwrite: one bit is written the other way round, and all is well, says the call. Several such orders are parted by
+// it is killed before the call; ERRNO -3: it waits before the call until there is a path that matches
+// LOCKSTEP_TEST_GATE, a pattern of glob(3), ten minutes at most, and then does it; ERRNO -1000 - N: it waits N
+// milliseconds before the call, and then does it; ERRNO -2 is for pwrite: one bit is written the other way round, and
+// all is well, says the call. Several such orders are parted by
 // ";". The file LOCKSTEP_TEST_CALLS, if it is set, grows by a byte for each call that is counted.
 #undef _FILE_OFFSET_BITS  // with it the names of both widths would be one here
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -29,6 +32,7 @@
 namespace {
 
 constexpr int lies = -2;
+constexpr int awaits_gate = -3;
 constexpr int waits = -1000;
 
 struct Order {
@@ -62,6 +66,20 @@ bool is_view(const char* call) {
   return false;
 }
 
+void await_gate() {
+  const char* const pattern = std::getenv("LOCKSTEP_TEST_GATE");
+  if (pattern == nullptr) std::abort();
+  constexpr int pause_us = 2000, most = 600 * 1000 * 1000 / pause_us;
+  for (int i = 0; i < most; ++i) {
+    glob_t found{};
+    const int code = ::glob(pattern, GLOB_NOSORT, nullptr, &found);
+    ::globfree(&found);
+    if (code == 0) return;
+    ::usleep(pause_us);
+  }
+  std::abort();
+}
+
 void tell_counted() {
   static const char* const path = std::getenv("LOCKSTEP_TEST_CALLS");
   if (path == nullptr) return;
@@ -85,6 +103,10 @@ bool due(const char* call, const char* path) {
     if (!now) continue;
     if (order.error <= waits) {
       ::usleep(static_cast<useconds_t>(waits - order.error) * 1000);
+      continue;
+    }
+    if (order.error == awaits_gate) {
+      await_gate();
       continue;
     }
     if (order.error < 0 && order.error != lies) {

@@ -42,7 +42,7 @@ def options_of_page(tool):
 
 
 def options_of_help(tool):
-    return set(re.findall(r"^  (?:-., )?(--[a-z][A-Za-z0-9_.-]*)", run(built(tool), "--help").stdout, re.M))
+    return set(re.findall(r"^  (?:-., )?(--[a-z][A-Za-z0-9_.-]*)", run(built(tool), "--help=all").stdout, re.M))
 
 
 def test_bash_completes_option_names():
@@ -97,6 +97,22 @@ def test_help_manual_and_completion_have_the_same_options():
         # bash offers the first element of a list for all
         assert {name.replace(".N.", ".0.") for name in page} == completed(tool, "--"), tool
         assert options_of_help(tool) == page, tool
+
+
+def test_help_is_one_screen_and_explains_sections_and_options():
+    for tool in TOOLS:
+        lines = run(built(tool), "--help").stdout.splitlines()
+        assert 20 <= len(lines) <= 48 and max(map(len, lines)) <= 100, (tool, len(lines))
+        sections = re.search(r"^sections of options\n((?:  .*\n)+)", "\n".join(lines) + "\n", re.M)[1]
+        names = re.findall(r"^  (\w+) ", sections, re.M)
+        listed = "".join(run(built(tool), f"--help={name}").stdout for name in names)
+        shown = set(re.findall(r"^  (?:-., )?(--[a-z][A-Za-z0-9_.-]*)", listed + "\n".join(lines), re.M))
+        assert shown == options_of_help(tool), tool
+    explained = run(built("train"), "--help=optimizer.lr").stdout
+    assert explained.startswith("--optimizer.lr NUMBER\n    peak learning rate") and "default: 0.0003" in explained
+    for term in ["gradient accumulation", "data parallel", "activation checkpointing", "tensor-parallel", "gradient clipping"]:
+        assert term in run(built("train"), "--help=all").stdout.replace("data-parallel", "data parallel"), term
+    assert "did you mean --help=optimizer" in run(built("train"), "--help=optimiser", expect=2).stderr
 
 
 def test_help_and_its_kin_answer_without_a_word_and_without_writing(tmp):

@@ -119,6 +119,16 @@ def counted(tmp, tests, code):
     return done.stdout.splitlines()[-1], done.returncode
 
 
+def test_what_was_skipped_is_named_with_the_reason_before_the_last_line(tmp):
+    tests = [{"name": "tables", "result": "OK", "returncode": 0, "stdout": "ok 1 - a # SKIP no Arrow\nok 2 - b # SKIP no Arrow\nok 3 - c\n1..3\n"},
+             {"name": "stores", "result": "SKIP", "returncode": 77, "stdout": "1..0 # SKIP no Arrow\n"},
+             {"name": "silent", "result": "SKIP", "returncode": 77, "stdout": ""}]
+    log = tmp / "testlog.json"
+    log.write_text("".join(json.dumps(test) + "\n" for test in tests))
+    assert run_command("python3", SOURCE / "tests/harness/count_tests.py", log, 0).stdout.splitlines() == [
+        "skipped: no Arrow: tables (2), stores (1)", "skipped: no reason is given: silent (1)", "1 passed, 0 failed, 4 skipped"]
+
+
 def test_every_tap_line_counts_and_skips_count_apart(tmp):
     tap = {"name": "a", "result": "OK", "returncode": 0, "stdout": "ok 1 - x\n# note\nok 2 - y # SKIP no gpu\nok 3\n1..3\n"}
     plain = {"name": "b", "result": "OK", "returncode": 0, "stdout": "hello\n"}

@@ -78,6 +78,19 @@ std::vector<Composition> cells_of_sharers() {
                    .zero = zero,
                    .accumulate = zero == 1 ? Accumulate::whole : Accumulate::shards,
                    .family = zero == 2 ? "balanced qwen3_moe" : "balanced mixtral"});
+  for (const bool apart : {false, true}) {
+    all.push_back({.replicas = 2, .family = "four experts", .node = 2, .experts = 2, .apart = apart});
+    all.push_back({.replicas = 2, .family = "four experts", .node = 4, .experts = 2, .apart = apart});
+    all.push_back({.replicas = 2, .shards = 4, .family = "four experts", .experts = 2, .apart = apart});
+    all.push_back({.replicas = 2,
+                   .shards = 2,
+                   .family = "four experts",
+                   .ulysses = 2,
+                   .folds = true,
+                   .experts = 4,
+                   .apart = apart});
+  }
+  all.push_back({.replicas = 2, .shards = 2, .family = "deep qwen3_moe", .stages = 2, .experts = 2});
   all.push_back({.replicas = 2, .family = "balanced qwen3_moe", .stages = 2});
   all.push_back({.replicas = 2, .family = "shared llama", .node = 2, .tensor = 2});
   all.push_back({.replicas = 2, .family = "tied llama", .stages = 2, .tensor = 2});

@@ -121,6 +121,7 @@ inline std::vector<Composition> pipelines() {
           std::array{Accumulate::sums, Accumulate::shards, Accumulate::whole}[static_cast<std::size_t>(zero - 1)];
       one.prefetch = zero % 3;
       zero = zero % 3 + 1;
+      if (all.size() % 3 == 1) one.bucket_bytes = all.size() % 2 == 0 ? 1 << 20 : 1 << 13;
       all.push_back(one);
     }
   }

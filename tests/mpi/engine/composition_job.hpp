@@ -197,13 +197,11 @@ class Job {
         batches_(plan_batch(global_batch, how.data_ranks(), how.micro_batch)),
         types_(types_of(how, precision)),
         architecture_(cut(updated(altered(architecture_of(how.family), alter), options(how)), sharding_)),
-        programs_(make_catalogue(
-            mesh_,
-            plan(how, {.samples = batches_.micro_batch, .length = length, .segments = documents_ ? most_documents : 1}),
-            program_options(how, clip.has_value()),
-            plan(how, {1, architecture_.config.max_positions, ForwardFor::text}))),
+        buckets_(buckets_of(how)),
+        programs_(make_catalogue(mesh_, plan(how, step_shape(), buckets_), program_options(how, clip.has_value()),
+                                 plan(how, {1, architecture_.config.max_positions, ForwardFor::text}, buckets_))),
         right_(programs_.train),
-        model_(architecture_, precision, types_.states, how.bucket_bytes, {mesh_, sharding_, rank_}, programs_.parts,
+        model_(architecture_, precision, types_.states, buckets_, {mesh_, sharding_, rank_}, programs_.parts,
                unit_memory_of(how.offload, how.in_backward)),
         optimizer_(make_optimizer(options(how), model_.parameters())),
         transport_(make_transport(session_, programs_)),
@@ -303,7 +301,7 @@ class Job {
     std::vector<std::pair<AxisName, int>> axes;
     if (how.stages > 1) axes.emplace_back("pp", how.stages);
     axes.emplace_back("dp_replicate", how.replicas);
-    if (how.node > 1) axes.emplace_back("dp_node", how.node);
+    if (how.node > 1 || !how.local.axes.empty()) axes.emplace_back("dp_node", how.node);
     if (how.inner > 1)
       axes.insert(axes.end(), {{"dp_shard_outer", how.shards / how.inner}, {"dp_shard_inner", how.inner}});
     else if (how.shards > 1)
@@ -353,7 +351,7 @@ class Job {
       sharding.shards *= ranks;
     }
     sharding.blocks = sharing_among(how.tensor, architecture_of(how.family).config, how.sequence);
-    const int others = how.ranks() / how.stages / how.experts;
+    const int others = how.ranks() / how.stages / how.experts / (how.local.axes.empty() ? 1 : how.replicas);
     if (how.experts > 1) sharding.blocks.experts = {how.experts, is_cut(how) ? others : 1, how.capacity};
     return sharding;
   }
@@ -365,11 +363,20 @@ class Job {
     options.adafactor_scale = true;
     return options;
   }
-  ModelPlan plan(const Composition& how, const MicroBatchShape& shape) const {
+  MicroBatchShape step_shape() const {
+    return {.samples = batches_.micro_batch, .length = length, .segments = documents_ ? most_documents : 1};
+  }
+  Buckets buckets_of(const Composition& how) const {
+    if (how.bucket_bytes == 0) return {};
+    const ModelPlan blocks = plan(how, step_shape(), {});
+    return {how.bucket_bytes,
+            begins_of(pipeline_of(mesh_, blocks, program_options(how, false), ProgramPhase::training).stages)};
+  }
+  ModelPlan plan(const Composition& how, const MicroBatchShape& shape, const Buckets& buckets) const {
     MicroBatchShape own = shape;
     own.sequence = sequence_.ranks;
     check_heads(architecture_.config, sharding_.blocks.ranks, own.sequence);
-    return plan_of(architecture_, types_, own, how.bucket_bytes, {}, sharding_);
+    return plan_of(architecture_, types_, own, buckets, {}, sharding_);
   }
   ProgramOptions program_options(const Composition& how, bool clips) const {
     ProgramOptions options;
@@ -437,6 +444,7 @@ class Job {
   BatchPlan batches_;
   UnitTypes types_;
   Architecture architecture_;
+  Buckets buckets_;
   Catalogue programs_;
   StepProgram right_;
   Model model_;

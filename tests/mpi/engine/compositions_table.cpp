@@ -23,21 +23,21 @@ std::vector<Way> ways() {
           {"ZeRO-1", "Z1", [](const Composition& how) { return how.shards > 1 && how.zero == 1; }},
           {"ZeRO-2", "Z2", [](const Composition& how) { return how.shards > 1 && how.zero == 2; }},
           {"ZeRO-3", "Z3", [](const Composition& how) { return how.shards > 1 && how.zero == 3; }},
-          {"stages", "pp", [](const Composition& how) { return how.stages > 1; }},
-          {"shared blocks", "tp", [](const Composition& how) { return how.tensor > 1; }},
+          {"pipeline", "pp", [](const Composition& how) { return how.stages > 1; }},
+          {"tensor parallel", "tp", [](const Composition& how) { return how.tensor > 1; }},
           {"sequence parallel", "sp", [](const Composition& how) { return how.sequence; }},
           {"Ulysses", "uly", [](const Composition& how) { return how.ulysses > 1; }},
           {"ring", "rng", [](const Composition& how) { return how.ring > 1; }},
-          {"documents apart", "doc", family_has(" in documents")},
+          {"isolated docs", "doc", family_has(" in documents")},
           {"windows", "win", family_has("windowed")},
           {"experts", "exp",
            [=](const Composition& how) {
              return family_has("mixtral")(how) || family_has("moe")(how) || family_has("experts")(how);
            }},
-          {"shared out", "ep", [](const Composition& how) { return how.experts > 1; }},
+          {"expert parallel", "ep", [](const Composition& how) { return how.experts > 1; }},
           {"dropout", "drp", family_has(" with dropout")},
           {"recompute", "rec", [](const Composition& how) { return how.recompute != RecomputePolicy::none; }},
-          {"values kept", "kep", [](const Composition& how) { return !how.recompute.keeps.empty(); }},
+          {"keep-sets", "kep", [](const Composition& how) { return !how.recompute.keeps.empty(); }},
           {"offload", "off", [](const Composition& how) {
              return how.offload.optimizer || how.offload.shards || how.offload.activations;
            }}};

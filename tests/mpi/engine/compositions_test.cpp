@@ -26,7 +26,7 @@ using namespace lockstep::test;
 namespace {
 
 /// Those on as many ranks as there are: one of seven, or with LOCKSTEP_TEST_ALL all of them, or, where it is not 1,
-/// those whose text has it.
+/// those whose text has it, of which there must be one.
 std::vector<Composition> of_this_world() {
   const char* const all = std::getenv("LOCKSTEP_TEST_ALL");
   const std::string asked = all == nullptr || std::string_view(all) == "1" ? "" : all;
@@ -35,6 +35,8 @@ std::vector<Composition> of_this_world() {
   for (const Composition& how : all_compositions())
     if (how.ranks() == test::world().size() && (count++ % 7 == 0 || all) && how.text().find(asked) != std::string::npos)
       mine.push_back(how);
+  BOOST_REQUIRE_MESSAGE(!mine.empty(),
+                        fmt::format("no composition on {} ranks has \"{}\" in its text", test::world().size(), asked));
   return mine;
 }
 

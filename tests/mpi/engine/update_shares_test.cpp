@@ -39,6 +39,7 @@ std::vector<Composition> of_this_world() {
   all.push_back({.replicas = 2, .shards = 2, .family = "shared gpt2"});
   all.push_back({.shards = 4, .inner = 2, .family = "llama"});
   all.push_back({.shards = 2, .family = "deep llama", .stages = 2});
+  all.push_back({.replicas = 2, .bucket_bytes = 1 << 20, .family = "deep gpt2", .stages = 2});  // of each kind
   all.push_back({.shards = 2, .family = "shared llama", .ulysses = 2, .folds = true});
   all.push_back({.shards = 2, .family = "shared llama", .offload = {.optimizer = true}});
   all.push_back({.shards = 4, .family = "four experts", .experts = 2});

@@ -61,6 +61,54 @@ BOOST_FIXTURE_TEST_CASE(a_status_that_is_damaged_or_of_other_making_is_told_with
   }
 }
 
+BOOST_FIXTURE_TEST_CASE(progress_stays_that_of_the_job_before_until_a_job_owns_it, Folder) {
+  BOOST_TEST(!progress_in(path).has_value());
+  const JobIdentity one{.configuration = "one", .slurm_job = "7", .slurm_restarts = 1};
+  {
+    Session session(solo_communicator());
+    RunStatus kept = keep_status(session, path);
+    BOOST_TEST(!progress_in(path).has_value());
+    kept.own_progress(one);
+    BOOST_TEST((progress_in(path) == RunProgress{.by = one, .stopped = false}));
+    BOOST_TEST(status()["reason"] == "running");
+    session.tell_end("", 75);
+    BOOST_TEST((progress_in(path) == RunProgress{.by = one, .stopped = true}));
+  }
+  Session session(solo_communicator());
+  RunStatus kept = keep_status(session, path, progress_in(path));
+  BOOST_TEST((progress_in(path) == RunProgress{.by = one, .stopped = true}));
+  session.tell_end("no room", 4);  // before it came as far as that of its own
+  BOOST_TEST((progress_in(path) == RunProgress{.by = one, .stopped = true}));
+  kept.own_progress({.configuration = "two"});
+  session.tell_end("", 0);
+  BOOST_TEST((progress_in(path) == RunProgress{.by = {.configuration = "two"}, .stopped = false}));
+}
+
+BOOST_AUTO_TEST_CASE(the_same_command_continues_what_was_stopped_and_a_requeued_job_its_own) {
+  const JobIdentity first{.configuration = "a", .slurm_job = "7"};
+  const auto again = [&](const char* configuration, const char* job, std::int64_t restarts) {
+    return JobIdentity{.configuration = configuration, .slurm_job = job, .slurm_restarts = restarts};
+  };
+  for (const bool stopped : {false, true}) {
+    const RunProgress progress{.by = first, .stopped = stopped};
+    BOOST_TEST(continues(again("a", "7", 1), progress));
+    BOOST_TEST(continues(again("a", "7", 0), progress) == stopped);  // a second command of one job
+    BOOST_TEST(continues(again("a", "8", 1), progress) == stopped);
+    BOOST_TEST(continues(again("a", "", 0), progress) == stopped);
+    BOOST_TEST(!continues(again("b", "7", 1), progress));
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_status_of_other_making_tells_of_no_progress, Folder) {
+  for (const char* const text :
+       {"{\"progress", "[]", "7", "{}", R"({"progress": 7})", R"({"progress": {"configuration": "a"}})",
+        R"({"progress": {"configuration": 7, "slurm_job": "", "slurm_restarts": 0, "stopped": true}})",
+        R"({"progress": {"configuration": "a", "slurm_job": "", "slurm_restarts": "0", "stopped": true}})"}) {
+    publish_file(path / "status.json", text);
+    BOOST_TEST(!progress_in(path).has_value(), text);
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(a_run_folder_that_was_moved_has_the_status_and_its_old_name_none, Folder) {
   Session session(solo_communicator());
   keep_status(session, path);

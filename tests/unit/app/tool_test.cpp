@@ -43,7 +43,7 @@ Tool test_tool() {
 }
 
 Called run(const std::function<int()>& work) {
-  return call([&] { return run_job(test_tool(), {}, serial_job, [&](Session&, Log&) { return work(); }); });
+  return call([&] { return run_job(test_tool(), {}, {}, serial_job, [&](Session&, Log&) { return work(); }); });
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(what_one_rank_computes_is_its_share_and_all_shares_are_the_
 }
 
 BOOST_AUTO_TEST_CASE(what_ranks_hold_alike_has_units_of_its_own) {
-  const std::vector<UnitPlan> units = units_of(shared(2), {}, 0, {.axes = {}, .blocks = {.ranks = 2}});
+  const std::vector<UnitPlan> units = units_of(shared(2), {}, {}, {.axes = {}, .blocks = {.ranks = 2}});
   std::vector<std::string> names;
   std::int64_t alike = 0;
   for (const UnitPlan& unit : units) {
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(neighbours_have_the_same_key_heads_where_these_are_fewer_th
     }
   }
   std::vector<std::string> names;
-  for (const UnitPlan& unit : units_of(model, {}, 0, {.axes = {}, .blocks = sharing})) names.push_back(unit.name);
+  for (const UnitPlan& unit : units_of(model, {}, {}, {.axes = {}, .blocks = sharing})) names.push_back(unit.name);
   for (const char* name :
        {"layer.0", "layer.0, alike", "layer.0, summed over tp_keys", "layer.0, summed over tp+tp_keys"})
     BOOST_TEST((std::ranges::find(names, name) != names.end()), name);

@@ -1,6 +1,5 @@
 #include "base/file_lock.hpp"
 
-#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "harness/temporary_folder.hpp"
 
@@ -43,7 +42,7 @@ using namespace lockstep;
 namespace {
 constexpr FileLock::LeaseTimes quick{.refresh_s = 0.05, .patience_s = 1.5};
 constexpr FileLock::LeaseTimes patient{.refresh_s = 0.05,
-                                       .patience_s = 600};  // as soon as a lease is refreshed it ends
+                                       .patience_s = 1e9};  // as soon as a lease is refreshed it ends
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -108,9 +107,7 @@ BOOST_AUTO_TEST_CASE(a_killed_process_holds_nothing) {
     const FlockFails fails(error);
     const TemporaryFolder folder;
     hold_in_a_killed_process(folder.path / "lock");
-    const double start_s = monotonic_seconds();
-    BOOST_TEST(!refusal(folder.path / "lock"));  // known without patience
-    BOOST_TEST(monotonic_seconds() - start_s < 300);
+    BOOST_TEST(!refusal(folder.path / "lock"));  // known without patience, which would outlast the test
   }
 }
 

@@ -2,11 +2,13 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/json.hpp"
+#include "base/own_files.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
 
 #include <boost/test/unit_test.hpp>
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -29,6 +31,38 @@ BOOST_FIXTURE_TEST_CASE(a_published_file_replaces_the_old_one_and_leaves_nothing
   publish_file(path / "a", "new");
   BOOST_TEST(read_file(path / "a") == "new");
   BOOST_TEST(std::distance(std::filesystem::directory_iterator(path), {}) == 1);
+}
+
+BOOST_FIXTURE_TEST_CASE(what_a_killed_process_of_the_same_number_left_keeps_no_file_from_being_published, Folder) {
+  constexpr int most = 3000;  // that this process may have published so far
+  const auto leave = [&](const std::string& name) { open_file(path / name, O_WRONLY | O_CREAT | O_EXCL); };
+  for (int i = 0; i < most; ++i) leave(fmt::format(".a.{}-{}", ::getpid(), i));
+  publish_file(path / "a", "new");
+  BOOST_TEST(read_file(path / "a") == "new");
+}
+
+BOOST_FIXTURE_TEST_CASE(temporary_names_are_told_from_others_and_never_equal, Folder) {
+  BOOST_TEST(temporary_beside(path / "a").parent_path() == path);
+  BOOST_TEST(temporary_beside(path / "a") != temporary_beside(path / "a"));
+  const std::string digits(32, 'e');
+  publish_file(temporary_beside(path / "a"), "left by a killed process");
+  const std::vector<std::string> kept = {"." + digits, ".a." + digits + "0", ".a.x" + digits.substr(1), "a." + digits};
+  for (const std::string& name : kept) publish_file(path / name, "");
+  make_folder(path / (".a." + digits));
+  remove_temporaries(path);
+  BOOST_TEST(list_folder(path).size() == kept.size() + 1);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_symbolic_link_is_refused_also_one_that_leads_nowhere, Folder) {
+  publish_file(path / "a", "");
+  std::filesystem::create_symlink("a", path / "to-a");
+  std::filesystem::create_symlink("absent", path / "to-nothing");
+  for (const char* const name : {"to-a", "to-nothing"})
+    BOOST_CHECK_EXCEPTION(refuse_link(path / name), Error, [&](const Error& error) {
+      return error.code() == ExitCode::storage && std::string(error.what()).find(name) != std::string::npos;
+    });
+  refuse_link(path / "a");
+  refuse_link(path / "absent");
 }
 
 BOOST_FIXTURE_TEST_CASE(a_file_that_cannot_be_published_leaves_the_target_untouched, Folder) {

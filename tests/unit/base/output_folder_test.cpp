@@ -18,9 +18,12 @@
 BOOST_AUTO_TEST_SUITE(output_folder)
 
 namespace {
-int exchange_error = 0;  // what RENAME_EXCHANGE answers in this program; 0: the system decides
-int rename_error = 0;    // and rename onto a name that ends in "out"
-int steps_to_live = -1;  // changes of names that this process makes before it is killed; negative: it is not
+int exchange_error = 0;   // what RENAME_EXCHANGE answers in this program; 0: the system decides
+int rename_error = 0;     // and rename onto a name that ends in "out"
+int rename_failures = 1;  // so often
+int exchanges_left = -1;  // exchanges that succeed before they fail with EIO; negative: the system decides
+int syncs_left = -1;      // syncs that succeed before one fails with EIO; negative: the system decides
+int steps_to_live = -1;   // changes of names that this process makes before it is killed; negative: it is not
 
 void count_step() {
   if (steps_to_live >= 0 && steps_to_live-- == 0) ::raise(SIGKILL);
@@ -39,6 +42,11 @@ extern "C" {
 
 int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
   count_step();
+  if (exchanges_left == 0) {
+    errno = EIO;
+    return -1;
+  }
+  if (exchanges_left > 0) --exchanges_left;
   if (exchange_error == 0) return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
   errno = exchange_error;
   return -1;
@@ -47,8 +55,17 @@ int renameat2(int from_folder, const char* from, int to_folder, const char* to, 
 int rename(const char* from, const char* to) noexcept {
   count_step();
   if (rename_error == 0 || !is_out(to)) return static_cast<int>(::syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to));
-  errno = std::exchange(rename_error, 0);
+  errno = rename_error;
+  if (--rename_failures == 0) rename_error = 0;
   return -1;
+}
+
+int fsync(int file) noexcept {
+  if (syncs_left >= 0 && syncs_left-- == 0) {
+    errno = EIO;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_fsync, file));
 }
 
 int mkdir(const char* path, mode_t mode) noexcept {
@@ -292,6 +309,47 @@ BOOST_AUTO_TEST_CASE(a_failure_while_publishing_leaves_what_was_there) {
                             [](const Error& error) { return error.code() == ExitCode::storage; });
     }
     BOOST_TEST(letter_at(out) == "old");
+    BOOST_TEST(names_in(folder.path) == 1u);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_earlier_folder_that_cannot_be_put_back_is_kept_where_the_message_says) {
+  for (const bool exchanges : {false, true}) {
+    const TemporaryFolder folder;
+    const Path out = folder.path / "out";
+    make(out, "old");
+    std::string message, hint;
+    {
+      OutputFolder made(out, letters(), Existing::replace);
+      fill(made, "new");
+      const Without exchange(exchange_error, exchanges ? 0 : EINVAL);
+      const Without rename(rename_error, exchanges ? 0 : EIO);
+      rename_failures = 2;
+      if (exchanges) {
+        exchanges_left = 1;
+        syncs_left = 1;  // that of the content; the next is that of the folder in which both have their names
+      }
+      try {
+        made.publish();
+        BOOST_ERROR("it was published");
+      } catch (const Error& error) {
+        BOOST_CHECK(error.code() == ExitCode::storage);
+        message = error.what();
+        hint = error.hint();
+      }
+      rename_failures = 1;
+      exchanges_left = syncs_left = -1;
+    }
+    const std::size_t at = message.find("it lies in ");
+    BOOST_REQUIRE(at != std::string::npos);
+    const Path kept = message.substr(at + std::string_view("it lies in ").size());
+    BOOST_TEST(letter_at(kept) == "old");
+    BOOST_TEST(hint == fmt::format("{}mv {} {}", exchanges ? fmt::format("mv {0} {0}.new && ", out.string()) : "",
+                                   kept.string(), out.string()));
+    BOOST_TEST(names_in(folder.path) == (exchanges ? 2u : 1u));  // where they could be exchanged, the new one is there
+    if (exchanges) continue;
+    make(out, "newest", Existing::replace);  // the next process puts it back first
+    BOOST_TEST(letter_at(out) == "newest");
     BOOST_TEST(names_in(folder.path) == 1u);
   }
 }

@@ -67,6 +67,11 @@ BOOST_AUTO_TEST_CASE(names_belong_to_the_block_that_assigns_them_and_namespaces_
 
 BOOST_AUTO_TEST_CASE(refusals_name_the_file_and_the_line) {
   BOOST_TEST(refusal("a\n{{ x | nope }}") == "t.jinja:2: the filter 'nope' is not understood");
+  BOOST_TEST(refusal("{% if true %}\n{{ x is nope }}{% endif %}") == "t.jinja:2: the test 'nope' is not understood");
+  BOOST_TEST(rendered("{% if false %}{{ x | nope }}{% endif %}{{ 1 if true else x is nope }}") == "1");
+  BOOST_TEST(rendered("{% for i in [] %}{{ i | urlize }}{% endfor %}") == "");
+  BOOST_TEST(refusal("{% if false %}{% for i in [] %}{{ i | nope }}{% endfor %}{% endif %}") ==
+             "t.jinja:1: the filter 'nope' is not understood");
   BOOST_TEST(refusal("a\n\n{% include 'b' %}") == "t.jinja:3: the statement 'include' is not understood");
   BOOST_TEST(refusal("{% for x in [1] recursive %}{% endfor %}") == "t.jinja:1: a recursive for is not understood");
   BOOST_TEST(refusal("\n{{ raise_exception('roles must alternate') }}") ==

@@ -232,4 +232,60 @@ BOOST_FIXTURE_TEST_CASE(one_that_is_broken_off_in_any_stage_is_no_checkpoint_and
   }
 }
 
+BOOST_FIXTURE_TEST_CASE(one_that_the_ranks_break_off_leaves_nothing_in_the_run_and_all_in_the_tier, TemporaryFolder) {
+  save_to_disks(path, {1, 2});
+  const auto before = std::array{files_of(disk_of(path, 0)), files_of(disk_of(path, 1))};
+  on_ranks(rank_count, [&](Communicator& ranks) {
+    Promoter promoter(ranks);
+    if (!promoter.break_off()) fail(ExitCode::bug, "what is not under way cannot be broken off");
+    promoter.begin(request_of(path, ranks.rank(), 1));
+    if (!promoter.break_off() || promoter.under_way()) fail(ExitCode::bug, "a copy cannot be broken off");
+  });
+  for (const int node : {0, 1}) BOOST_TEST((files_of(disk_of(path, node)) == before[static_cast<std::size_t>(node)]));
+  BOOST_TEST(list_checkpoints(path / "run").empty());
+  BOOST_TEST(nothing_is_staged(path / "run"));
+  on_ranks(rank_count, [&](Communicator& ranks) { promote_whole(ranks, request_of(path, ranks.rank(), 1)); });
+  BOOST_TEST((files_of(checkpoint_folder(path / "run", 1)) == files_of(checkpoint_folder(path / "saved", 1))));
+}
+
+BOOST_FIXTURE_TEST_CASE(the_newest_may_be_promoted_first_and_older_ones_that_wait_stay_to_be_promoted,
+                        TemporaryFolder) {
+  using Steps = std::vector<std::int64_t>;
+  save_to_disks(path, {1, 2, 3});
+  const auto steps_on_disks = [&] {
+    Steps steps;
+    for (const CheckpointEntry& entry : list_checkpoints(disk_of(path, 1))) steps.push_back(entry.step);
+    return steps;
+  };
+  const auto promote = [&](std::int64_t step, const Steps& waiting) {
+    on_ranks(rank_count, [&](Communicator& ranks) {
+      PromotionRequest request = request_of(path, ranks.rank(), step);
+      request.waiting = waiting;
+      promote_whole(ranks, request);
+    });
+  };
+  const auto unpromoted = [&](const Path& run) {
+    std::array<Steps, rank_count> found;
+    on_ranks(rank_count, [&](Communicator& ranks) {
+      found[static_cast<std::size_t>(ranks.rank())] = unpromoted_steps(ranks, tier_seen_by(path, ranks.rank()), run);
+    });
+    for (const Steps& of_rank : found) BOOST_TEST((of_rank == found[0]));
+    return found[0];
+  };
+  BOOST_TEST((unpromoted(path / "run") == Steps{1, 2, 3}));
+  promote(3, {1});
+  BOOST_TEST((steps_on_disks() == Steps{1, 3}));  // what does not wait goes
+  BOOST_TEST((unpromoted(path / "run") == Steps{1}));
+  BOOST_TEST(read_file(checkpoints_folder(path / "run") / "LATEST") == "step-0000000003\n");
+  // A run that went on from an older checkpoint, without the tier, does not take over what lies there.
+  std::filesystem::create_directories(checkpoints_folder(path / "other"));
+  std::filesystem::copy(checkpoint_folder(path / "saved", 2), checkpoint_folder(path / "other", 5),
+                        std::filesystem::copy_options::recursive);
+  BOOST_TEST(unpromoted(path / "other").empty());
+  promote(1, {});
+  BOOST_TEST((steps_on_disks() == Steps{3}));
+  BOOST_TEST(unpromoted(path / "run").empty());
+  BOOST_TEST(read_file(checkpoints_folder(path / "run") / "LATEST") == "step-0000000003\n");
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -21,6 +21,13 @@ Launch launch_with(const std::map<std::string, std::string>& variables) {
   return launch;
 }
 
+EnvironmentLookup lookup(const std::map<std::string, std::string>& variables) {
+  return [&variables](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(launch)
@@ -41,6 +48,28 @@ BOOST_AUTO_TEST_CASE(mpirun_inside_an_allocation_counts_not_the_step_of_its_daem
                                      {"OMPI_COMM_WORLD_RANK", "9"}});
   BOOST_TEST(launch.ranks == 16);
   BOOST_TEST(launch.rank == 9);
+}
+
+BOOST_AUTO_TEST_CASE(jobs_have_names_that_all_their_ranks_see) {
+  const auto job_with = [](const std::map<std::string, std::string>& variables) {
+    return launch_in(lookup(variables)).job;
+  };
+  BOOST_TEST(job_with({{"OMPI_COMM_WORLD_SIZE", "2"}, {"PMIX_NAMESPACE", "1167785985"}}) == "1167785985");
+  BOOST_TEST(job_with({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "3"}}) == "17.3");
+  BOOST_TEST(job_with({{"PMI_SIZE", "2"}}) == "");
+  BOOST_TEST(job_with({{"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "3"}}) == "");
+}
+
+BOOST_AUTO_TEST_CASE(torchrun_is_recognised_where_no_mpi_launcher_connects_its_processes) {
+  using Variables = std::map<std::string, std::string>;
+  const auto ranks_with = [](const Variables& variables) { return ranks_of_torchrun(lookup(variables)); };
+  Variables torchrun{{"WORLD_SIZE", "4"}, {"RANK", "1"}, {"LOCAL_RANK", "1"}};
+  BOOST_TEST(ranks_with(torchrun) == 4);
+  BOOST_TEST(launch_in(lookup(torchrun)).ranks == 1);
+  torchrun.merge(Variables{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}});
+  BOOST_TEST(ranks_with(torchrun) == 1);  // scripts set these variables for ranks of mpirun
+  BOOST_TEST(ranks_with({{"WORLD_SIZE", "4"}}) == 1);
+  BOOST_TEST(ranks_with({{"WORLD_SIZE", "1"}, {"RANK", "0"}, {"LOCAL_RANK", "0"}}) == 1);
 }
 
 BOOST_AUTO_TEST_CASE(a_batch_script_without_srun_is_alone) {

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/run_clock.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -152,6 +153,26 @@ BOOST_AUTO_TEST_CASE(phases_that_change_in_time_go_on) {
     });
   }
   BOOST_TEST(code == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_driven_clock_stands_still_but_for_the_steps) {
+  ::setenv("LOCKSTEP_TEST_CLOCK", "2.5", 1);
+  {
+    Session session(solo_communicator());
+    session.configure({.watchdog_s = 600});
+    BOOST_TEST(session.seconds() == 0);
+    session.enter(Phase::data, 0);
+    BOOST_TEST(session.seconds() == 0);
+    for (int step = 0; step < 3; ++step) {
+      session.enter(Phase::forward, step);
+      session.enter(Phase::save_write, step + 1);
+      BOOST_TEST(session.seconds() == 2.5 * (step + 1));
+      BOOST_TEST(run_seconds() == session.seconds());
+    }
+  }
+  ::unsetenv("LOCKSTEP_TEST_CLOCK");
+  const double before_s = monotonic_seconds();
+  BOOST_TEST(run_seconds() >= before_s);
 }
 
 BOOST_AUTO_TEST_CASE(the_first_signal_stops_after_the_step_the_second_now_and_the_third_at_once) {

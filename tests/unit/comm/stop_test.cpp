@@ -1,6 +1,7 @@
 #include "comm/stop.hpp"
 
 #include "base/error.hpp"
+#include "harness/driven_clock.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -8,9 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
-#include <thread>
 #include <tuple>
 
 using namespace lockstep;
@@ -24,7 +23,6 @@ struct Folder {
   Folder() { make_folder(path); }
   ~Folder() { std::filesystem::remove_all(path); }
 };
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 }  // namespace
 
 BOOST_FIXTURE_TEST_CASE(the_control_file_stops_and_is_removed, Folder) {
@@ -65,6 +63,7 @@ BOOST_FIXTURE_TEST_CASE(an_option_that_may_change_is_handed_out_once_with_its_va
 }
 
 BOOST_FIXTURE_TEST_CASE(save_is_asked_once_and_abort_leaves_now, Folder) {
+  test::DrivenClock clock;
   Session session(solo_communicator());
   StopChannels channels(session, {.control_file = control, .max_time_s = {}});
   publish_file(control, "save");
@@ -72,21 +71,23 @@ BOOST_FIXTURE_TEST_CASE(save_is_asked_once_and_abort_leaves_now, Folder) {
   BOOST_TEST(!asks(channels.poll().requests, Request::save));
   for (const auto& [word, request] : {std::pair("evaluate", Request::evaluate), std::pair("log", Request::log)}) {
     publish_file(control, word);
-    sleep_ms(1100);  // it looks once a second
+    clock.advance(0.875);
+    BOOST_TEST((channels.poll().requests == Request::none));  // it looks once a second
+    clock.advance(0.125);
     const StopChannels::Asked asked = channels.poll();
     BOOST_TEST((asked.requests == request && asked.stop == StopLevel::none && asked.problem.empty()));
     BOOST_TEST((channels.poll().requests == Request::none && !std::filesystem::exists(control)));
   }
   publish_file(control, "status");
-  sleep_ms(1100);
+  clock.advance(1);
   const StopChannels::Asked asked = channels.poll();
   BOOST_TEST((asked.status && asked.requests == Request::none && asked.stop == StopLevel::none));
   BOOST_TEST(!channels.poll().status);
   publish_file(control, "save-stop");
-  sleep_ms(1100);
+  clock.advance(1);
   BOOST_TEST((channels.poll().stop == StopLevel::after_step));
   publish_file(control, "abort");
-  sleep_ms(1100);
+  clock.advance(1);
   BOOST_TEST((channels.poll().stop == StopLevel::now));
 }
 
@@ -108,6 +109,7 @@ BOOST_FIXTURE_TEST_CASE(what_is_not_understood_asks_for_nothing_and_is_told_once
 }
 
 BOOST_FIXTURE_TEST_CASE(what_is_no_small_file_is_left_alone_and_told_of_once, Folder) {
+  test::DrivenClock clock;
   Session session(solo_communicator());
   const auto made = [&](const char* kind) {
     const std::string name = kind;
@@ -124,7 +126,7 @@ BOOST_FIXTURE_TEST_CASE(what_is_no_small_file_is_left_alone_and_told_of_once, Fo
     BOOST_TEST(asked.problem == control.string() +
                                     " is no small file: it is left alone; write one of the words stop, save, abort, "
                                     "evaluate, log, status, save-stop");
-    sleep_ms(1100);  // it looks once a second
+    clock.advance(1);  // it looks once a second
     BOOST_TEST(channels.poll().problem.empty());
     BOOST_TEST(std::filesystem::remove(control));
   }
@@ -152,28 +154,19 @@ BOOST_AUTO_TEST_CASE(the_clock_leaves_time_for_a_save) {
   BOOST_TEST(asked.reason == "max_time");
 }
 
-// How long a step has taken lies between two bounds, for the clock was looked at somewhere within poll.
 BOOST_AUTO_TEST_CASE(the_clock_asks_as_soon_as_another_step_as_long_as_the_longest_would_not_fit) {
+  test::DrivenClock clock;
   Session session(solo_communicator());
-  StopChannels channels(session, {.control_file = {}, .max_time_s = 1.0});
-  double at_least_s = 0, at_most_s = 0, last_begin_s = 0, last_end_s = 0;
-  for (int step = 0;; ++step) {
-    const double begin_s = session.seconds();
-    const bool asked = channels.poll().stop == StopLevel::after_step;
-    const double end_s = session.seconds();
-    if (step > 0) {
-      at_least_s = std::max(at_least_s, begin_s - last_end_s);
-      at_most_s = std::max(at_most_s, end_s - last_begin_s);
-    }
-    if (asked) {
-      BOOST_TEST(end_s + at_most_s > 1);
-      break;
-    }
-    BOOST_TEST(begin_s + at_least_s <= 1);
-    last_begin_s = begin_s;
-    last_end_s = end_s;
-    sleep_ms(300);
-  }
+  StopChannels channels(session, {.control_file = {}, .max_time_s = 10.0});
+  const auto asks_after = [&](double step_s) {
+    clock.advance(step_s);
+    return channels.poll().stop == StopLevel::after_step;
+  };
+  BOOST_TEST(!asks_after(1));  // what came before the first step is no step
+  BOOST_TEST(!asks_after(3));
+  BOOST_TEST(!asks_after(1));
+  BOOST_TEST(!asks_after(2));    // at 7: another of 3 ends in time
+  BOOST_TEST(asks_after(0.25));  // at 7.25
 }
 
 BOOST_AUTO_TEST_CASE(a_request_of_the_session_is_a_signal) {

@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(help_is_at_most_100_columns_wide_and_every_option_
   const DocumentedTool tool = documented<Config>();
   for (const std::string& line : [&] {
          std::vector<std::string> lines;
-         std::string text = help_text(tool);
+         std::string text = help_text(tool, std::string(help_all)) + help_text(tool, std::string(help_overview));
          for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
            lines.push_back(text.substr(0, end));
            text.erase(0, end + 1);
@@ -96,8 +96,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(help_is_at_most_100_columns_wide_and_every_option_
   }
   for (const DocumentedSection& section : tool.sections) {
     for (const DocumentedOption& option : section.options) {
-      BOOST_TEST(option.help.size() > 5U, option.spelling);
-      BOOST_TEST(option.help.back() != '.', option.spelling);
+      BOOST_TEST(option.brief.size() > 4U, option.spelling);
+      BOOST_TEST(option.brief.size() <= most_brief, option.spelling << ": " << option.brief);
+      BOOST_TEST(option.brief.back() != '.', option.spelling);
+      BOOST_TEST((option.details.empty() || option.details.back() != '.'), option.spelling);
     }
   }
 }

@@ -21,8 +21,8 @@ struct Part {
   double weight = 1;
 };
 inline void describe(Declaration& visit, Part& part) {
-  visit.field("name", part.name, {.help = "what it is called", .required = true});
-  visit.field("weight", part.weight, {.help = "how heavy it is", .min = 0});
+  visit.field("name", part.name, {.brief = "what it is called", .required = true});
+  visit.field("weight", part.weight, {.brief = "how heavy it is", .min = 0});
 }
 
 struct SampleConfig {
@@ -45,21 +45,21 @@ struct SampleConfig {
 };
 
 inline void describe(Declaration& visit, SampleConfig& config) {
-  visit.field("inputs", config.inputs, {.help = "what is read", .value_name = "INPUT", .positional = true});
-  visit.field("force", config.force, {.help = "do it in any case"});
-  visit.field("paint", config.paint, {.help = "in colour", .bare = "green", .letter = 'p'});
+  visit.field("inputs", config.inputs, {.brief = "what is read", .value_name = "INPUT", .positional = true});
+  visit.field("force", config.force, {.brief = "do it in any case"});
+  visit.field("paint", config.paint, {.brief = "in colour", .bare = "green", .letter = 'p'});
   visit.section("all", "an option of every type", [&] {
-    visit.field("flag", config.all.flag, {.help = "a truth"});
-    visit.field("count", config.all.count, {.help = "a count", .unit = "things", .min = 0, .max = 100});
-    visit.field("rate", config.all.rate, {.help = "a rate", .min = 0, .above_min = true});
-    visit.field("word", config.all.word, {.help = "a word"});
-    visit.field("color", config.all.color, {.help = "a colour"});
-    visit.field("limit", config.all.limit, {.help = "a limit, or none"});
-    visit.field("names", config.all.names, {.help = "some names"});
-    visit.field("pair", config.all.pair, {.help = "two numbers"});
-    visit.field("parts", config.all.parts, {.help = "parts in order"});
-    visit.field("time", config.all.time, {.help = "a duration"});
-    visit.field("size", config.all.size, {.help = "a size"});
+    visit.field("flag", config.all.flag, {.brief = "a truth"});
+    visit.field("count", config.all.count, {.brief = "a count", .unit = "things", .min = 0, .max = 100});
+    visit.field("rate", config.all.rate, {.brief = "a rate", .min = 0, .above_min = true});
+    visit.field("word", config.all.word, {.brief = "a word"});
+    visit.field("color", config.all.color, {.brief = "a colour"});
+    visit.field("limit", config.all.limit, {.brief = "a limit, or none"});
+    visit.field("names", config.all.names, {.brief = "some names"});
+    visit.field("pair", config.all.pair, {.brief = "two numbers"});
+    visit.field("parts", config.all.parts, {.brief = "parts in order"});
+    visit.field("time", config.all.time, {.brief = "a duration"});
+    visit.field("size", config.all.size, {.brief = "a size"});
   });
 }
 inline Tool tool_of(const SampleConfig&) {

@@ -1,5 +1,6 @@
 #include "config/train_config.hpp"
 
+#include "base/text.hpp"
 #include "config/finalize_config.hpp"
 #include "config/fixed_options.hpp"
 #include "config/former_options.hpp"
@@ -192,14 +193,14 @@ BOOST_AUTO_TEST_CASE(counts_have_a_least_and_a_largest_value) {
   BOOST_TEST(message_of<ReshardConfig>({"c", "-o", "o", "--to", "4"}).find("type --to parts=4") != std::string::npos);
   BOOST_TEST(message_of<ReshardConfig>({"c", "-o", "o", "--to", "parts=2147483648"}).find("from 1 to 2147483647") !=
              std::string::npos);
-  const std::string help = *parse_command_line<TrainConfig>({"--help"}).answer;
+  const std::string help = *parse_command_line<TrainConfig>({"--help=all"}).answer;
   BOOST_TEST(help.find("2147483647") == std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(unions_are_spelled_in_help) {
-  const std::string help = *parse_command_line<PrepareConfig>({"--help"}).answer;
+  const std::string help = *parse_command_line<PrepareConfig>({"--help=all"}).answer;
   BOOST_TEST(help.find("--data.validation hash:FRACTION|tail:FRACTION|count:N|none") != std::string::npos);
-  BOOST_TEST(parse_command_line<TrainConfig>({"--help"}).answer->find("--train.max_time DURATION ") !=
+  BOOST_TEST(parse_command_line<TrainConfig>({"--help=all"}).answer->find("--train.max_time DURATION ") !=
              std::string::npos);
 }
 
@@ -309,6 +310,27 @@ BOOST_AUTO_TEST_CASE(batch_and_schedule_of_a_resumed_run_are_compared_as_they_we
   const std::vector<Difference> batch = differing_fixed_options(other, line.config, resolved_of(line.config));
   BOOST_REQUIRE(batch.size() == 1u);
   BOOST_TEST((batch[0].option == "train.global_batch" && batch[0].saved == "8" && batch[0].now == "4"));
+}
+
+BOOST_AUTO_TEST_CASE(padding_of_packed_documents_is_compared_as_it_was_resolved) {
+  const auto differences = [](const std::vector<std::string>& said, std::int64_t saved, std::int64_t padded) {
+    const TrainConfig now = train_line({"--data.packing", "best_fit"}).config;
+    std::vector<std::string> line{"--data.packing", "best_fit"};
+    line.insert(line.end(), said.begin(), said.end());
+    ResolvedRun before = resolved_of(now), after = before;
+    before.pad_to_multiple_of = saved;
+    after.pad_to_multiple_of = padded;
+    const std::string yaml = to_yaml(train_line(line).settings, tool_of(TrainConfig{}), PrintExtent::full);
+    std::vector<std::string> found;
+    for (const Difference& one : differing_fixed_options({yaml, "config.yaml", before}, now, after))
+      found.push_back(one.option + ": " + one.saved + " -> " + one.now);
+    return join(found, "; ");
+  };
+  BOOST_TEST(differences({}, 1, 1) == "");
+  BOOST_TEST(differences({}, 4, 4) == "");
+  BOOST_TEST(differences({"--data.pad_to_multiple_of", "4"}, 4, 4) == "");
+  BOOST_TEST(differences({}, 4, 1) == "data.pad_to_multiple_of: 4 -> 1");
+  BOOST_TEST(differences({"--data.pad_to_multiple_of", "4"}, 1, 6) == "data.pad_to_multiple_of: 4 -> 6");
 }
 
 BOOST_AUTO_TEST_CASE(null_on_the_command_line_takes_back_what_a_file_says_unless_it_is_a_text_of_the_option) {
@@ -456,6 +478,94 @@ BOOST_AUTO_TEST_CASE(a_value_that_is_not_utf8_is_refused_by_its_option) {
              std::string::npos);
   BOOST_TEST(train_problem({"--optimizer.groups.a.match", "\xFF"})
                  .find("the value of --optimizer.groups is not valid UTF-8") != std::string::npos);
+}
+
+namespace {
+
+/// A variable of the environment while this lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(paths_expand_the_home_folder_and_variables_in_files_and_on_the_command_line) {
+  const Variable home("HOME", "/home/ada");
+  const Variable job("LOCKSTEP_TEST_JOB", "4711");
+  Files files;
+  files.write("base.yaml", minimal);
+  files.write(
+      "c.yaml",
+      "preset: ${LOCKSTEP_TEST_BASE}.yaml\ntrain: {run_dir: ~/runs/$LOCKSTEP_TEST_JOB}\ncheckpoint: {local_dir: "
+      "'/scratch/${LOCKSTEP_TEST_JOB}x', metadata: {owner: $LOCKSTEP_TEST_JOB}}\nlog: {wandb_name: ~/$USER}\n");
+  const Variable base("LOCKSTEP_TEST_BASE", "base");
+  const auto line = parse_command_line<TrainConfig>({"c.yaml", "--model.config", "a$$b/~/$1$", "--data.cache", "~",
+                                                     "--checkpoint.resume", "~/other/$LOCKSTEP_TEST_JOB"});
+  BOOST_TEST(line.config.train.run_dir == "/home/ada/runs/4711");
+  BOOST_TEST(line.config.checkpoint.local_dir.value() == "/scratch/4711x");
+  BOOST_TEST(line.config.model.config.value() == "a$b/~/$1$");
+  BOOST_TEST(line.config.data.cache.value() == "/home/ada");
+  BOOST_TEST(line.config.checkpoint.resume.path == "/home/ada/other/4711");
+  BOOST_TEST(line.config.checkpoint.metadata.front().value == "$LOCKSTEP_TEST_JOB");  // no path
+  BOOST_TEST(line.config.log.wandb_name.value() == "~/$USER");
+  const auto groups = parse_command_line<TrainConfig>(
+      {"base.yaml", "--data.path", "null", "--data.datasets", R"([{"path": "~/$LOCKSTEP_TEST_JOB"}])"});
+  BOOST_TEST(groups.config.data.datasets.front().path == "/home/ada/4711");
+}
+
+BOOST_AUTO_TEST_CASE(a_path_without_its_variable_is_refused_by_its_option_and_place) {
+  Files files;
+  files.write("c.yaml", minimal + "checkpoint:\n  local_dir: /scratch/$LOCKSTEP_TEST_NONE\n");
+  BOOST_TEST(message_of<TrainConfig>({"c.yaml"}) ==
+             "c.yaml:5: checkpoint.local_dir: \"/scratch/$LOCKSTEP_TEST_NONE\": the environment variable "
+             "LOCKSTEP_TEST_NONE is not set");
+  const Variable empty("LOCKSTEP_TEST_NONE", "");
+  BOOST_TEST(train_problem({"--train.run_dir", "${LOCKSTEP_TEST_NONE}/run"}) ==
+             "command line: train.run_dir: \"${LOCKSTEP_TEST_NONE}/run\": the environment variable LOCKSTEP_TEST_NONE "
+             "is empty");
+  for (const char* const text : {"a${", "a${}", "${B", "${a b}"})
+    BOOST_TEST(train_problem({"--train.run_dir", text}).find("behind ${ the name of an environment variable and }") !=
+               std::string::npos);
+  files.write("p.yaml", "preset: $LOCKSTEP_TEST_NONE/base.yaml\n");
+  BOOST_TEST(message_of<TrainConfig>({"p.yaml"}).find("p.yaml:1: preset: \"$LOCKSTEP_TEST_NONE/base.yaml\": the") !=
+             std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_written_configuration_has_expanded_paths_and_is_read_back_as_the_same) {
+  const auto written = [](const std::vector<std::string>& more) {
+    return to_yaml(train_line(more).settings, tool_of(TrainConfig{}), PrintExtent::full);
+  };
+  std::string text;
+  {
+    const Variable job("LOCKSTEP_TEST_JOB", "4711");
+    text = written({"--checkpoint.local_dir", "/scratch/$LOCKSTEP_TEST_JOB", "--train.run_dir", "a$$HOME",
+                    "--data.cache", "./~/b"});
+  }
+  Files files;
+  files.write("config.yaml", text);
+  const TrainConfig again = parse_command_line<TrainConfig>({"config.yaml"}).config;
+  BOOST_TEST(again.checkpoint.local_dir.value() == "/scratch/4711");
+  BOOST_TEST(again.train.run_dir == "a$HOME");
+  BOOST_TEST(again.data.cache.value() == "./~/b");
+}
+
+BOOST_AUTO_TEST_CASE(a_folder_named_after_the_job_does_not_keep_a_run_from_going_on) {
+  const std::vector<std::string> words{"--checkpoint.local_dir", "/scratch/$LOCKSTEP_TEST_JOB"};
+  std::string before;
+  {
+    const Variable job("LOCKSTEP_TEST_JOB", "1");
+    before = to_yaml(train_line(words).settings, tool_of(TrainConfig{}), PrintExtent::full);
+  }
+  const Variable job("LOCKSTEP_TEST_JOB", "2");
+  const TrainConfig now = train_line(words).config;
+  BOOST_TEST(differing_fixed_options({before, "config.yaml", {}}, now, resolved_of(now)).empty());
 }
 
 BOOST_AUTO_TEST_CASE(no_program_declares_an_option_twice) {

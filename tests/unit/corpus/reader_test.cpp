@@ -194,10 +194,10 @@ BOOST_AUTO_TEST_CASE(however_a_corpus_is_divided_its_blocks_are_the_same) {
     for (int rank = 0; rank < ranks; ++rank) {
       BlockReader reader(files, parts_of_rank(files, rank, ranks), before_a_space);
       for (TextBlock block; reader.next(block);) found.push_back(shown(block));
-      empty.insert(empty.end(), reader.empty_files().begin(), reader.empty_files().end());
+      empty.insert(empty.end(), reader.warnings().begin(), reader.warnings().end());
     }
     BOOST_TEST((found == expected), ranks << " ranks");
-    BOOST_TEST((empty == std::vector{(path / "h.txt").string()}));
+    BOOST_TEST((empty == std::vector{(path / "h.txt").string() + " is empty: its data holds nothing"}));
   }
 }
 
@@ -277,13 +277,107 @@ BOOST_AUTO_TEST_CASE(a_bad_line_is_named_with_its_reason) {
       {R"({"texts": "a", "id": 1})", "no field 'text'; it has texts, id"},
       {R"({})", "no field 'text'; it has none"},
       {R"({"text": 3})", "the field 'text' is not text"},
-      {R"({"text": null})", "the field 'text' is not text"},
+      {R"({"text": null})", "the field 'text' is null"},
       {"{\"text\": \"a\xFF\"}", "not valid UTF-8"},
       {R"({"text": "\ud800"})", "not valid JSON"}};
   for (const auto& [line, reason] : cases) {
     publish_file(path / "bad.jsonl", good + "\n" + good + line + "\n" + good);
     BOOST_CHECK_EXCEPTION(documents_of(path / "bad.jsonl"), Error, input_error("bad.jsonl:4: " + reason));
   }
+}
+
+BOOST_AUTO_TEST_CASE(numbers_that_python_writes_are_taken_where_nobody_reads_them_and_else_name_the_record) {
+  const std::vector<std::string> numbers{
+      "NaN",   "Infinity", "-Infinity",           "18446744073709551616",      "-9223372036854775809",
+      "1e400", "-1E+999",  std::string(400, '9'), std::string(400, '9') + ".5"};
+  std::string lines;
+  for (const std::string& number : numbers)
+    lines += fmt::format(R"({{"a": {0}, "text": "{0}, \"{0}\"", "b": [{0},{0}, {{"c": {0}}}]}})", number) + "\n";
+  publish_file(path / "a.jsonl", lines);
+  std::vector<std::string> expected;
+  for (const std::string& number : numbers) expected.push_back(fmt::format("{0}, \"{0}\"", number));
+  BOOST_TEST((documents_of(path / "a.jsonl") == expected));
+  for (const std::string& number : numbers) {
+    publish_file(path / "bad.jsonl", "\n{\"text\": " + number + "}\n");
+    BOOST_CHECK_EXCEPTION(documents_of(path / "bad.jsonl"), Error,
+                          input_error("bad.jsonl:2: the field 'text' is not text"));
+  }
+  for (const char* const other :
+       {"nan", "-NaN", "+1", "Infinit", "NaNs", "01", "1e400x", "0xFF", "inf", "1.", "99999999999999999999."}) {
+    publish_file(path / "bad.jsonl", fmt::format(R"({{"text": "a", "x": {}, "y": NaN}})", other));
+    BOOST_CHECK_EXCEPTION(documents_of(path / "bad.jsonl"), Error, input_error("bad.jsonl:1: not valid JSON"));
+  }
+}
+
+// One frame with one raw block, as RFC 8878 has it.
+std::string frame_with_window(unsigned log, const std::string& text) {
+  const auto size = static_cast<std::uint32_t>(text.size()) << 3 | 1;
+  std::string frame("\x28\xB5\x2F\xFD\0", 5);
+  frame += static_cast<char>((log - 10) << 3);
+  for (int byte = 0; byte < 3; ++byte) frame += static_cast<char>(size >> 8 * byte);
+  return frame + text;
+}
+
+BOOST_AUTO_TEST_CASE(windows_of_zstd_above_128_mebibytes_are_read_and_those_above_2_gibibytes_refused) {
+  publish_file(path / "a.txt.zst", frame_with_window(28, "one") + frame_with_window(12, "two"));
+  BOOST_TEST(read_all(path / "a.txt.zst").text == "onetwo");
+  publish_file(path / "b.txt.zst", frame_with_window(32, "one"));
+  BOOST_CHECK_EXCEPTION(read_all(path / "b.txt.zst"), Error,
+                        input_error("its window is 4.0 GiB, and zstd takes at most 2.0 GiB"));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_no_utf8_is_named_by_its_first_bytes) {
+  const std::vector<std::pair<std::string, std::string>> cases{{std::string("\xFF\xFE{\0", 4), "UTF-16 text"},
+                                                               {std::string("\xFE\xFF\0{", 4), "UTF-16 text"},
+                                                               {std::string("\xFF\xFE\0\0{\0\0\0", 8), "UTF-32 text"},
+                                                               {gzipped("text"), "gzip data"},
+                                                               {zstandard("text"), "zstd data"}};
+  for (const auto& [content, what] : cases) {
+    for (const char* const name : {"a.jsonl", "a.json", "a.csv"}) {
+      publish_file(path / name, content);
+      BOOST_CHECK_EXCEPTION(documents_of(path / name), Error, input_error("it is " + what));
+    }
+    publish_file(path / "a.txt", content);
+    const auto inputs = find_inputs({(path / "a.txt").string()});
+    BlockReader reader(inputs.files, whole_files(inputs.files), anywhere);
+    TextBlock block;
+    BOOST_REQUIRE(reader.next(block));
+    BOOST_CHECK_EXCEPTION(told([&] { require_utf8(block); }), Error,
+                          input_error("a.txt:1: not valid UTF-8: it is " + what));
+  }
+  publish_file(path / "b.csv", "PAR1,text\n1,a\n");
+  BOOST_TEST((documents_of(path / "b.csv") == std::vector<std::string>{"a"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_format_is_that_of_files_whose_names_tell_none_and_contradicts_those_that_tell_another) {
+  make_folder(path / "in");
+  for (const char* const name : {"a.md", "b", "c.py.gz", "d.txt", "e.parquet", "f.tar", "g.csv", "h.ndjson"})
+    publish_file(path / "in" / name, "x");
+  const auto names = [&](std::optional<TextFormat> format) {
+    std::string found;
+    for (const InputFile& file : find_inputs({(path / "in").string()}, format).files) {
+      BOOST_TEST((!format || file.format == *format));
+      found += file.path.filename().string() + (file.compression == Compression::gzip ? "(gzip) " : " ");
+    }
+    return found;
+  };
+  BOOST_TEST(names({}) == "d.txt e.parquet g.csv h.ndjson ");
+  BOOST_TEST(names(TextFormat::text) == "a.md b c.py.gz(gzip) d.txt ");
+  BOOST_TEST(names(TextFormat::json_lines) == "a.md b c.py.gz(gzip) d.txt h.ndjson ");
+  BOOST_TEST(names(TextFormat::json) == "a.md b c.py.gz(gzip) d.txt h.ndjson ");
+  BOOST_TEST(names(TextFormat::csv) == "a.md b c.py.gz(gzip) d.txt g.csv ");
+  BOOST_TEST(names(TextFormat::parquet) == "a.md b e.parquet ");
+  const auto named = [&](const char* name, TextFormat format) {
+    (void)find_inputs({(path / "in" / name).string()}, format);
+  };
+  BOOST_CHECK_EXCEPTION(named("e.parquet", TextFormat::text), Error,
+                        input_error("the format is txt, its name says .parquet"));
+  BOOST_CHECK_EXCEPTION(named("h.ndjson", TextFormat::text), Error,
+                        input_error("the format is txt, its name says .ndjson"));
+  BOOST_CHECK_EXCEPTION(named("d.txt", TextFormat::arrow), Error,
+                        input_error("the format is arrow, its name says .txt"));
+  BOOST_CHECK_EXCEPTION(named("f.tar", TextFormat::text), Error, input_error("f.tar as a corpus: it is an archive"));
+  BOOST_CHECK_EXCEPTION(find_inputs({(path / "in/a.md").string()}), Error, input_error("its type is not known"));
 }
 
 BOOST_AUTO_TEST_CASE(invalid_utf8_in_a_text_is_named_with_its_line) {
@@ -321,7 +415,8 @@ BOOST_AUTO_TEST_CASE(files_that_prove_to_hold_nothing_are_named_and_passed_over)
     text += block.text;
   }
   BOOST_TEST(text == "text");
-  BOOST_TEST((reader.empty_files() == std::vector{(path / "a.txt.gz").string(), (path / "b.txt").string()}));
+  const std::string says = " is empty: its data holds nothing";
+  BOOST_TEST((reader.warnings() == std::vector{(path / "a.txt.gz").string() + says, (path / "b.txt").string() + says}));
 }
 
 BOOST_AUTO_TEST_CASE(links_are_followed_and_those_that_lead_nowhere_or_back_are_noted) {

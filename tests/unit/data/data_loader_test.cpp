@@ -9,6 +9,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <map>
+#include <numeric>
 #include <set>
 
 using namespace lockstep;
@@ -161,14 +162,57 @@ BOOST_AUTO_TEST_CASE(a_rank_whose_samples_run_out_gets_a_batch_in_which_no_label
 BOOST_AUTO_TEST_CASE(an_epoch_that_drops_its_tail_ends_with_a_whole_step) {
   const TokenStream tokens = stream();
   const WindowSource windows(tokens, 4, Documents::joined, WindowTail::unused);  // 25
-  const TrainingDataLoader loader(windows, {4, 4, 0, 1, 3, Shuffle::every_epoch, EpochTail::dropped, {}});
+  const TrainingDataLoader loader(windows, {.global_batch = 4, .micro_batch = 4, .seed = 3, .epoch_multiple = 4});
   const TrainingDataLoader joined(windows, {4, 4, 0, 1, 3, Shuffle::every_epoch, EpochTail::joined, {}});
   BOOST_TEST(loader.samples_per_epoch() == 24);
   BOOST_TEST((loader.next({1, 20}) == DataPosition{2, 0}));
   for (std::int64_t sample = 0; sample < 24; sample += 4)
     BOOST_TEST(loader.make_step(0, {1, sample}).micro_batches[0].tokens ==
                joined.make_step(0, {1, sample}).micro_batches[0].tokens);
-  BOOST_CHECK_THROW(TrainingDataLoader(windows, {26, 4, 0, 1, 3, Shuffle::never, EpochTail::dropped, {}}), Error);
+  BOOST_CHECK_THROW(TrainingDataLoader(windows, {.global_batch = 26, .micro_batch = 4, .epoch_multiple = 26}), Error);
+}
+
+BOOST_AUTO_TEST_CASE(a_short_last_step_has_the_samples_that_the_epoch_has_left_and_some_ranks_perhaps_none) {
+  const TokenStream tokens = stream();
+  const WindowSource windows(tokens, 4, Documents::joined, WindowTail::unused);  // 25
+  for (const std::int64_t multiple : {1, 4}) {
+    const std::int64_t samples = multiple == 1 ? 25 : 24, batch = multiple == 1 ? 8 : 10;
+    std::multiset<std::int64_t> sizes;
+    std::map<std::vector<std::int32_t>, int> seen;  // rows of the second epoch
+    DataPosition position{1, 0};
+    while (position.epoch == 1) {
+      std::int64_t of_step = 0;
+      DataPosition next;
+      for (std::int64_t rank = 0; rank < 2; ++rank) {
+        const TrainingDataLoader loader(windows, {.global_batch = batch,
+                                                  .micro_batch = 3,
+                                                  .rank = rank,
+                                                  .world = 2,
+                                                  .seed = 3,
+                                                  .tail = EpochTail::short_step,
+                                                  .epoch_multiple = multiple});
+        BOOST_TEST(loader.samples_per_epoch() == samples);
+        const StepBatch step = loader.make_step(0, position);
+        BOOST_TEST(std::ssize(step.micro_batches) == loader.accumulation());
+        BOOST_TEST(step.valid_tokens == 4 * step.samples);
+        of_step += step.samples;
+        for (const Batch& micro_batch : step.micro_batches)
+          for (std::int64_t row = 0; row < micro_batch.samples; ++row)
+            if (micro_batch.numbers[static_cast<std::size_t>(row)] >= 0)
+              ++seen[{micro_batch.tokens.begin() + row * 4, micro_batch.tokens.begin() + (row + 1) * 4}];
+        BOOST_TEST(of_step <= loader.samples_of_step(position));
+        next = loader.next(position);
+      }
+      sizes.insert(of_step);
+      position = next;
+    }
+    BOOST_TEST((position == DataPosition{2, 0}));
+    BOOST_TEST(
+        (sizes == (multiple == 1 ? std::multiset<std::int64_t>{8, 8, 8, 1} : std::multiset<std::int64_t>{10, 10, 4})));
+    BOOST_TEST(std::accumulate(seen.begin(), seen.end(), std::int64_t{0},
+                               [](std::int64_t sum, const auto& row) { return sum + row.second; }) == samples);
+    BOOST_TEST(std::ssize(seen) == samples);  // no row twice
+  }
 }
 
 BOOST_AUTO_TEST_CASE(more_ranks_than_samples_are_refused) {

@@ -463,4 +463,25 @@ BOOST_AUTO_TEST_CASE(a_folder_that_cannot_be_written_hands_the_file_to_the_next_
   BOOST_TEST(list_folder(made.path / "run").size() == 1);
 }
 
+BOOST_AUTO_TEST_CASE(a_packing_that_is_cut_short_while_it_is_read_is_an_error_of_storage_that_names_it) {
+  const MadeStream made(drawn_lengths(11, 3000, 20));
+  const TokenStream stream = made.stream();
+  const PackingSettings settings{PackingMethod::sequential, 16, 1, 1, LongDocuments::split};
+  const std::string identity = identity_of(settings, made.manifest.train);
+  const Path file = keep_packing({made.path}, identity, make_packing(stream, settings, 1));
+  const PackedSource source(stream, open_packing(file, identity), settings);
+  std::vector<std::int32_t> filled(48);
+  const auto fill = [&](std::int64_t sample) {
+    SampleRow row{std::span(filled).first(16), std::span(filled).subspan(16, 16), std::span(filled).subspan(32)};
+    source.fill(sample, row);
+  };
+  fill(0);
+  std::filesystem::resize_file(file, 2 * 4096 + 100);
+  for (const std::int64_t sample : {std::int64_t{0}, source.samples() / 2, source.samples() - 1})
+    BOOST_CHECK_EXCEPTION(fill(sample), Error, [&](const Error& error) {
+      return error.code() == ExitCode::storage &&
+             std::string(error.what()).find(file.string() + " from byte 8292 on") != std::string::npos;
+    });
+}
+
 BOOST_AUTO_TEST_SUITE_END()

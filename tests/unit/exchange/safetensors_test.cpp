@@ -260,6 +260,17 @@ BOOST_FIXTURE_TEST_CASE(a_writer_that_does_not_finish_leaves_nothing, Folder) {
   BOOST_TEST(std::filesystem::is_empty(path));
 }
 
+BOOST_FIXTURE_TEST_CASE(a_file_that_is_cut_short_once_it_is_open_is_an_error_of_storage_that_names_it, Folder) {
+  write_counting(path, {{"a", {5000}, DType::f32}, {"b", {5000}, DType::f32}});
+  const auto source = open_safetensors(path);
+  BOOST_TEST(read_all(*source, "b") == counting(5000, 100), boost::test_tools::per_element());
+  std::filesystem::resize_file(path / "model.safetensors", 4096);
+  for (const char* const name : {"a", "b"})
+    BOOST_CHECK_EXCEPTION(read_all(*source, name), Error, [](const Error& error) {
+      return error.code() == ExitCode::storage && has(error.what(), "model.safetensors from byte 4096 on");
+    });
+}
+
 BOOST_FIXTURE_TEST_CASE(a_folder_of_pickles_is_refused_with_the_way_out, Folder) {
   publish_file(path / "pytorch_model.bin", "x");
   BOOST_CHECK_EXCEPTION(open_safetensors(path), Error,

@@ -63,6 +63,24 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_out_experts_are_neighbours_of_a_stage_or_a
   BOOST_TEST((groups(fastest, 2, true, {"ep"}) == Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
 }
 
+BOOST_AUTO_TEST_CASE(ranks_of_each_cell_share_out_experts_by_themselves) {
+  for (const bool sharded : {false, true}) {
+    Mesh mesh = make_mesh("world", {{"pp", 2}, {"dp_replicate", 2}, {"dp_node", 1}, {"dp_shard", 4}});
+    divide_experts(mesh, 2, false, sharded);
+    const AxisName others = sharded ? "ep_shard" : "ep_replicate";
+    BOOST_TEST((group_along(mesh, 5, {"ep"}) == std::vector<Rank>{4, 5}));
+    BOOST_TEST((group_along(mesh, 5, {others}) == std::vector<Rank>{5, 7}));
+    BOOST_TEST((group_along(mesh, 5, {others, "ep"}) == std::vector<Rank>{4, 5, 6, 7}));
+    BOOST_TEST((group_along(mesh, 5, {"dp_replicate"}) == std::vector<Rank>{1, 5}));  // with the same experts
+    BOOST_TEST(world_size({.id = {}, .axes = mesh.expert_axes}) == 16);
+  }
+  Mesh apart = make_mesh("world", {{"dp_replicate", 2}, {"dp_node", 4}});
+  divide_experts(apart, 2, true, false);
+  BOOST_TEST((group_along(apart, 5, {"ep"}) == std::vector<Rank>{5, 7}));
+  Mesh mixed = make_mesh("world", {{"dp_shard", 4}, {"dp_replicate", 2}, {"dp_node", 1}});
+  BOOST_CHECK_THROW(divide_experts(mixed, 2, false, true), Error);
+}
+
 BOOST_AUTO_TEST_CASE(axes_of_experts_are_other_factors_of_the_same_ranks) {
   brute_force::Dice dice(2);
   for (int trial = 0; trial < 500; ++trial) {

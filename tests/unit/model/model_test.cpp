@@ -250,7 +250,7 @@ BOOST_AUTO_TEST_CASE(a_rank_reads_its_own_boxes_of_a_source_and_nothing_else) {
     const bool tied = architecture.config.tied_head;
     ModelPlan plan;
     plan.blocks.resize(architecture.blocks.size());
-    plan.units = units_of(shared, UnitTypes{}, 0, sharding);
+    plan.units = units_of(shared, UnitTypes{}, {}, sharding);
     const std::vector<PipelinePart> parts = parts_of({Pipeline{.ranks = 2}, {{0, 2}, {2, 4}}}, plan);
     std::int64_t all = 0;
     for (Rank rank = 0; rank < 8; ++rank) {

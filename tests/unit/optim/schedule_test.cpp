@@ -35,6 +35,18 @@ BOOST_AUTO_TEST_CASE(warm_up_rises_in_equal_steps_and_reaches_the_peak_at_its_la
   }
 }
 
+BOOST_AUTO_TEST_CASE(warm_up_that_is_counted_from_zero_begins_at_the_start_and_reaches_the_peak_behind_its_last_step) {
+  for (const ScheduleName name : {ScheduleName::constant, ScheduleName::linear, ScheduleName::cosine}) {
+    Schedule schedule = schedule_named(name);
+    schedule.options.warmup_from = WarmupFrom::zero;
+    schedule.options.start_lr = 0.2;
+    BOOST_TEST(near(learning_rate(schedule, 0), 0.2));
+    BOOST_TEST(near(learning_rate(schedule, 1), 0.3));
+    BOOST_TEST(near(learning_rate(schedule, 3), 0.5));
+    BOOST_TEST(near(learning_rate(schedule, 4), 0.6));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(cosine_is_half_way_in_the_middle_and_ends_at_the_minimum) {
   const Schedule schedule = schedule_named(ScheduleName::cosine);
   BOOST_TEST(near(learning_rate(schedule, 7), 0.33));
@@ -75,6 +87,7 @@ BOOST_AUTO_TEST_CASE(every_schedule_is_its_formula_at_every_step_of_runs_that_ar
     schedule.peak = fraction();
     options.min_lr = schedule.peak * fraction() / 4;
     options.start_lr = schedule.peak * fraction();
+    options.warmup_from = below(2) == 0 ? WarmupFrom::one : WarmupFrom::zero;
     const std::int64_t steps = 20 + below(200), warmup = below(10), end = warmup + 5 + below(steps - warmup - 4);
     std::int64_t cooldown = 1 + below(5);
     schedule.length = {steps, warmup, end, cooldown};
@@ -91,7 +104,8 @@ BOOST_AUTO_TEST_CASE(every_schedule_is_its_formula_at_every_step_of_runs_that_ar
       double want = 0;
       const double p = std::min(1.0, (t - W) / (S - W));
       if (step < warmup) {
-        want = options.start_lr + (schedule.peak - options.start_lr) * (t + 1) / W;
+        want =
+            options.start_lr + (schedule.peak - options.start_lr) * (t + (options.warmup_from == WarmupFrom::one)) / W;
       } else if (options.name == ScheduleName::constant) {
         want = schedule.peak;
       } else if (options.name == ScheduleName::linear) {

@@ -22,7 +22,7 @@ inline ModelPlan plan_of(std::vector<BlockPlan> blocks, const std::vector<Parame
   plan.blocks = std::move(blocks);
   std::vector<std::string> names;
   for (const BlockPlan& block : plan.blocks) names.push_back(block.name);
-  plan.units = make_units(names, parameters, types, bucket_bytes, sharding);
+  plan.units = make_units(names, parameters, types, {bucket_bytes}, sharding);
   return plan;
 }
 

@@ -198,6 +198,29 @@ BOOST_AUTO_TEST_CASE(buckets_join_whole_blocks_from_the_last_backwards) {
   BOOST_TEST(units(1 << 20) == (std::vector<std::string>{"embedding..head"}), boost::test_tools::per_element());
 }
 
+// Blocks 0 to 5 in stages [0, 1], [2, 3] and [4, 5]; block 5 reads the matrix of block 0 as well, and vectors of their
+// own kind are in blocks 1, 2, 3 and 5.
+BOOST_AUTO_TEST_CASE(buckets_end_where_stages_end_and_a_tied_matrix_keeps_to_its_block) {
+  const std::vector<std::string> blocks{"0", "1", "2", "3", "4", "5"};
+  std::vector<ParameterPlan> parameters{{"tied", {4}, {0, 5}}};
+  for (int block = 1; block < 6; ++block) parameters.push_back({"w", {4}, {block}});
+  for (const int block : {1, 2, 3, 5}) {
+    parameters.push_back({"v", {4}, {block}});
+    parameters.back().update = 1;
+  }
+  const UnitTypes types{DType::f32, DType::f32, {{}, {}}};
+  const auto names = [&](const Buckets& buckets) {
+    std::vector<std::string> made;
+    for (const UnitPlan& unit : make_units(blocks, parameters, types, buckets)) made.push_back(unit.name);
+    return made;
+  };
+  BOOST_TEST(names({1 << 20, {0, 2, 4}}) ==
+                 (std::vector<std::string>{"0", "1", "1, update 1", "2..3", "2..3, update 1", "4..5", "5, update 1"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(names({1 << 20}) == (std::vector<std::string>{"0..5", "1..5, update 1"}),
+             boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(units_hold_every_parameter_once_and_know_every_block_that_adds_to_them) {
   std::mt19937 engine(3);
   for (int trial = 0; trial < 300; ++trial) {
@@ -211,7 +234,7 @@ BOOST_AUTO_TEST_CASE(units_hold_every_parameter_once_and_know_every_block_that_a
     const std::int64_t bucket = std::uniform_int_distribution<int>(0, 2000)(engine);
     std::multiset<int> seen;
     for (const UnitPlan& unit :
-         make_units(blocks, parameters, {DType::f64, DType::f64, models::moments(DType::f64)}, bucket)) {
+         make_units(blocks, parameters, {DType::f64, DType::f64, models::moments(DType::f64)}, {bucket})) {
       std::set<int> adding;
       std::int64_t bytes = 0;
       for (const int index : unit.parameters) {

@@ -2,6 +2,8 @@
 #include "base/content_sum.hpp"
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/hash.hpp"
+#include "base/json.hpp"
 #include "harness/temporary_folder.hpp"
 #include "made_dataset.hpp"
 #include "store/hdf5.hpp"
@@ -198,6 +200,21 @@ BOOST_FIXTURE_TEST_CASE(a_manifest_comes_back_and_a_changed_one_is_refused, Temp
   BOOST_CHECK_EXCEPTION(read_dataset_manifest(path), Error, input_error_naming("is not the manifest of a dataset"));
 }
 
+BOOST_FIXTURE_TEST_CASE(a_manifest_whose_token_bytes_are_not_those_of_its_vocabulary_is_refused, TemporaryFolder) {
+  DatasetManifest manifest = test::manifest_for(257, 64);
+  test::write_split(path, manifest, DataSplit::train, test::made_split({50, 50}, 257));
+  for (const int token_bytes : {0, 1, 4, 8, -2}) {
+    Json document = parse_json(to_text(manifest), "manifest");
+    document.erase("self_hash");
+    document["token_bytes"] = token_bytes;
+    document["self_hash"] = to_hex(hash128(to_text(document)));
+    publish_file(path / "DATASET.json", to_text(document));
+    BOOST_CHECK_EXCEPTION(
+        read_dataset_manifest(path), Error,
+        input_error_naming(fmt::format("token_bytes is {}, but ids of a vocabulary of 257 have 2", token_bytes)));
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(damage_to_a_shard_is_named, TemporaryFolder) {
   DatasetManifest manifest = test::manifest_for(1000, 6000);
   test::write_split(path, manifest, DataSplit::train, test::made_split({5000, 5000}, 1000));
@@ -222,6 +239,35 @@ BOOST_FIXTURE_TEST_CASE(damage_to_a_shard_is_named, TemporaryFolder) {
   BOOST_CHECK_EXCEPTION(read(), Error, input_error_naming("train/tokens-00001.h5 has 100 bytes"));
   std::filesystem::remove(second);
   BOOST_CHECK_EXCEPTION(read(), Error, input_error_naming("train/tokens-00001.h5: no such file"));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_shard_that_is_cut_short_while_it_is_read_is_an_error_of_storage_that_names_it,
+                        TemporaryFolder) {
+  const auto lost = [](const Error& error) {
+    return error.code() == ExitCode::storage &&
+           std::string(error.what()).find("train/tokens-00001.h5 from byte ") != std::string::npos;
+  };
+  DatasetManifest manifest = test::manifest_for(1000, 6000);
+  manifest.masks = TokenMasks::present;
+  test::MadeSplit split = test::made_split({5000, 5000}, 1000);
+  split.mask.assign(split.tokens.size(), 1);
+  test::write_split(path, manifest, DataSplit::train, split);
+  const Path second = path / "train/tokens-00001.h5";
+  const std::string whole = read_file(second);
+  const std::uint64_t tokens_at = Hdf5File::open(second).dataset("/tokens").offset;
+  // In front of the tokens, where every read faults, and in a page of them, where those behind it read as zeros.
+  for (const std::uint64_t length : {tokens_at, tokens_at + 100}) {
+    publish_file(second, whole);
+    const TokenStream stream(path, manifest, DataSplit::train);
+    std::vector<std::int32_t> tokens(100);
+    std::vector<std::uint8_t> mask(100);
+    stream.copy(6000, tokens);
+    std::filesystem::resize_file(second, length);
+    BOOST_CHECK_EXCEPTION(stream.copy(6100, tokens), Error, lost);
+    BOOST_CHECK_EXCEPTION(stream.copy_mask(6100, mask), Error, lost);
+    BOOST_CHECK_EXCEPTION((void)stream.document_starts(6000, 10000), Error, lost);
+    stream.copy(5900, tokens);  // of the first shard
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(tokens_beyond_the_vocabulary_and_documents_out_of_place_are_named, TemporaryFolder) {
