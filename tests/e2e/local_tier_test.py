@@ -297,10 +297,11 @@ def test_a_stop_promotes_the_newest_alone_and_the_next_start_the_others(tmp):
 
 def test_training_waits_where_promotion_is_further_behind_than_max_unpromoted(tmp):
     prepare(tmp)
-    whole = reference(tmp)
+    train(tmp, "whole", steps=8, local=None)
+    whole = promoted(tmp, "whole")
     more = ["--checkpoint.max_unpromoted", 2]
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        job = pool.submit(train, tmp, "run", *WAITED, *more, faults=SLOW, gate=tmp / "gate")
+        job = pool.submit(train, tmp, "run", *WAITED, *more, steps=8, faults=SLOW, gate=tmp / "gate")
         try:
             while not ((tmp / "run/run/records.jsonl").exists() and events(tmp, "run", "promotion_behind")):
                 assert not job.done(), job.result().stderr
