@@ -96,8 +96,8 @@ std::string overview(const DocumentedTool& tool) {
   }
   text += "\nsections of options\n" + others;
   return text + fmt::format(
-                    "\n{0} --help=SECTION lists a section, --help=OPTION explains an option, --help=all lists all "
-                    "options.\nThe manual: man {0}\n",
+                    "\n--help=SECTION lists a section, --help=OPTION explains an option, --help=all lists everything.\n"
+                    "Manual: man {}\n",
                     tool.tool.name);
 }
 

@@ -183,7 +183,7 @@ void describe(Declaration& visit, PrepareConfig& config) {
   visit.field("watchdog", config.watchdog,
               {.brief = "end the job when a rank makes no progress for this long",
                .details = "The job ends with code 7 and a table of every rank's phase. 0 sets no limit"});
-  visit.section("data", "how text becomes tokens", [&] {
+  visit.section("data", "tokenization, records and validation split", [&] {
     visit.field("path", config.path,
                 {.brief = "text to prepare if no INPUT is named: files, quoted globs, folders",
                  .details = "A configuration file for all programs can name it",
@@ -191,7 +191,7 @@ void describe(Declaration& visit, PrepareConfig& config) {
                  .completes = Completes::files});
     describe(visit, config.data);
   });
-  visit.section("bpe", "the tokenizer that --train-tokenizer makes", [&] {
+  visit.section("bpe", "tokenizer training (--train-tokenizer)", [&] {
     TrainedBpeOptions& bpe = config.bpe;
     visit.field("pattern", bpe.pattern, {.brief = "pre-tokenizer pattern: gpt2, llama3, qwen2 or o200k"});
     visit.field("min_count", bpe.min_count,
@@ -200,7 +200,7 @@ void describe(Declaration& visit, PrepareConfig& config) {
                 {.brief = "special tokens to add, such as <|im_start|>",
                  .details = "They follow the end-of-text token, which is data.end_of_text or <|endoftext|>"});
   });
-  visit.section("samples", "what --inspect shows", [&] {
+  visit.section("samples", "output of --inspect", [&] {
     ShownSamples& samples = config.samples;
     visit.field("split", samples.split, {.brief = "split of the dataset to show"});
     visit.field("count", samples.count, {.brief = "number of documents to show", .min = 0, .max = 1 << 20});

@@ -165,20 +165,23 @@ std::vector<TokenizerSettings::Extra> TokenizerSettings::extra(std::span<const A
   };
   const Json own = member(config_, extra_key);
   const Json former = member(config_, former_extra_key);
+  const bool are_named = own.is_object();  // then the former key counts as if these were absent
+  const bool in_config = config_ && (config_->contains(extra_key) || config_->contains(former_extra_key));
+  const bool has_own = (in_config && !are_named) || (map_ && map_->contains(extra_key));
+  const Json in_map = member(map_, former_extra_key);
   if (!own.is_null()) {
     add(own, extra_key, config_name, SpecialByItself::no);
   } else if (!former.is_null()) {
     add(former, former_extra_key, config_name, SpecialByItself::no);
   }
-  const bool in_config = config_ && (config_->contains(extra_key) || config_->contains(former_extra_key));
-  const bool has_own = in_config || (map_ && map_->contains(extra_key));
   if (!has_own && !pieces.empty()) {
     for (const AddedToken& piece : pieces) tokens.push_back({piece, "tokenizer.model", false});
-  } else if (const Json in_map = member(map_, former_extra_key); !in_map.is_null() && !has_own) {
+  } else if (!has_own && !in_map.is_null()) {
     add(in_map, former_extra_key, map_name, SpecialByItself::yes);
+  } else if (!has_own && !former.is_null()) {
+    add(former, former_extra_key, config_name, SpecialByItself::no);
   }
-  if (const Json in_map = member(map_, extra_key); !in_map.is_null())
-    add(in_map, extra_key, map_name, SpecialByItself::yes);
+  if (const Json more = member(map_, extra_key); !more.is_null()) add(more, extra_key, map_name, SpecialByItself::yes);
   return tokens;
 }
 
@@ -241,8 +244,9 @@ std::vector<DeclaredToken> TokenizerSettings::tokens(std::span<const AddedToken>
     }
     tokens.push_back(std::move(declared));
   }
+  // Of two with one content the flags of the later one count.
   const auto add_unknown = [&](const AddedToken& token, const std::string& file) {
-    if (!token.content.empty() && known.insert(token.content).second) tokens.push_back({token, std::nullopt, file});
+    if (!token.content.empty() && !known.contains(token.content)) tokens.push_back({token, std::nullopt, file});
   };
   for (const Named& one : all_named) add_unknown(one.token, one.file);
   for (const Extra& one : all_extra) add_unknown(one.token, one.file);

@@ -207,8 +207,8 @@ void RegularExpression::compile(const std::string& translated, const std::string
 namespace {
 
 constexpr std::uint32_t quick_steps = 1000;  // of one position, which are not counted
-constexpr std::array<std::uint32_t, 2> more_steps{100'000, 10'000'000};
-constexpr std::int64_t most_steps = 20'000'000;     // of one text, as counted, and
+constexpr std::array<std::uint32_t, 7> more_steps{4'000, 16'000, 64'000, 256'000, 1'000'000, 4'000'000, 10'000'000};
+constexpr std::int64_t most_steps = 100'000'000;    // of one text, as counted, and
 constexpr std::int64_t most_steps_of_a_byte = 200;  // besides
 
 using Context = std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)>;

@@ -172,7 +172,7 @@ def test_folders_that_are_not_whole_are_refused_and_nothing_is_written(tmp):
 
     refused({name: tensor for name, tensor in weights.items() if "layers.1.mlp.up" not in name}, 3, "1 missing: model.layers.1.mlp.up_proj.weight")
     refused({**weights, "model.norm.weight": weights["model.norm.weight"][:-1].clone()}, 3, "model.norm.weight is (39), not (40)")
-    refused({**weights, "more": torch.zeros(1)}, 3, "1 unexpected: more")
+    refused({**weights, "model.norm.bias": torch.zeros(40)}, 3, "1 unexpected: model.norm.bias")
     refused({**weights, "model.norm.weight": torch.zeros(40, dtype=torch.int32)}, 3, "model.norm.weight has type")
     save_file(weights, tmp / "folder/model.safetensors", {"format": "pt"})
     for name, said in [("config.json", "config.json"), ("model.safetensors", "safetensors")]:
@@ -181,6 +181,15 @@ def test_folders_that_are_not_whole_are_refused_and_nothing_is_written(tmp):
         told = run("checkpoint-reshard", tmp / "folder", "--consolidate", "--output", tmp / "new", expect=3).stderr
         assert said in told and not (tmp / "new").exists(), told
         (tmp / "folder" / name).write_bytes(cut)
+
+
+def test_tensors_of_modules_that_the_model_does_not_have_are_named_and_not_read(tmp):
+    weights = saved(tmp / "folder", "llama")
+    buffer = "model.layers.0.self_attn.rotary_emb.inv_freq"
+    save_file({**weights, "v_head.weight": torch.zeros(3), buffer: torch.zeros(5)}, tmp / "folder/model.safetensors", {"format": "pt"})
+    for program_and_more in [("checkpoint-reshard", "--consolidate"), ("finalize-quantize",)]:
+        told = run(program_and_more[0], tmp / "folder", *program_and_more[1:], "--output", tmp / "new", "--dry-run").stderr
+        assert f"warning: {tmp}/folder: 1 tensor not read, since the model has no such module: v_head.weight" in told and buffer in told, told
 
 
 def large_folder(folder, vocabulary, channels, width):

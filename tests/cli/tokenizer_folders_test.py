@@ -82,7 +82,8 @@ def test_tokens_that_files_beside_a_tokenizer_json_declare_are_those_of_transfor
         "map adds extra": ({"extra_special_tokens": ["<x>"]}, {"special_tokens_map": {"extra_special_tokens": [{"content": "<y>", "lstrip": True}]}}),
         "added": ({"pad_token": "<x>"}, {"added_tokens": {"<y>": LAST + 2, "<x>": LAST + 1}}), "added alone": (None, {"added_tokens": {"<x>": LAST + 1}}),
         "added and map": ({}, {"added_tokens": {"<x>": LAST + 1, "<y>": LAST + 2}, "special_tokens_map": {"additional_special_tokens": ["<x>"], "bos_token": "<y>"}}),
-        "added of the vocabulary": ({}, {"added_tokens": {"he": BYTES}}), "nothing named": ({"pad_token": None, "bos_token": ""}, {})}
+        "the later flags": ({"eos_token": typed("<x>", rstrip=True), "pad_token": typed("<x>", lstrip=True), "extra_special_tokens": ["<y>"]}, {"special_tokens_map": {"extra_special_tokens": [{"content": "<y>", "lstrip": True}]}}),
+        "extra by name hides nothing": ({"extra_special_tokens": {"a_token": "<x>"}, "additional_special_tokens": ["<y>"]}, {}), "added of the vocabulary": ({}, {"added_tokens": {"he": BYTES}}), "nothing named": ({"pad_token": None, "bos_token": ""}, {})}
     for name, (config, files) in configs.items():
         check(folder_of(tmp / name, byte_level(), config if config is None else FAST | config, **files))
     check(tmp / "map", reread=tmp)

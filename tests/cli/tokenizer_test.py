@@ -91,9 +91,9 @@ def test_of_a_name_given_twice_in_a_file_the_last_counts(tmp):
     for old, new in [('"vocab"', '"vocab": {"a": 1, "b": 0}, "vocab"'), ('"a": 0', '"a": 9, "a": 0'), ('"merges"', '"merges": [], "merges"'), ('"model"', '"model": null, "model"'),
                      ('"normalizer": null', '"normalizer": null, "normalizer": {"type": "Lowercase"}')]:
         (tmp / "tokenizer.json").write_text(text.replace(old, new))
-        theirs = Tokenizer.from_file(str(tmp / "tokenizer.json"))
+        theirs = Tokenizer.from_str(json.dumps(json.loads(text.replace(old, new))))   # the library itself refuses some of these
         assert theirs.encode("abba").ids == [2, 1, 0], (old, theirs.encode("abba").ids)
-        compare(tmp, theirs, ["abba", "AB" if "Lowercase" in new else "ab", "aabb"])
+        compare(tmp, theirs, ["abba", "AB" if "Lowercase" in new else "ab", "aabb"], round_trip=False)
 
 
 def test_a_file_that_breaks_off_is_refused_with_its_line(tmp):

@@ -12,6 +12,7 @@ from lockstep_testing import BUILD, GPT2_TINY, SOURCE, on_hosts, records, run, s
 
 NODES = ["alpha", "beta"]
 EVERY, STEPS = 2, 6
+AT_ONCE = ["--checkpoint.max_unpromoted", 1]     # so that a promotion has ended before the next save but the last
 WAITED = ["--checkpoint.background", "false"]   # so that what is saved when is certain
 
 
@@ -178,7 +179,7 @@ def test_a_promotion_that_fails_is_told_and_training_goes_on(tmp):
                                              (f"look {errno.EIO} 1 0 2 step-0000000002/per_group", []), (f"mkdir {errno.EDQUOT} 1 0 0 {in_run}", []),
                                              (None, ["--train.inject", "rank=2,phase=save.promote,step=3,kind=throw,code=4"])]):
         folder = f"failed-{number}"
-        done = train(tmp, folder, *WAITED, *more, faults=faults)
+        done = train(tmp, folder, *WAITED, *AT_ONCE, *more, faults=faults)
         failed = events(tmp, folder, "promotion_failed")
         assert len(failed) == 1 and "promoting the checkpoint of step 2" in failed[0]["message"] and "step 2 stays in disk/" in failed[0]["message"], (faults, failed)
         assert "training goes on" in done.stderr
@@ -186,8 +187,8 @@ def test_a_promotion_that_fails_is_told_and_training_goes_on(tmp):
         assert promoted(tmp, folder) == whole and losses(tmp, folder) == losses(tmp, "whole"), faults
         assert local(tmp, folder, "alpha") == local(tmp, folder, "beta") == {6: whole[6]}
         nothing_is_left(tmp, folder)
-    told = train(tmp, "last", faults=f"pwrite {errno.ENOSPC} 1 1 2 {in_run}", expect=4).stderr   # never any room
-    assert "failed promotions in a row: 3, checkpoint.max_failures is 3" in told and "start the same command again on the same nodes" in told, told
+    told = train(tmp, "last", *AT_ONCE, "--checkpoint.max_failures", 2, faults=f"pwrite {errno.ENOSPC} 1 1 2 {in_run}", expect=4).stderr   # never any room
+    assert "failed promotions in a row: 2, checkpoint.max_failures is 2" in told and "start the same command again on the same nodes" in told, told
     assert not promoted(tmp, "last")
     train(tmp, "last")
     assert promoted(tmp, "last").items() <= whole.items() and 6 in promoted(tmp, "last")
@@ -200,7 +201,7 @@ def test_storage_that_keeps_another_bit_of_what_is_promoted_is_found_by_reading_
     train(tmp, "trusts", faults=lie)
     codes = [run("checkpoint-inspect", path, "--verify=hashes", expect=None).returncode for path in step_folders(tmp / "trusts/run")]
     assert codes == [1, 0, 0], codes
-    train(tmp, "reads", "--checkpoint.read_back", "true", *WAITED, faults=lie)
+    train(tmp, "reads", "--checkpoint.read_back", "true", *WAITED, *AT_ONCE, faults=lie)
     failed, = events(tmp, "reads", "promotion_failed")
     assert "promoting the checkpoint of step 2" in failed["message"] and "reads back otherwise" in failed["message"], failed
     assert promoted(tmp, "reads") == whole and losses(tmp, "reads") == losses(tmp, "whole")
@@ -297,10 +298,11 @@ def test_a_stop_promotes_the_newest_alone_and_the_next_start_the_others(tmp):
 
 def test_training_waits_where_promotion_is_further_behind_than_max_unpromoted(tmp):
     prepare(tmp)
-    whole = reference(tmp)
+    train(tmp, "whole", steps=8, local=None)
+    whole = promoted(tmp, "whole")
     more = ["--checkpoint.max_unpromoted", 2]
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        job = pool.submit(train, tmp, "run", *WAITED, *more, faults=SLOW, gate=tmp / "gate")
+        job = pool.submit(train, tmp, "run", *WAITED, *more, steps=8, faults=SLOW, gate=tmp / "gate")
         try:
             while not ((tmp / "run/run/records.jsonl").exists() and events(tmp, "run", "promotion_behind")):
                 assert not job.done(), job.result().stderr

@@ -54,7 +54,7 @@ def test_text_is_prepared_with_the_tokenizer_of_the_model(tmp):
     evaluated = ["--eval.datasets", json.dumps([{"path": str(text), "split": "train"}]), "--eval.at_end", "true"]
     for name, words in [("path", ["--model.path", model, "--data.path", text]), ("config", ["--model.config", tmp / "network", "--data.path", text]),
                         ("file", ["--model.config", tmp / "network/config.json", "--data.path", text, *evaluated]),
-                        ("transformers", ["--dialect", "transformers", "--model_name_or_path", model, "--train_file", text]),
+                        ("transformers", ["--dialect", "transformers", "--model_name_or_path", model, f"--train_file={text}"]),
                         ("mixed", ["--model.path", model, *mixed])]:
         cache = tmp / "caches" / name
         option = "--lockstep.data.cache" if name == "transformers" else "--data.cache"

@@ -186,8 +186,9 @@ def test_records_come_as_often_as_they_are_asked_for(tmp):
     assert [(record["step"], record["of"]) for record in records(tmp / "steps", "statistics")] == [(3, "gradients"), (6, "gradients")]
     run("train", *options(tmp, tmp / "as-log", "--log.statistics", "[weights]", "--log.every", "2 steps", steps=5))
     assert [(record["step"], record["of"]) for record in records(tmp / "as-log", "statistics")] == [(2, "weights"), (4, "weights")]
-    # by a clock that shows N seconds in step N; what is due is told in a heartbeat, so that all ranks take it in the step behind
-    for every, want in [("2s", [3, 6, 9]), ("3s", [4, 8]), ("0.5s", [2, 3, 4, 5, 6, 7, 8, 9])]:
+    # By a clock that shows N - 1 seconds as step N begins, and N as it ends. The heartbeat tells all ranks what was due as its step began, and they
+    # take it in the next step, from whose end the time counts.
+    for every, want in [("2s", [4, 8]), ("3s", [5]), ("0.5s", [3, 6, 9])]:
         folder = tmp / f"every-{every}"
         run("train", *options(tmp, folder, *BOTH, "--log.statistics_every", every, steps=9), ranks=2, env={"LOCKSTEP_TEST_CLOCK": "1"})
         for of in ["gradients", "weights"]:

@@ -183,15 +183,15 @@ def test_the_accuracy_is_the_same_on_any_number_of_ranks_however_they_share_the_
 def test_saves_come_by_time_and_by_epochs_too(tmp):
     prepare(tmp)
     saved = {}
-    clock = {"LOCKSTEP_TEST_CLOCK": "100"}   # it shows 100·N seconds in step N
-    for name, steps, more in [("always", 6, ["--checkpoint.interval", "90s"]), ("seldom", 6, ["--checkpoint.interval", "1h"]),
+    clock = {"LOCKSTEP_TEST_CLOCK": "100"}   # seconds a step; a save that is due as a step begins follows it, and time counts from there
+    for name, steps, more in [("always", 6, ["--checkpoint.interval", "0.000001s"]), ("seldom", 6, ["--checkpoint.interval", "1h"]),
                               ("third", 8, ["--checkpoint.every", "5m"]),
-                              ("learning", 6, ["--checkpoint.interval", "auto", "--checkpoint.mtbf", "10m"]),
+                              ("learning", 8, ["--checkpoint.interval", "auto", "--checkpoint.mtbf", "10m"]),
                               ("epochs", 90, ["--checkpoint.every", "2 epochs", "--data.train_split", "validation"])]:
         train(tmp, tmp / name, "--checkpoint.keep_last", 99, *more, ranks=2, steps=steps, env=clock)
         saved[name] = [record["step"] for record in records(tmp / name, "checkpoint")]
-    assert saved["always"] == [1, 2, 3, 4, 5, 6] and saved["seldom"] == [6] and saved["third"] == [3, 6, 8], saved
-    assert saved["learning"] == [3, 4, 5, 6], saved   # the first after five minutes; as it took no time, the next ones at once
+    assert saved["always"] == [2, 4, 6] and saved["seldom"] == [6] and saved["third"] == [4, 8], saved
+    assert saved["learning"] == [4, 8], saved   # after five minutes, as long as saves take no time
     values = json.loads(run("checkpoint-inspect", newest(tmp / "epochs"), "data", "--json").stdout)["values"]["all"]
     samples = (90 * 6 - values["sample"]) // values["epoch"]   # of an epoch
     ends = [step for step in range(1, 91) if step * 6 // samples // 2 > (step - 1) * 6 // samples // 2]
@@ -285,7 +285,7 @@ def test_the_clock_stops_a_run(tmp):
     prepare(tmp)
     process = start(tmp, tmp / "run", 2, "--train.max_time", "7s", env={"LOCKSTEP_TEST_CLOCK": "1"})
     finished(process, 75)
-    assert [path.name for path in step_folders(tmp / "run")] == ["step-0000000007"]   # an eighth step would not end in time
+    assert [path.name for path in step_folders(tmp / "run")] == ["step-0000000008"]   # as it began, 7 s were over
 
 
 def test_two_jobs_cannot_share_a_run_directory(tmp):

@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(a_single_wrong_option_is_explained_by_its_own_help) {
     parse({"--all.count", "many"});
     BOOST_ERROR("a wrong value was accepted");
   } catch (const Error& error) {
-    BOOST_TEST(error.hint() == "--all.count INTEGER: a count (things; from 0 to 100; built in: 3)");
+    BOOST_TEST(error.hint() == "--all.count INTEGER: a count (things; from 0 to 100; default: 3)");
   }
 }
 

@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(help_manual_and_completions_show_the_declared_opti
   const DocumentedTool tool = documented<Config>();
   const std::set<std::string> expected = declared<Config>();
   BOOST_TEST_REQUIRE(expected.size() > 8U);
-  BOOST_TEST(all_matches(help_text(tool), "^  (?:-., )?(--[A-Za-z0-9._-]+)") == expected,
+  BOOST_TEST(all_matches(help_text(tool, std::string(help_all)), "^  (?:-., )?(--[A-Za-z0-9._-]+)") == expected,
              boost::test_tools::per_element());
   std::set<std::string> in_manual = all_matches(mdoc_options(tool), "^\\.It Fl (?:. , Fl )?\"?(-[A-Za-z0-9._-]+)");
   std::set<std::string> in_manual_spelled;

@@ -504,7 +504,8 @@ BOOST_AUTO_TEST_CASE(paths_expand_the_home_folder_and_variables_in_files_and_on_
   files.write(
       "c.yaml",
       "preset: ${LOCKSTEP_TEST_BASE}.yaml\ntrain: {run_dir: ~/runs/$LOCKSTEP_TEST_JOB}\ncheckpoint: {local_dir: "
-      "'/scratch/${LOCKSTEP_TEST_JOB}x', metadata: {owner: $LOCKSTEP_TEST_JOB}}\nlog: {wandb_name: ~/$USER}\n");
+      "'/scratch/${LOCKSTEP_TEST_JOB}x', metadata: owner=$LOCKSTEP_TEST_JOB}\nlog: {wandb: offline, wandb_name: "
+      "~/$USER}\n");
   const Variable base("LOCKSTEP_TEST_BASE", "base");
   const auto line = parse_command_line<TrainConfig>({"c.yaml", "--model.config", "a$$b/~/$1$", "--data.cache", "~",
                                                      "--checkpoint.resume", "~/other/$LOCKSTEP_TEST_JOB"});
