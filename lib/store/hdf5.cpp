@@ -39,8 +39,13 @@ class Handle {
 };
 
 // The library prints its error stack by default; ours is told in one line instead. The stack is per thread, so this is
-// as well.
-void be_quiet() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+// as well. At the exit of the process the library would write again what a full disk did not take, and crash: files are
+// closed before.
+void be_quiet() {
+  static const herr_t once = H5dont_atexit();
+  (void)once;
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
 
 /// Returns settings under which no link to another file is followed: that file could be any file of the machine, and no
 /// hash of ours covers it. `kind` is H5P_LINK_ACCESS or one that includes it. The settings last as long as the process.

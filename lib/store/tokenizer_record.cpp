@@ -12,6 +12,7 @@ namespace {
 
 std::optional<Defect> defect_of_file(const Path& path, const std::string& hash) {
   Defect defect{VerifyLevel::hashes, path.string(), "", ""};
+  defect.hint = "the dataset of the run has the same files in its folder tokenizer";
   try {
     if (!is_there(path)) {
       defect.message = fmt::format("{} is missing, with which the checkpoint was saved", path.string());
@@ -24,7 +25,6 @@ std::optional<Defect> defect_of_file(const Path& path, const std::string& hash) 
     defect.message = error.what();
     if (error.code() == ExitCode::storage) defect.verdict = Verdict::unreadable;
   }
-  defect.hint = "the dataset of the run has the same files in its folder tokenizer";
   return defect;
 }
 

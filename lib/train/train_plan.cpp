@@ -103,8 +103,7 @@ int pipeline_ranks(const Mesh& mesh) {
 }
 
 /// Text that is equal where losses of evaluations may be compared: what is evaluated, in how many samples.
-std::string evaluation_identity(const TrainConfig& config, const TrainPlan& plan, const RunDataset& set,
-                                const EvaluationDataLoader& loader) {
+std::string evaluation_identity(const TrainConfig& config, const RunDataset& set, const EvaluationDataLoader& loader) {
   const std::string of = fmt::format("{} of {} samples of {} tokens", loader.samples(), set.samples->samples(),
                                      config.data.sequence_length);
   if (!set.dataset) return of + " that are made";
@@ -213,7 +212,7 @@ std::int64_t plan_evaluation(const TrainConfig& config, TrainPlan& plan) {
   for (EvaluationPlan& evaluation : plan.evaluations) {
     const EvaluationDataLoader loader(*evaluation.set.samples, plan.loader(config, SampleUse::evaluation, 0),
                                       evaluation.set.batches);
-    evaluation.identity = evaluation_identity(config, plan, evaluation.set, loader);
+    evaluation.identity = evaluation_identity(config, evaluation.set, loader);
     evaluation.samples = loader.samples();
     micro_batches.push_back(loader.micro_batches());
   }

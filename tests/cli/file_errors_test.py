@@ -177,8 +177,10 @@ def test_tokenizer_files_that_changed_since_a_checkpoint_are_told_and_not_export
         path = tmp / "run/tokenizer" / name
         sound = path.read_text()
         run("checkpoint-inspect", checkpoint, "--verify=hashes")
-        for text in [sound.replace("{", "{ ", 1), None]:
-            path.unlink() if text is None else path.write_text(text)
+        for text in [None, sound.replace("{", "{ ", 1)]:
+            path.unlink(missing_ok=True)
+            if text is not None:
+                path.write_text(text)
             done = run("checkpoint-inspect", checkpoint, "--verify=hashes", expect=1)
             assert f"{path} is " in done.stdout, done.stdout
             run("checkpoint-inspect", checkpoint, "--verify=sizes")
@@ -187,6 +189,6 @@ def test_tokenizer_files_that_changed_since_a_checkpoint_are_told_and_not_export
         run("finalize-quantize", checkpoint, "--output", tmp / f"out-{name}", "--tokenizer", tmp / "data/tokenizer")
         path.write_text(sound)
     run("finalize-quantize", checkpoint, "--output", tmp / "out")
-    run("train", *training(tmp), "--train.run_dir", tmp / "run", "--train.max_steps", 2)   # and goes on from it
+    run("train", *training(tmp, "--train.max_steps"), "--train.run_dir", tmp / "run", "--train.max_steps", 2)   # and goes on from it
     shutil.rmtree(tmp / "run/tokenizer")   # what is a copy has none
     run("checkpoint-inspect", checkpoint, "--verify=hashes")

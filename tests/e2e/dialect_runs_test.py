@@ -251,8 +251,8 @@ def test_epochs_end_with_the_short_step_that_trainer_takes_whatever_ranks_go_on(
         want = losses_in_torch(tmp / "model", stream, steps, 2)
         name = f"{ranks}-{micro_batch}-{drop_last}"
         (tmp / f"{name}.yaml").write_text(json.dumps({
-            "dialect": "transformers", "model_name_or_path": "model", "train_file": "data", "block_size": 16, "output_dir": name, "optim": "sgd",
-            "learning_rate": 0.1, "warmup_steps": 2, "max_grad_norm": 0, "num_train_epochs": 2.5, "per_device_train_batch_size": micro_batch, "seed": 3,
+            "dialect": "transformers", "model_name_or_path": "model", "train_file": "data", "block_size": 16, "output_dir": name, "optim": "sgd", "lr_scheduler_type": "linear",
+            "learning_rate": 0.1, "weight_decay": 0, "warmup_steps": 2, "max_grad_norm": 0, "num_train_epochs": 2.5, "per_device_train_batch_size": micro_batch, "seed": 3,
             "gradient_accumulation_steps": accumulation, "dataloader_drop_last": drop_last, "logging_steps": 1, "save_strategy": "steps", "save_steps": 1,
             "lockstep": {"data": {"shuffle": False}, "precision": {"dtype": "fp64"}, "checkpoint": {"background": False}}}))
         # Two stops, each amid an epoch, and other ranks from there on: steps, and what is left out, stay those of the first start.

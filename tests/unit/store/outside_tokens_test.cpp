@@ -140,17 +140,17 @@ BOOST_AUTO_TEST_CASE(an_id_that_no_vocabulary_has_is_found_whatever_its_type) {
 BOOST_AUTO_TEST_CASE(a_token_file_that_is_cut_short_while_it_is_read_is_an_error_of_storage_that_names_it) {
   for (const std::size_t gap : {std::size_t{0}, std::size_t{5}}) {
     const TemporaryFolder folder;
-    const test::MadeSplit split = test::made_split({900, 40, 2000, 3000, 7, 900}, 100);
+    const test::MadeSplit split = test::made_split({300, 40, 600, 500, 7, 400}, 100);
     const DatasetManifest manifest = place_outside(folder.path, split, DType::i64, gap);
     const TokenStream stream(folder.path / "dataset", manifest, DataSplit::train);
-    std::vector<std::int32_t> tokens(2000);
+    std::vector<std::int32_t> tokens(900);
     stream.copy(0, tokens);
     std::filesystem::resize_file(folder.path / "0.bin", 4096);
     BOOST_CHECK_EXCEPTION(stream.copy(0, tokens), Error, [](const Error& error) {
       return error.code() == ExitCode::storage &&
              std::string(error.what()).find("0.bin from byte 4096 on") != std::string::npos;
     });
-    stream.copy(2940, tokens);  // of the other file
+    stream.copy(940, tokens);  // of the other file
   }
 }
 
