@@ -108,7 +108,7 @@ LOCKSTEP_MPI_TEST(a_model_starts_where_no_rank_could_hold_it_whole, test::at_lea
       .initialise(1);                                 // threads have their stacks
   const MoreMemory limit((320 / ranks + 64) * mebi);  // memory is taken in steps of a quarter
   {
-    Model model(architecture, Precision::fp32, moments, 0, place_of(ranks, test::world().rank()));
+    Model model(architecture, Precision::fp32, moments, {}, place_of(ranks, test::world().rank()));
     model.initialise(7);
     const Source source(architecture);
     model.load(source);
@@ -138,7 +138,7 @@ LOCKSTEP_MPI_TEST(a_rank_without_memory_for_gathered_weights_says_of_which_unit,
   const UnitTypes types{DType::f32, DType::f32, moments};
   ProgramOptions options;
   options.update.heartbeat_bytes = heartbeat_bytes;
-  const std::int64_t all_in_one = std::int64_t{1} << 40;
+  const Buckets all_in_one{.bytes = std::int64_t{1} << 40};
   const Catalogue programs =
       make_catalogue(place.mesh, plan_of(architecture, types, {1, 4}, all_in_one, {}, place.sharding), options);
   Model model(architecture, Precision::fp32, moments, all_in_one, place);

@@ -108,11 +108,11 @@ struct Job {
         session(solo_communicator()),
         architecture(described(shape)),
         types(types_of(precision, options, output, kept)),
-        model(architecture, precision, types.states, 0, {}, {}, unit_memory_of(offload, in_backward, kept)),
+        model(architecture, precision, types.states, {}, {}, {}, unit_memory_of(offload, in_backward, kept)),
         optimizer(make_optimizer(options, model.parameters())),
         programs(make_catalogue(
             make_mesh("world", {{"dp_replicate", 1}}),
-            plan_of(architecture, types, {shape.samples, shape.length}, 0, {.threads = 1, .multiplier = multiplier()}),
+            plan_of(architecture, types, {shape.samples, shape.length}, {}, {.threads = 1, .multiplier = multiplier()}),
             {.micro_batches = shape.micro_batches,
              .eval_micro_batches = 1,
              .recompute = recompute,

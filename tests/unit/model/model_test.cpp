@@ -254,7 +254,7 @@ BOOST_AUTO_TEST_CASE(a_rank_reads_its_own_boxes_of_a_source_and_nothing_else) {
     const std::vector<PipelinePart> parts = parts_of({Pipeline{.ranks = 2}, {{0, 2}, {2, 4}}}, plan);
     std::int64_t all = 0;
     for (Rank rank = 0; rank < 8; ++rank) {
-      Model model(architecture, Precision::fp32, {}, 0, {.mesh = mesh, .sharding = sharding, .rank = rank}, parts);
+      Model model(architecture, Precision::fp32, {}, {}, {.mesh = mesh, .sharding = sharding, .rank = rank}, parts);
       const CountingSource source(architecture);
       model.load(source);
       std::map<std::string, std::int64_t> own;
