@@ -125,7 +125,10 @@ std::string help_text(const DocumentedTool& tool, const std::string& topic) {
     if (is_called(option, topic)) return explained(option);
   }
   for (const DocumentedSection& section : tool.sections) {
-    if (topic == help_all) text += section_text(section);
+    if (topic == help_all) {
+      text += section_text(section);
+      continue;
+    }
     if (topic == section.name) return section_text(section).substr(1);
     topics.push_back(section.name);
     for (const DocumentedOption& option : section.options) {

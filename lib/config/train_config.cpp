@@ -28,7 +28,7 @@ void describe(Declaration& visit, ModelOptions& model) {
   const auto rate = [&](const std::string& name, std::optional<double>& value, const std::string& brief) {
     visit.field(name, value, {.brief = brief, .min = 0, .max = 0.99, .fixed_on_resume = true});
   };
-  rate("dropout", model.dropout, "dropout rate of embedding, attention and residual, instead of config.json's");
+  rate("dropout", model.dropout, "dropout rate of embedding, attention and residual (not config.json's)");
   rate("embedding_dropout", model.embedding_dropout, "dropout rate of the embedding");
   rate("attention_dropout", model.attention_dropout, "dropout rate of the attention probabilities");
   rate("residual_dropout", model.residual_dropout, "dropout rate of the attention and MLP outputs (residual)");

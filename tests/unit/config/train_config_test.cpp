@@ -200,7 +200,7 @@ BOOST_AUTO_TEST_CASE(counts_have_a_least_and_a_largest_value) {
 BOOST_AUTO_TEST_CASE(unions_are_spelled_in_help) {
   const std::string help = *parse_command_line<PrepareConfig>({"--help=all"}).answer;
   BOOST_TEST(help.find("--data.validation hash:FRACTION|tail:FRACTION|count:N|none") != std::string::npos);
-  BOOST_TEST(parse_command_line<TrainConfig>({"--help=all"}).answer->find("--train.max_time DURATION ") !=
+  BOOST_TEST(parse_command_line<TrainConfig>({"--help=all"}).answer->find("--train.max_time DURATION\n") !=
              std::string::npos);
 }
 
