@@ -536,13 +536,14 @@ def test_standard_input_gives_the_dataset_that_a_file_gives(tmp):
         assert (file["file"], file["bytes"]) == ("standard input", (tmp / name).stat().st_size)
     for text, options, code, message in [(b"", ["--format", "txt"], 3, "standard input is empty"),
                                          (b"{oops\n", ["--format", "jsonl"], 3, "standard input:1: not valid JSON"),
-                                         (b"x", [], 2, "--format txt, jsonl, json, csv or tsv is needed"),
+                                         (b"x", [], 2, "--format txt, jsonl, json, csv, tsv, parquet or arrow is needed"),
                                          (b"x", [str(tmp / "b.txt"), "--format", "txt"], 2, "name no other INPUT beside it")]:
         command = [program("prepare-data"), "-", *options, "--output", str(tmp / "none")]
         done = subprocess.run(command, input=text, capture_output=True, timeout=PATIENCE_S)
         assert done.returncode == code and message in done.stderr.decode(), done.stderr
-    done = prepare(tmp / "b.txt", "--format", "txt", "--output", tmp / "none", expect=2)
-    assert "--format txt, jsonl, json, csv and tsv are of standard input" in done.stderr
+    prepare(tmp / "b.txt", "--output", tmp / "by-name")
+    prepare(tmp / "b.txt", "--format", "txt", "--output", tmp / "by-format")
+    assert digest(tmp / "by-name/train") == digest(tmp / "by-format/train")
 
 
 def test_malformed_documents_are_skipped_counted_and_named_if_asked_for(tmp):

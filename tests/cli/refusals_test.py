@@ -145,6 +145,7 @@ TABLE = [
      "the decay ends at step 9, but the cooldown begins after step 8: 2 steps before step 10"),
     (2, {"schedule.start_lr": 1e-2}, "schedule.start_lr 0.01 is above the peak, optimizer.lr 0.001"),
     (2, {"schedule.start_lr": 1e-4, "schedule.warmup_steps": 0}, "schedule.start_lr has no effect: there is no warm-up"),
+    (2, {"schedule.warmup_from": "zero", "schedule.warmup_steps": 0}, "schedule.warmup_from has no effect: there is no warm-up"),
     (2, {"checkpoint.every": "10m", "checkpoint.interval": "1h"}, "checkpoint.interval 1h and checkpoint.every 10m are both times between saves"),
     (2, {"checkpoint.every": "often"}, '"often" is not of the form CADENCE'),
     (2, {"train.micro_batch": 13}, "train.micro_batch 13 is more than train.global_batch 12"),
