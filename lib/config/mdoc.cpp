@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 
 namespace lockstep {
@@ -23,15 +24,26 @@ std::string flag(const DocumentedOption& option) {
   return option.letter == '\0' ? line : fmt::format("Fl {} , {}", option.letter, line);
 }
 
-std::string sentence(std::string text) {
+std::string capitalised(std::string text) {
   if (!text.empty()) text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
-  return mdoc_text(text) + ".\n";
+  return text;
+}
+
+/// The sentences of a text, each on a line of its own. One that begins with a value keeps its case.
+std::string sentences(const std::string& text) {
+  std::string lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(". ", begin), text.size());
+    lines += mdoc_text(text.substr(begin, end - begin)) + ".\n";
+    begin = end + 2;
+  }
+  return lines;
 }
 
 std::string item(const std::string& head, const DocumentedOption& option) {
-  std::string text = fmt::format(".It {}\n{}", head, sentence(option.brief));
-  if (!option.details.empty()) text += sentence(option.details);
-  if (!option.notes.empty()) text += sentence(option.notes);
+  std::string text = fmt::format(".It {}\n{}", head, sentences(capitalised(option.brief)));
+  if (!option.details.empty()) text += sentences(option.details);
+  if (!option.notes.empty()) text += sentences(capitalised(option.notes));
   return text;
 }
 
