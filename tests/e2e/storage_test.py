@@ -154,7 +154,7 @@ def test_an_errno_on_one_rank_is_looked_at_anew_and_no_checkpoint_is_put_aside(t
     prepare(tmp)
     newest = "step-0000000008"
     for number, (call, code, first, path, ranks, rank) in enumerate([
-            ("look", "ENOENT", 1, f"{newest}/MANIFEST.json", 1, 0), ("look", "ENOENT", 1, f"{newest}/replicated/", 2, 1),
+            ("look", "ENOENT", 2, f"{newest}/MANIFEST.json", 1, 0), ("look", "ENOENT", 1, f"{newest}/replicated/", 2, 1),
             ("look", "ENOENT", 2, f"{newest}/replicated/", 2, 1), ("pread", "EIO", 5, f"{newest}/", 2, 0), ("stat", "ENOENT", 1, "run-4/checkpoints", 2, 1)]):
         folder = tmp / f"run-{number}"
         done = run("train", *saved_run(tmp, folder.name, ranks), ranks=ranks, env=faults(call, code, first, 0, rank, path))
