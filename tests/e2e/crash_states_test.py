@@ -214,7 +214,7 @@ def purpose(call, disk):
     what = disk.by_inode[call.inode]
     if isinstance(what, Folder):
         names = {change[1] if change[0] == "add" else change[2] for change in what.pending if change[0] != "remove"}
-        names = {name for name in names if not re.fullmatch(r"[.].+[.][0-9]+-[0-9]+", name)}   # on their way to another one
+        names = {name for name in names if not re.fullmatch(r"[.].+[.][0-9a-f]{32}", name)}   # on their way to another one
         if not call.path.startswith(CHECKPOINTS):
             return f"the name {call.path and 'checkpoints' or 'run'}" if names & {"run", "checkpoints"} else None
         kinds = {re.sub(r"-.*", "", "PATTERN" if name in ("global", "replicated", "per_group", "per_rank") else name) for name in names}
@@ -222,7 +222,7 @@ def purpose(call, disk):
     if not call.path.startswith(CHECKPOINTS):
         return None
     if not re.search(r"/part-\d+[.]h5$", call.path):
-        return f"the content of {re.sub(r'[.][0-9]+-[0-9]+$', '', call.path.rpartition('/')[2]).lstrip('.')}"
+        return f"the content of {re.sub(r'[.][0-9a-f]{32}$', '', call.path.rpartition('/')[2]).lstrip('.')}"
     writes = [what.changes[change][3] for change in what.pending]
     return "the signature" if writes == [SIGNATURE] else "the table" if call.rank in what.synced_by else "pieces"
 
