@@ -41,8 +41,9 @@ test: $(BUILD)/build.ninja  ## all tests but the campaigns (half an hour on 2 co
 test-full: $(BUILD)/build.ninja  ## everything, campaigns included
 	scripts/test
 
-format:  ## rewrite the C++ sources as .clang-format says (needs setup-test; the tests check it)
+format:  ## rewrite C++ as .clang-format says and Python as .ruff.toml does (needs setup-test; the tests check it)
 	find lib man tests tools -name '*.[ch]pp' -exec deps/python/bin/clang-format -i {} +
+	deps/python/bin/ruff format
 
 lint: $(BUILD)/build.ninja  ## format, shell scripts, manual pages, and clang-tidy where it is installed
 	scripts/lint

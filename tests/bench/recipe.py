@@ -27,17 +27,50 @@ def main():
     losses = []
     with tempfile.TemporaryDirectory() as folder:
         data = pathlib.Path(folder) / "data"
-        subprocess.run([BUILD / "tools/prepare-data", text, "--output", data, "--data.tokenizer", "chars", "--data.validation", "tail:0.1"],
-                       check=True, capture_output=True)
+        subprocess.run(
+            [
+                BUILD / "tools/prepare-data",
+                text,
+                "--output",
+                data,
+                "--data.tokenizer",
+                "chars",
+                "--data.validation",
+                "tail:0.1",
+            ],
+            check=True,
+            capture_output=True,
+        )
         for seed in range(settings.seeds):
             run = pathlib.Path(folder) / f"run{seed}"
             start = time.monotonic()
-            subprocess.run([BUILD / "tools/train", SOURCE / "configs/shakespeare-char.yaml", "--data.path", data, "--train.run_dir", run, "--train.seed",
-                            str(seed), "--precision.dtype", settings.dtype, "--train.callbacks", "[]", "--sample.prompts", "[]"],
-                           check=True, stdout=subprocess.DEVNULL, cwd=SOURCE)
+            subprocess.run(
+                [
+                    BUILD / "tools/train",
+                    SOURCE / "configs/shakespeare-char.yaml",
+                    "--data.path",
+                    data,
+                    "--train.run_dir",
+                    run,
+                    "--train.seed",
+                    str(seed),
+                    "--precision.dtype",
+                    settings.dtype,
+                    "--train.callbacks",
+                    "[]",
+                    "--sample.prompts",
+                    "[]",
+                ],
+                check=True,
+                stdout=subprocess.DEVNULL,
+                cwd=SOURCE,
+            )
             records = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
             losses.append([record["loss"] for record in records if record["kind"] == "eval"][-1])
-            print(json.dumps({"seed": seed, "validation_loss": losses[-1], "wall_s": round(time.monotonic() - start, 1)}), flush=True)
+            print(
+                json.dumps({"seed": seed, "validation_loss": losses[-1], "wall_s": round(time.monotonic() - start, 1)}),
+                flush=True,
+            )
     mean = sum(losses) / len(losses)
     print(json.dumps({"dtype": settings.dtype, "mean_validation_loss": mean, "goal": 1.905}))
     sys.exit(0 if mean <= 1.905 else 1)

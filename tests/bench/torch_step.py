@@ -39,7 +39,9 @@ class Gpt2(nn.Module):
         c = config["n_embd"]
         self.wte = nn.Embedding(config["vocab_size"], c)
         self.wpe = nn.Embedding(config["n_positions"], c)
-        self.blocks = nn.ModuleList(Block(c, config["n_head"], config["layer_norm_epsilon"]) for _ in range(config["n_layer"]))
+        self.blocks = nn.ModuleList(
+            Block(c, config["n_head"], config["layer_norm_epsilon"]) for _ in range(config["n_layer"])
+        )
         self.ln_f = nn.LayerNorm(c, config["layer_norm_epsilon"])
         for module in self.modules():
             if isinstance(module, (nn.Linear, nn.Embedding)):
@@ -89,7 +91,11 @@ def train(rank, settings, meeting):
         for part in [*model.blocks, model]:
             torch.distributed.fsdp.fully_shard(part, mesh=mesh)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.99), weight_decay=0.1, fused=True)
-    forward = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True) if meeting and not settings.shard else model
+    forward = (
+        nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+        if meeting and not settings.shard
+        else model
+    )
     if settings.compile:
         forward = torch.compile(forward)
     data = torch.randint(config["vocab_size"], (64, settings.batch, settings.length + 1))

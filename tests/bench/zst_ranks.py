@@ -42,28 +42,55 @@ def main():
         inputs = pathlib.Path(folder) / "in"
         inputs.mkdir()
         for number in range(2):
-            (inputs / f"{number}.jsonl.zst").write_bytes(pyarrow.compress(lines(number, settings.megabytes), codec="zstd", asbytes=True))
-        common = ["--overwrite", "--threads", "1", "--json", "--data.shard_tokens", "20000000", "--data.tokenizer", settings.tokenizer]
+            (inputs / f"{number}.jsonl.zst").write_bytes(
+                pyarrow.compress(lines(number, settings.megabytes), codec="zstd", asbytes=True)
+            )
+        common = [
+            "--overwrite",
+            "--threads",
+            "1",
+            "--json",
+            "--data.shard_tokens",
+            "20000000",
+            "--data.tokenizer",
+            settings.tokenizer,
+        ]
 
         def start(ranks, source, name):
             launcher = [SOURCE / "tests/harness/mpirun.sh", str(ranks)]
-            return subprocess.Popen([*launcher, BUILD / "tools/prepare-data", source, "--output", pathlib.Path(folder) / name, *common], stdout=subprocess.PIPE, text=True)
+            return subprocess.Popen(
+                [*launcher, BUILD / "tools/prepare-data", source, "--output", pathlib.Path(folder) / name, *common],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
 
         def seconds_of(*jobs):
             """Of the one that takes longest, as they tell it themselves."""
             told = [job.communicate()[0] for job in jobs]
             assert all(job.returncode == 0 for job in jobs)
-            return max(json.loads(text[text.index("{"):])["seconds"] for text in told)
+            return max(json.loads(text[text.index("{") :])["seconds"] for text in told)
 
         best = {}
         for _ in range(settings.rounds):
-            took = {"1_rank": seconds_of(start(1, inputs, "out")), "2_ranks": seconds_of(start(2, inputs, "out")),
-                    "2_programs_in_turn": sum(seconds_of(start(1, path, "out")) for path in sorted(inputs.iterdir())),
-                    "2_programs_at_once": seconds_of(*(start(1, path, path.stem) for path in sorted(inputs.iterdir())))}
+            took = {
+                "1_rank": seconds_of(start(1, inputs, "out")),
+                "2_ranks": seconds_of(start(2, inputs, "out")),
+                "2_programs_in_turn": sum(seconds_of(start(1, path, "out")) for path in sorted(inputs.iterdir())),
+                "2_programs_at_once": seconds_of(*(start(1, path, path.stem) for path in sorted(inputs.iterdir()))),
+            }
             best = {key: min(value, best.get(key, value)) for key, value in took.items()}
-        print(json.dumps({"benchmark": "two .zst files", "tokenizer": settings.tokenizer, **{f"seconds_{key}": round(value, 3) for key, value in best.items()},
-                          "times": round(best["1_rank"] / best["2_ranks"], 2), "goal": 1.8,
-                          "times_of_independent_programs": round(best["2_programs_in_turn"] / best["2_programs_at_once"], 2)}))
+        print(
+            json.dumps(
+                {
+                    "benchmark": "two .zst files",
+                    "tokenizer": settings.tokenizer,
+                    **{f"seconds_{key}": round(value, 3) for key, value in best.items()},
+                    "times": round(best["1_rank"] / best["2_ranks"], 2),
+                    "goal": 1.8,
+                    "times_of_independent_programs": round(best["2_programs_in_turn"] / best["2_programs_at_once"], 2),
+                }
+            )
+        )
 
 
 if __name__ == "__main__":

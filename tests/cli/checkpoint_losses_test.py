@@ -22,8 +22,11 @@ def places(checkpoint):
         found[name] = numpy.empty(tensor["layout"]["global"], dtype=object)
     for path in sorted(checkpoint.rglob("part-*.h5")):
         with h5py.File(path) as part:
-            table = max(part["_index"][column].id.get_offset() + part["_index"][column].nbytes for column in part["_index"]
-                        if part["_index"][column].nbytes)
+            table = max(
+                part["_index"][column].id.get_offset() + part["_index"][column].nbytes
+                for column in part["_index"]
+                if part["_index"][column].nbytes
+            )
             offsets = part["_index/offset"][()]
             for (name, box, values), offset in zip(pieces_in(part), offsets):
                 end = max(int(offset) + values.nbytes, table)
@@ -49,13 +52,17 @@ def lost_elements(lost):
 
 
 def verified(checkpoint, level="sizes", expect=1):
-    [row] = json.loads(run("checkpoint-inspect", f"--verify={level}", checkpoint, "--json", expect=expect).stdout)["checkpoints"]
+    [row] = json.loads(run("checkpoint-inspect", f"--verify={level}", checkpoint, "--json", expect=expect).stdout)[
+        "checkpoints"
+    ]
     return row
 
 
 def expected_losses(found, is_lost):
     numpy = needs("numpy")
-    masks = {name: numpy.array([is_lost(*place) for place in where.flatten()], dtype=bool) for name, where in found.items()}
+    masks = {
+        name: numpy.array([is_lost(*place) for place in where.flatten()], dtype=bool) for name, where in found.items()
+    }
     return {name: mask for name, mask in masks.items() if mask.any()}
 
 
@@ -95,7 +102,7 @@ def test_a_part_that_was_cut_short_keeps_the_pieces_before_the_cut(tmp):
         for level in ["sizes", "hashes"]:
             same(lost_elements(verified(checkpoint, level).get("lost")), expected)
         kept.add(sum(mask.sum() for mask in expected.values()))
-    assert len(kept) > 1, kept   # not all or nothing alone
+    assert len(kept) > 1, kept  # not all or nothing alone
 
 
 def test_a_flipped_byte_takes_its_block_alone(tmp):
@@ -107,15 +114,15 @@ def test_a_flipped_byte_takes_its_block_alone(tmp):
     first = piece["begin"][0] * 3_000_000
     path = checkpoint / piece["file"]
     content = bytearray(path.read_bytes())
-    for byte in [5, 8 << 20]:   # the first block; the first byte of the second
+    for byte in [5, 8 << 20]:  # the first block; the first byte of the second
         changed = bytearray(content)
         changed[piece["offset"] + byte] ^= 1
         path.write_bytes(changed)
-        assert verified(checkpoint, "sizes", expect=0)["verdict"] == "sound"   # nothing was read
+        assert verified(checkpoint, "sizes", expect=0)["verdict"] == "sound"  # nothing was read
         lost = verified(checkpoint, "hashes")["lost"]
         expected = numpy.zeros(6_000_000, dtype=bool)
         block = byte // (8 << 20) * (2 << 20)
-        expected[first + block:min(first + block + (2 << 20), first + piece["extent"][0] * 3_000_000)] = True
+        expected[first + block : min(first + block + (2 << 20), first + piece["extent"][0] * 3_000_000)] = True
         same(lost_elements(lost), {"model/long_rows": expected})
         assert lost["bytes"] == 4 * int(expected.sum()) and lost["of_bytes"] == 24_000_000, lost
         assert len(lost["tensors"][0]["boxes"]) <= 3, lost
@@ -127,19 +134,26 @@ def test_without_an_index_the_parts_tell_what_is_lost(tmp):
     checkpoint = saved(tmp, "shapes", 4)
     found = places(checkpoint)
     total = sum(where.size for where in found.values())
-    for file, change in [("INDEX.h5", pathlib.Path.unlink), ("INDEX.h5", lambda path: path.write_bytes(path.read_bytes()[:-9])),
-                         ("MANIFEST.json", lambda path: path.write_text(path.read_text().replace("step", "Step", 1)))]:
+    for file, change in [
+        ("INDEX.h5", pathlib.Path.unlink),
+        ("INDEX.h5", lambda path: path.write_bytes(path.read_bytes()[:-9])),
+        ("MANIFEST.json", lambda path: path.write_text(path.read_text().replace("step", "Step", 1))),
+    ]:
         copy = pathlib.Path(shutil.copytree(checkpoint, tmp / "copy"))
         change(copy / file)
         lost = verified(copy)["lost"]
-        assert (lost["known_from"], lost["elements"], lost["of_elements"], lost["untold"]) == ("parts", 0, total, []), lost
+        assert (lost["known_from"], lost["elements"], lost["of_elements"], lost["untold"]) == ("parts", 0, total, []), (
+            lost
+        )
         gone, cut = sorted((copy / "per_group").rglob("part-*.h5"))[1:3]
         gone.unlink()
         cut.write_bytes(cut.read_bytes()[:5000])
         names = {str(path.relative_to(copy)) for path in [gone, cut]}
         lost = verified(copy)["lost"]
         everything = expected_losses(found, lambda path, end: path in names)
-        same(lost_elements(lost), {name: mask for name, mask in everything.items() if not mask.all()})   # of the others no part says that they are
+        same(
+            lost_elements(lost), {name: mask for name, mask in everything.items() if not mask.all()}
+        )  # of the others no part says that they are
         assert len(lost["untold"]) == 1 and cut.name in lost["untold"][0], lost
         text = run("checkpoint-inspect", "--verify", copy, expect=1).stdout
         assert "told from the parts that are there" in text and "nothing is known of a part" in text, text
@@ -153,23 +167,45 @@ def test_no_damage_ends_a_question_otherwise_than_with_an_answer_or_a_reason(tmp
     content = part.read_bytes()
 
     def flipped(place):
-        return content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1:]
-    damages = [lambda: part.unlink(), lambda: part.write_bytes(b""), lambda: part.write_bytes(content[:len(content) // 2]),
-               lambda: part.write_bytes(b"garbage" * 999), lambda: part.write_bytes(other.read_bytes()),
-               *[lambda place=place: part.write_bytes(flipped(place)) for place in [9, 60, 700, 3000, len(content) // 2, len(content) - 20]],
-               lambda: (checkpoint / "INDEX.h5").unlink(), lambda: (checkpoint / "INDEX.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 99)]
-    questions = [[], ["--tree"], ["--components"], ["--layouts"], ["--nonfinite"], ["--verify=fingerprints"], ["--rebuild-view"], ["--show-config"],
-                 ["--set", "model.x=1", "--output", tmp / "new"]]
+        return content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :]
+
+    damages = [
+        lambda: part.unlink(),
+        lambda: part.write_bytes(b""),
+        lambda: part.write_bytes(content[: len(content) // 2]),
+        lambda: part.write_bytes(b"garbage" * 999),
+        lambda: part.write_bytes(other.read_bytes()),
+        *[
+            lambda place=place: part.write_bytes(flipped(place))
+            for place in [9, 60, 700, 3000, len(content) // 2, len(content) - 20]
+        ],
+        lambda: (checkpoint / "INDEX.h5").unlink(),
+        lambda: (checkpoint / "INDEX.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 99),
+    ]
+    questions = [
+        [],
+        ["--tree"],
+        ["--components"],
+        ["--layouts"],
+        ["--nonfinite"],
+        ["--verify=fingerprints"],
+        ["--rebuild-view"],
+        ["--show-config"],
+        ["--set", "model.x=1", "--output", tmp / "new"],
+    ]
     of_tensor = [["--who"], ["--histogram", "--output", tmp / "a.svg"], []]
     for damage in damages:
         damage()
         codes = []
-        for words, subject in [*[(words, [checkpoint]) for words in questions], *[(words, [checkpoint, "rows"]) for words in of_tensor]]:
+        for words, subject in [
+            *[(words, [checkpoint]) for words in questions],
+            *[(words, [checkpoint, "rows"]) for words in of_tensor],
+        ]:
             done = run_command(program("checkpoint-inspect"), *words, *subject, expect=None)
             assert done.returncode in (0, 1, 2, 3, 4), (words, done.returncode, done.stderr)
             assert done.returncode < 2 or "checkpoint-inspect: " in done.stderr, (words, done)
             codes.append(done.returncode)
-        assert codes[5] == 1, codes   # a verification finds each of them
+        assert codes[5] == 1, codes  # a verification finds each of them
         shutil.rmtree(tmp / "run")
         saved(tmp, "shapes", 2)
     assert manifest_of(checkpoint)["step"] == 1

@@ -48,14 +48,30 @@ def everything_in(view):
 def test_h5py_reads_every_tensor_of_every_type_whole(tmp):
     h5py, numpy = needs("h5py"), needs("numpy")
     [checkpoint] = saved(tmp, 5)
-    assert rebuilt(tmp / "run") == {"path": str(checkpoint / "VIEW.h5"), "tensors": 5, "aliases": 1, "files": 3, "absent": [],
-                                    "missing": {}, "left_out": []}   # a run stands for its newest checkpoint
+    assert rebuilt(tmp / "run") == {
+        "path": str(checkpoint / "VIEW.h5"),
+        "tensors": 5,
+        "aliases": 1,
+        "files": 3,
+        "absent": [],
+        "missing": {},
+        "left_out": [],
+    }  # a run stands for its newest checkpoint
     with h5py.File(checkpoint / "VIEW.h5") as view:
         manifest = json.loads((checkpoint / "MANIFEST.json").read_text())
         assert view.attrs["format"] == b"lockstep.view" and view.attrs["version"] == 2 and view.attrs["step"] == 5
-        assert [view.attrs[key].decode() for key in ["uuid", "state_digest"]] == [manifest["uuid"], manifest["state_digest"]]
+        assert [view.attrs[key].decode() for key in ["uuid", "state_digest"]] == [
+            manifest["uuid"],
+            manifest["state_digest"],
+        ]
         tensors = everything_in(view)
-        assert set(tensors) == {"model/wte.weight", "model/norm.weight", "model/codes", "model/wide.weight", "optimizer/exp_avg/wte.weight"}
+        assert set(tensors) == {
+            "model/wte.weight",
+            "model/norm.weight",
+            "model/codes",
+            "model/wide.weight",
+            "optimizer/exp_avg/wte.weight",
+        }
         for name, dataset in tensors.items():
             component, _, own = name.partition("/")
             assert dataset.is_virtual and "missing" not in dataset.attrs and "known" not in dataset.attrs
@@ -64,9 +80,13 @@ def test_h5py_reads_every_tensor_of_every_type_whole(tmp):
         assert (view["model/lm_head.weight"][()] == view["model/wte.weight"][()]).all()
         assert view.get("model/lm_head.weight", getlink=True).path == "/model/wte.weight"
         norm = view["model/norm.weight"][()]
-        assert norm[1] == -2.5 and numpy.isposinf(norm[2]) and numpy.isnan(norm[3]) and norm[4] == 2.0 ** -133, norm
+        assert norm[1] == -2.5 and numpy.isposinf(norm[2]) and numpy.isnan(norm[3]) and norm[4] == 2.0**-133, norm
         codes = view["model/codes"]
-        assert codes.attrs["dtype"] == b"fp8_e4m3" and codes.dtype == numpy.uint8 and codes[()].tolist() == [[0x38, 0x7E], [0x7F, 0xB8]]
+        assert (
+            codes.attrs["dtype"] == b"fp8_e4m3"
+            and codes.dtype == numpy.uint8
+            and codes[()].tolist() == [[0x38, 0x7E], [0x7F, 0xB8]]
+        )
         assert view["optimizer/exp_avg/wte.weight"].dtype == numpy.float64
         for dataset in tensors.values():
             for source in dataset.virtual_sources():
@@ -78,16 +98,35 @@ def test_shards_views_scalars_and_cells_are_put_together(tmp):
     for ranks in [1, 3]:
         checkpoint = saved_shapes(tmp / str(ranks), ranks)
         report = rebuilt(checkpoint)
-        assert report["left_out"] == ["model/nested/deep/name: model/nested is a tensor, so nothing can lie below it"], report
+        assert report["left_out"] == [
+            "model/nested/deep/name: model/nested is a tensor, so nothing can lie below it"
+        ], report
         with h5py.File(checkpoint / "VIEW.h5") as view:
             tensors = everything_in(view)
-            shapes = {"rows": (7, 5), "columns": (7, 5), "wide_columns": (300, 400), "middle": (3, 4, 5), "fused_rows": (8, 12), "scalar": (),
-                      "nothing": (0, 4), "50%d of it": (3,), "nested": (2,), "fused_heads": (8, 12) if ranks == 1 else (8, 3, 4)}
+            shapes = {
+                "rows": (7, 5),
+                "columns": (7, 5),
+                "wide_columns": (300, 400),
+                "middle": (3, 4, 5),
+                "fused_rows": (8, 12),
+                "scalar": (),
+                "nothing": (0, 4),
+                "50%d of it": (3,),
+                "nested": (2,),
+                "fused_heads": (8, 12) if ranks == 1 else (8, 3, 4),
+            }
             for name, shape in shapes.items():
                 values = tensors[f"model/{name}"][()]
-                assert values.shape == shape and (numpy.asarray(values).ravel() == numpy.arange(values.size) % 113).all(), (name, values)
-            assert tensors["model/mask"][()].tolist() == [i % 2 for i in range(9)] and tensors["model/mask"].attrs["dtype"] == b"bool"
-            known = {name: dataset.attrs["known"].tolist() for name, dataset in tensors.items() if "known" in dataset.attrs}
+                assert (
+                    values.shape == shape and (numpy.asarray(values).ravel() == numpy.arange(values.size) % 113).all()
+                ), (name, values)
+            assert (
+                tensors["model/mask"][()].tolist() == [i % 2 for i in range(9)]
+                and tensors["model/mask"].attrs["dtype"] == b"bool"
+            )
+            known = {
+                name: dataset.attrs["known"].tolist() for name, dataset in tensors.items() if "known" in dataset.attrs
+            }
             assert known == ({} if ranks == 1 else {"model/fused_heads": [8, 12]}), known
             assert (view["model/aliases/rows"][()] == tensors["model/rows"][()]).all()
             for rank in range(ranks):
@@ -99,7 +138,7 @@ def test_a_view_is_read_from_any_folder_and_moves_with_its_checkpoint(tmp):
     a, b = saved(tmp, 5, 6)
     rebuilt(a)
     (tmp / "elsewhere").mkdir()
-    for folder in [tmp, tmp / "elsewhere", a, b]:   # b has files of the same names
+    for folder in [tmp, tmp / "elsewhere", a, b]:  # b has files of the same names
         assert in_view(a, "model/wte.weight", cwd=folder)[0][0][:3] == [5, 5.5, 6]
     moved = tmp / "elsewhere/there"
     a.rename(moved)
@@ -111,10 +150,24 @@ def test_what_lies_in_a_part_that_is_not_there_reads_as_nan_and_is_told(tmp):
     h5py, numpy = needs("h5py"), needs("numpy")
     [checkpoint] = saved(tmp, 5)
     [other] = saved(tmp / "other", 5)
-    names = {tensor["component"] + "/" + tensor["name"]: tensor["files"] for tensor in tensors_of(checkpoint) if tensor["name"] != "_values"}
-    sizes = {"model/wte.weight": 37 * 8, "model/norm.weight": 5, "model/codes": 4, "model/wide.weight": 160 * 128, "optimizer/exp_avg/wte.weight": 6}
+    names = {
+        tensor["component"] + "/" + tensor["name"]: tensor["files"]
+        for tensor in tensors_of(checkpoint)
+        if tensor["name"] != "_values"
+    }
+    sizes = {
+        "model/wte.weight": 37 * 8,
+        "model/norm.weight": 5,
+        "model/codes": 4,
+        "model/wide.weight": 160 * 128,
+        "optimizer/exp_avg/wte.weight": 6,
+    }
     part = names["model/wte.weight"][0]
-    for damage in [lambda path: path.write_bytes(path.read_bytes()[:-1]), lambda path: path.write_bytes(path.read_bytes() + b"xy"), pathlib.Path.unlink]:
+    for damage in [
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        lambda path: path.write_bytes(path.read_bytes() + b"xy"),
+        pathlib.Path.unlink,
+    ]:
         damage(checkpoint / part)
         done = run("checkpoint-inspect", "--rebuild-view", checkpoint)
         assert part in done.stderr and "read as NaN" in done.stderr and "warning" in done.stderr, done.stderr
@@ -129,7 +182,9 @@ def test_what_lies_in_a_part_that_is_not_there_reads_as_nan_and_is_told(tmp):
                     assert (values == 0).all() if name == "model/codes" else numpy.isnan(values).all(), (name, values)
                 else:
                     assert numpy.array_equal(values, read_tensor(checkpoint, *name.split("/", 1)), equal_nan=True), name
-    assert str(in_view(checkpoint, "model/wte.weight", cwd=other)[0][0][0]) == "nan"   # and not what lies there under the same name
+    assert (
+        str(in_view(checkpoint, "model/wte.weight", cwd=other)[0][0][0]) == "nan"
+    )  # and not what lies there under the same name
 
 
 def test_a_part_with_a_damaged_table_is_as_good_as_absent(tmp):
@@ -142,13 +197,15 @@ def test_a_part_with_a_damaged_table_is_as_good_as_absent(tmp):
     content[at + 3] ^= 1
     (checkpoint / part).write_bytes(content)
     report = rebuilt(checkpoint)
-    assert "its table does not match its hash" in report["absent"][0] and report["missing"]["model/wte.weight"] == 37 * 8, report
+    assert (
+        "its table does not match its hash" in report["absent"][0] and report["missing"]["model/wte.weight"] == 37 * 8
+    ), report
 
 
 def test_a_checkpoint_with_a_view_is_as_sound_as_without(tmp):
     [checkpoint] = saved(tmp, 5)
     rebuilt(checkpoint)
-    (checkpoint / ".VIEW.h5.0123").write_bytes(b"half")   # a process was killed
+    (checkpoint / ".VIEW.h5.0123").write_bytes(b"half")  # a process was killed
     for level in ["manifest", "sizes", "coverage", "hashes", "fingerprints"]:
         run("checkpoint-inspect", checkpoint, f"--verify={level}")
     (checkpoint / "replicated/VIEW.h5").write_bytes(b"a stranger")
@@ -174,7 +231,11 @@ def test_a_link_in_the_place_of_the_view_is_replaced_and_never_followed(tmp):
         (checkpoint / "VIEW.h5").unlink(missing_ok=True)
         (checkpoint / "VIEW.h5").symlink_to(target)
         rebuilt(checkpoint)
-        assert not (checkpoint / "VIEW.h5").is_symlink() and (tmp / "mine").read_text() == "keep" and not (tmp / "absent").exists()
+        assert (
+            not (checkpoint / "VIEW.h5").is_symlink()
+            and (tmp / "mine").read_text() == "keep"
+            and not (tmp / "absent").exists()
+        )
     (checkpoint / "VIEW.h5").unlink()
     (checkpoint / "VIEW.h5").mkdir()
     assert "VIEW.h5: Is a directory" in run("checkpoint-inspect", "--rebuild-view", checkpoint, expect=4).stderr
@@ -186,11 +247,16 @@ def test_a_folder_that_may_not_be_written_is_explained(tmp):
     become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
     checkpoint.chmod(0o555)
     tmp.chmod(0o777)
-    if become and (not shutil.which("setpriv") or run_command(*become, program("checkpoint-inspect"), "--version", expect=None).returncode != 0):
+    if become and (
+        not shutil.which("setpriv")
+        or run_command(*become, program("checkpoint-inspect"), "--version", expect=None).returncode != 0
+    ):
         raise unittest.SkipTest("this process is root, to whom no folder is locked, and cannot become another user")
     done = run_command(*become, program("checkpoint-inspect"), "--rebuild-view", checkpoint, expect=4)
     checkpoint.chmod(0o777)
-    assert "VIEW.h5" in done.stderr and "Permission denied" in done.stderr and not list(checkpoint.glob("*VIEW*")), done.stderr
+    assert "VIEW.h5" in done.stderr and "Permission denied" in done.stderr and not list(checkpoint.glob("*VIEW*")), (
+        done.stderr
+    )
 
 
 def test_format_1_has_a_view_too(tmp):
@@ -199,7 +265,10 @@ def test_format_1_has_a_view_too(tmp):
     rebuilt(old)
     with h5py.File(old / "VIEW.h5") as view:
         assert (view["model/lm_head.weight"][()] == (numpy.arange(37 * 8) / 2 + 5).reshape(37, 8)).all()
-        assert view["model/codes"][()].tolist() == [[0x38, 0x7E], [0x7F, 0xB8]] and view["model/norm.weight"][()][1] == -2.5
+        assert (
+            view["model/codes"][()].tolist() == [[0x38, 0x7E], [0x7F, 0xB8]]
+            and view["model/norm.weight"][()][1] == -2.5
+        )
         assert (view["model/wide.weight"][()] == 0.5).all() and (view["optimizer/exp_avg/wte.weight"][()] == 0.25).all()
     run("checkpoint-inspect", old, "--verify=fingerprints")
     next((old / "replicated").iterdir()).unlink()
@@ -219,7 +288,10 @@ def test_a_view_of_very_many_parts_says_how_to_have_fewer(tmp):
     for parts, warned in [(512, 0), (513, 1)]:
         run("checkpoint-reshard", tmp / "run", "--to", f"parts={parts}", "--output", tmp / str(parts))
         done = run("checkpoint-inspect", "--rebuild-view", tmp / str(parts))
-        assert done.stderr.count("checkpoint-reshard --consolidate makes fewer") == warned and f"of {parts} parts" in done.stdout, done
+        assert (
+            done.stderr.count("checkpoint-reshard --consolidate makes fewer") == warned
+            and f"of {parts} parts" in done.stdout
+        ), done
 
 
 def test_the_tools_of_hdf5_read_a_view(tmp):

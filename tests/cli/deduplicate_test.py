@@ -13,7 +13,7 @@ def prepare(*arguments, **settings):
 
 
 def normal(text, caseless=False):
-    spaces = " \t\n\r\v\f\x1c\x1d\x1e\x1f"   # split() takes these for white space, Unicode's property not the last four
+    spaces = " \t\n\r\v\f\x1c\x1d\x1e\x1f"  # split() takes these for white space, Unicode's property not the last four
     assert not any(c in text for c in spaces[6:])
     return " ".join((text.lower() if caseless else text).split())
 
@@ -32,14 +32,16 @@ def repeated_texts(seed, count):
     words = ["ab", "Cd", "日本", "É", "x"]
     texts = []
     for _ in range(count):
-        text = rng.choice([" ", "\n", "", "\u3000"]) + rng.choice([" ", "  ", "\n"]).join(rng.choices(words, k=rng.randrange(1, 5)))
+        text = rng.choice([" ", "\n", "", "\u3000"]) + rng.choice([" ", "  ", "\n"]).join(
+            rng.choices(words, k=rng.randrange(1, 5))
+        )
         texts.append(text.upper() if rng.random() < 0.2 else text)
     return texts
 
 
 def test_the_first_of_equal_documents_stays_whatever_files_ranks_and_threads(tmp):
     texts = repeated_texts(1, 3000)
-    large = "A long text of many blocks. " * 40000   # more than a mebibyte
+    large = "A long text of many blocks. " * 40000  # more than a mebibyte
     (tmp / "in").mkdir()
     write_jsonl(tmp / "in/a.jsonl", texts[:1500])
     (tmp / "in/b.txt").write_text(large)
@@ -52,11 +54,30 @@ def test_the_first_of_equal_documents_stays_whatever_files_ranks_and_threads(tmp
         kept = first_ones(everything, mode == "caseless")
         for ranks, threads in [(None, 1), (None, 3), (2, 1), (3, 2), (4, 1)]:
             out = tmp / f"{mode}-{ranks}-{threads}"
-            done = prepare(tmp / "in", "-o", out, "--data.deduplicate", mode, "--data.validation", "none", "--threads", threads, "--json", ranks=ranks)
+            done = prepare(
+                tmp / "in",
+                "-o",
+                out,
+                "--data.deduplicate",
+                mode,
+                "--data.validation",
+                "none",
+                "--threads",
+                threads,
+                "--json",
+                ranks=ranks,
+            )
             if expected is None:
                 assert token_stream(out).tolist() == joined(kept)
-                assert manifest(out)["inputs"]["duplicate_documents"] == len(everything) - len(kept) == json.loads(done.stdout)["duplicate_documents"]
-                assert f"left out {len(everything) - len(kept)} duplicate documents" in done.stderr and manifest(out)["options"]["deduplicate"] == mode
+                assert (
+                    manifest(out)["inputs"]["duplicate_documents"]
+                    == len(everything) - len(kept)
+                    == json.loads(done.stdout)["duplicate_documents"]
+                )
+                assert (
+                    f"left out {len(everything) - len(kept)} duplicate documents" in done.stderr
+                    and manifest(out)["options"]["deduplicate"] == mode
+                )
             expected = expected or digest(out)
             assert digest(out) == expected, (mode, ranks, threads)
 
@@ -68,7 +89,7 @@ def test_without_it_nothing_is_left_out(tmp):
 
 
 def test_validation_by_count_takes_so_many_documents_on_any_ranks(tmp):
-    texts = [f"document {i % 700} " + "x" * (i % 700 % 50) for i in range(1000)]   # some are there twice
+    texts = [f"document {i % 700} " + "x" * (i % 700 % 50) for i in range(1000)]  # some are there twice
     write_jsonl(tmp / "a.jsonl", texts)
     for count in (1, 37, 999):
         expected = None
@@ -82,15 +103,24 @@ def test_validation_by_count_takes_so_many_documents_on_any_ranks(tmp):
         held, kept = documents(tmp / f"{count}-None", "validation"), documents(tmp / f"{count}-None", "train")
         back = [bytes(token for token in tokens if token < 256).decode() for tokens in held + kept]
         assert sorted(back) == sorted(texts)
-    chosen = {split: [bytes(t for t in tokens if t < 256).decode() for tokens in documents(tmp / "37-None", split)] for split in ("train", "validation")}
+    chosen = {
+        split: [bytes(t for t in tokens if t < 256).decode() for tokens in documents(tmp / "37-None", split)]
+        for split in ("train", "validation")
+    }
     prepare(tmp / "a.jsonl", "-o", tmp / "seed", "--data.validation", "count:37", "--data.validation_seed", 1)
     other = [bytes(t for t in tokens if t < 256).decode() for tokens in documents(tmp / "seed", "validation")]
     assert other != chosen["validation"]
     # few have texts in common with the rest: only that of the highest draw may stand on both sides
     assert len(set(chosen["train"]) & set(chosen["validation"])) <= 1
     for count in (1000, 5000):
-        assert "leaves nothing for training" in prepare(tmp / "a.jsonl", "-o", tmp / "none", "--data.validation", f"count:{count}", expect=3).stderr
-    assert "whole number from 1 on" in prepare(tmp / "a.jsonl", "-o", tmp / "none", "--data.validation", "count:0", expect=2).stderr
+        assert (
+            "leaves nothing for training"
+            in prepare(tmp / "a.jsonl", "-o", tmp / "none", "--data.validation", f"count:{count}", expect=3).stderr
+        )
+    assert (
+        "whole number from 1 on"
+        in prepare(tmp / "a.jsonl", "-o", tmp / "none", "--data.validation", "count:0", expect=2).stderr
+    )
 
 
 def test_so_many_shards_are_written_as_asked_for(tmp):
@@ -98,7 +128,16 @@ def test_so_many_shards_are_written_as_asked_for(tmp):
     write_jsonl(tmp / "a.jsonl", texts)
     for shards in (1, 2, 7, 64):
         out = tmp / str(shards)
-        prepare(tmp / "a.jsonl", "-o", out, "--data.validation", "none", "--data.shards", shards, ranks=2 if shards == 7 else None)
+        prepare(
+            tmp / "a.jsonl",
+            "-o",
+            out,
+            "--data.validation",
+            "none",
+            "--data.shards",
+            shards,
+            ranks=2 if shards == 7 else None,
+        )
         split = manifest(out)["splits"]["train"]
         assert len(split["shards"]) == shards and token_stream(out).tolist() == joined(texts)
         assert {shard["tokens"] for shard in split["shards"][:-1]} <= {manifest(out)["shard_tokens"]}
@@ -112,9 +151,11 @@ def test_so_many_shards_are_written_as_asked_for(tmp):
 def test_samples_of_records_are_equal_if_their_tokens_and_masks_are(tmp):
     rng = random.Random(9)
     few = drawn_samples(150, 10)
-    few += [(ids, [1] * len(ids)) for ids, _ in few[:40]]   # the same tokens, all of which count
+    few += [(ids, [1] * len(ids)) for ids, _ in few[:40]]  # the same tokens, all of which count
     drawn = [rng.choice(few) for _ in range(4000)]
-    (tmp / "in.jsonl").write_text("".join(json.dumps({"input_ids": ids, "labels": labelled(ids, mask)}) + "\n" for ids, mask in drawn))
+    (tmp / "in.jsonl").write_text(
+        "".join(json.dumps({"input_ids": ids, "labels": labelled(ids, mask)}) + "\n" for ids, mask in drawn)
+    )
     kept = []
     for sample in as_documents(drawn):
         if sample not in kept:
@@ -123,8 +164,28 @@ def test_samples_of_records_are_equal_if_their_tokens_and_masks_are(tmp):
     digests = set()
     for ranks, threads in (None, 1), (2, 2), (3, 1):
         out = tmp / f"out-{ranks}"
-        told = json.loads(prepare(tmp / "in.jsonl", "-o", out, *options, "--data.deduplicate", "exact", "--threads", threads, "--json", ranks=ranks).stdout)
-        assert masked_documents(out) == kept and told["duplicate_documents"] == len(drawn) - len(kept) and manifest(out)["options"]["deduplicate"] == "exact"
+        told = json.loads(
+            prepare(
+                tmp / "in.jsonl",
+                "-o",
+                out,
+                *options,
+                "--data.deduplicate",
+                "exact",
+                "--threads",
+                threads,
+                "--json",
+                ranks=ranks,
+            ).stdout
+        )
+        assert (
+            masked_documents(out) == kept
+            and told["duplicate_documents"] == len(drawn) - len(kept)
+            and manifest(out)["options"]["deduplicate"] == "exact"
+        )
         digests.add(digest(out))
     assert len(digests) == 1
-    assert "caseless compares texts" in prepare(tmp / "in.jsonl", "-o", tmp / "no", *options, "--data.deduplicate", "caseless", expect=2).stderr
+    assert (
+        "caseless compares texts"
+        in prepare(tmp / "in.jsonl", "-o", tmp / "no", *options, "--data.deduplicate", "caseless", expect=2).stderr
+    )

@@ -50,7 +50,13 @@ def lowered(folder, words):
     """The canonical options of all programs, or the problems, without the places."""
     options, problems = set(), set()
     for name in PROGRAMS:
-        done = subprocess.run([program(name), *words, "--print-config=changed"], capture_output=True, text=True, cwd=folder, timeout=PATIENCE_S)
+        done = subprocess.run(
+            [program(name), *words, "--print-config=changed"],
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            timeout=PATIENCE_S,
+        )
         assert done.returncode in (0, 2), done.stderr
         if done.returncode == 2:
             for line in done.stderr.partition("error: ")[2].splitlines():
@@ -74,12 +80,21 @@ def test_every_option_of_the_systems_that_are_followed_works_or_is_moot_or_is_re
     assert len(options) == 274
     for option in options:
         table = tables[option["dialect"]]
-        group = any(key.startswith(option["key"] + ".") for key in table)   # what it holds is listed by itself
+        group = any(key.startswith(option["key"] + ".") for key in table)  # what it holds is listed by itself
         assert group or option["key"] in table, option
         state = "works" if group else state_of(table[option["key"]])
         states[state] = states.get(state, 0) + 1
-    print("# of 274 options " + ", ".join(f"{count} are {state}" if state != "works" else f"{count} work" for state, count in sorted(states.items())), flush=True)
-    print(f"# keys beyond these: {sum(map(len, tables.values())) - len({(o['dialect'], o['key']) for o in options})}", flush=True)
+    print(
+        "# of 274 options "
+        + ", ".join(
+            f"{count} are {state}" if state != "works" else f"{count} work" for state, count in sorted(states.items())
+        ),
+        flush=True,
+    )
+    print(
+        f"# keys beyond these: {sum(map(len, tables.values())) - len({(o['dialect'], o['key']) for o in options})}",
+        flush=True,
+    )
 
 
 def test_every_key_has_a_case_and_comes_to_exactly_that_from_a_file_and_from_the_command_line(tmp):
@@ -87,7 +102,7 @@ def test_every_key_has_a_case_and_comes_to_exactly_that_from_a_file_and_from_the
     values = {(case["dialect"], str(value)) for case in CASES for value in case["say"].values()}
     for dialect, table in rows().items():
         for key in table:
-            whole = key.startswith(("data.datasets.", "fsdp.", "fsdp_config."))   # of a value
+            whole = key.startswith(("data.datasets.", "fsdp.", "fsdp_config."))  # of a value
             word = key.rpartition(".")[2]
             of_value = whole and any(where == dialect and word.removeprefix("fsdp_") in text for where, text in values)
             assert (dialect, key) in said or of_value, (dialect, key)
@@ -113,7 +128,9 @@ def test_presets_carry_the_built_in_values_of_the_other_trainer_and_refuse_none(
             run(name, "--config", tmp / "c.yaml", "--print-config", cwd=tmp)
     (tmp / "c.yaml").write_text("preset: xorl\ntrain: {lr_decay_style: cosine, output_dir: out}\n")
     shown = run("train", tmp / "c.yaml", "--print-config=changed").stdout
-    assert re.search(r"lr: 5\.0e-05 +# preset xorl: train\.lr\n", shown) and re.search(r"min_lr: 1\.0e-07 +# preset xorl: train\.lr_min\n", shown), shown
+    assert re.search(r"lr: 5\.0e-05 +# preset xorl: train\.lr\n", shown) and re.search(
+        r"min_lr: 1\.0e-07 +# preset xorl: train\.lr_min\n", shown
+    ), shown
     assert re.search(r"name: cosine +# \S*c\.yaml:2: train\.lr_decay_style\n", shown), shown
     (tmp / "d.yaml").write_text("preset: forgather\nenable_activation_offloading: y\nsave_strategy: no\n")
     shown = run("train", tmp / "d.yaml", "--print-config=changed").stdout
@@ -124,21 +141,61 @@ def test_files_are_put_over_one_another_before_they_are_lowered_and_the_command_
     (tmp / "a.yaml").write_text("dialect: xorl\ntrain: {lr: 1e-5, max_steps: 3, num_train_epochs: 2}\n")
     (tmp / "b.yaml").write_text("preset: a.yaml\ntrain: {max_steps: null}\ndata: {sample_packing_sequence_len: 128}\n")
     shown = run("train", tmp / "b.yaml", "--train.lr=2e-5", "--print-config=changed").stdout
-    assert re.search(r"lr: 2\.0e-05 +# command line: train\.lr\n", shown) and "epochs: 2.0" in shown and "max_steps" not in shown, shown
+    assert (
+        re.search(r"lr: 2\.0e-05 +# command line: train\.lr\n", shown)
+        and "epochs: 2.0" in shown
+        and "max_steps" not in shown
+    ), shown
     assert re.search(r"sequence_length: 128 +# \S*b\.yaml:3: data\.sample_packing_sequence_len\n", shown), shown
 
 
 def test_the_command_line_is_read_as_the_other_trainer_reads_it(tmp):
-    shown = run("train", "--dialect", "xorl", "--train.no_decay_modules", "norm", "bias", "--train.enable_activation_offload", "--train.enable_mixed_precision",
-                "n", "--data.dataloader_drop_last=1", "--lockstep.checkpoint.keep_every", 5, "--lockstep.optimizer.groups.0.match", "head", "--print-config=changed").stdout
-    for line in ['decay_exclude: ["norm", "bias"]', 'offload: ["activations"]', "dtype: fp32", "drop_last: true", "keep_every: 5", 'match: "head"']:
+    shown = run(
+        "train",
+        "--dialect",
+        "xorl",
+        "--train.no_decay_modules",
+        "norm",
+        "bias",
+        "--train.enable_activation_offload",
+        "--train.enable_mixed_precision",
+        "n",
+        "--data.dataloader_drop_last=1",
+        "--lockstep.checkpoint.keep_every",
+        5,
+        "--lockstep.optimizer.groups.0.match",
+        "head",
+        "--print-config=changed",
+    ).stdout
+    for line in [
+        'decay_exclude: ["norm", "bias"]',
+        'offload: ["activations"]',
+        "dtype: fp32",
+        "drop_last: true",
+        "keep_every: 5",
+        'match: "head"',
+    ]:
         assert line in shown, (line, shown)
-    shown = run("train", "--dialect=transformers", "--learning_rate", "1e-4", "--per_device_train_batch_size=2", "--bf16", "--fsdp", "full_shard auto_wrap",
-                "--print-config=changed").stdout
+    shown = run(
+        "train",
+        "--dialect=transformers",
+        "--learning_rate",
+        "1e-4",
+        "--per_device_train_batch_size=2",
+        "--bf16",
+        "--fsdp",
+        "full_shard auto_wrap",
+        "--print-config=changed",
+    ).stdout
     for line in ["lr: 0.0001", "micro_batch: 2", "dtype: bf16", "dp_shard: auto"]:
         assert line in shown, (line, shown)
-    told = run("train", "--dialect", "xorl", "--optimizer.lr", "1e-3", "--train.lrr", 2, "--print-config", expect=2).stderr
-    assert "unknown option --optimizer.lr: did you mean --train.lr?" in told and "unknown option --train.lrr: did you mean --train.lr?" in told, told
+    told = run(
+        "train", "--dialect", "xorl", "--optimizer.lr", "1e-3", "--train.lrr", 2, "--print-config", expect=2
+    ).stderr
+    assert (
+        "unknown option --optimizer.lr: did you mean --train.lr?" in told
+        and "unknown option --train.lrr: did you mean --train.lr?" in told
+    ), told
 
 
 def test_a_dialect_is_inferred_where_it_can_be_and_one_configuration_has_one(tmp):
@@ -148,38 +205,78 @@ def test_a_dialect_is_inferred_where_it_can_be_and_one_configuration_has_one(tmp
         return done.stderr if expect else done.stdout
 
     assert "lr: 0.001" in told("train: {lr: 1e-3, output_dir: a}\n")
-    assert "bucket_size: \"25MiB\"" in told("learning_rate: 1e-3\nddp: {bucket_cap_mb: 25}\n")
+    assert 'bucket_size: "25MiB"' in told("learning_rate: 1e-3\nddp: {bucket_cap_mb: 25}\n")
     assert "dtype: bf16" in told("learning_rate: 1e-3\nbf16: true\n")
     assert 'say "dialect: forgather" or "dialect: transformers"' in told("learning_rate: 1e-3\n", expect=2)
-    assert 'there is no dialect "klingon": it is one of lockstep, forgather, transformers, xorl' in told("dialect: klingon\n", expect=2)
+    assert 'there is no dialect "klingon": it is one of lockstep, forgather, transformers, xorl' in told(
+        "dialect: klingon\n", expect=2
+    )
     (tmp / "other.yaml").write_text("optimizer: {lr: 1e-3}\n")
     message = told("dialect: xorl\ntrain: {lr: 1e-3}\n", "--config", tmp / "other.yaml", expect=2)
-    assert "c.yaml in xorl" in message and "other.yaml is in the dialect lockstep" in message and "one configuration has one dialect" in message, message
+    assert (
+        "c.yaml in xorl" in message
+        and "other.yaml is in the dialect lockstep" in message
+        and "one configuration has one dialect" in message
+    ), message
     (tmp / "c.json").write_text('{"dialect": "forgather", "learning_rate": 2e-4}')
     assert "lr: 0.0002" in run("train", tmp / "c.json", "--print-config=changed").stdout
 
 
 def test_every_problem_is_told_at_once_with_the_place_and_the_key_as_they_were_written(tmp):
-    (tmp / "c.yaml").write_text("dialect: xorl\nmodel:\n  ep_dispatch: deepep\ntrain:\n  lr: fast\n  enable_compile: true\n  no_such: 1\nlora: {enable_lora: true}\n")
+    (tmp / "c.yaml").write_text(
+        "dialect: xorl\nmodel:\n  ep_dispatch: deepep\ntrain:\n  lr: fast\n  enable_compile: true\n  no_such: 1\nlora: {enable_lora: true}\n"
+    )
     told = run("train", tmp / "c.yaml", expect=2, cwd=tmp).stderr
-    for line in ["c.yaml:3: model.ep_dispatch: deepep is refused: ", 'c.yaml:5: train.lr: optimizer.lr: "fast" is not a number', "c.yaml:6: train.enable_compile: true is refused: ",
-                 'c.yaml:7: unknown key "train.no_such" in the dialect xorl', "c.yaml:8: lora.enable_lora: true is refused: "]:
+    for line in [
+        "c.yaml:3: model.ep_dispatch: deepep is refused: ",
+        'c.yaml:5: train.lr: optimizer.lr: "fast" is not a number',
+        "c.yaml:6: train.enable_compile: true is refused: ",
+        'c.yaml:7: unknown key "train.no_such" in the dialect xorl',
+        "c.yaml:8: lora.enable_lora: true is refused: ",
+    ]:
         assert line in told, (line, told)
 
 
 def test_templates_are_refused_by_the_place_of_their_first_line(tmp):
-    for text, line, seen in [("# a project\n-- extends 'types/training.yaml'\n", 2, "-- extends"), ("[config_metadata]\n    == super()\n", 1, "[config_metadata]"),
-                             ("trainer: ddp\noptimizer: !partial:torch.optim:AdamW\n    lr: 1e-3\n", 2, "!partial"), ("a: 1\n\n{% set x = 1 %}\n", 3, "{%"),
-                             ("items:\n  - !call:a:b []\n", 2, "!call"), ("model: &model !call:forgather.ml:make\n", 1, "!call")]:
+    for text, line, seen in [
+        ("# a project\n-- extends 'types/training.yaml'\n", 2, "-- extends"),
+        ("[config_metadata]\n    == super()\n", 1, "[config_metadata]"),
+        ("trainer: ddp\noptimizer: !partial:torch.optim:AdamW\n    lr: 1e-3\n", 2, "!partial"),
+        ("a: 1\n\n{% set x = 1 %}\n", 3, "{%"),
+        ("items:\n  - !call:a:b []\n", 2, "!call"),
+        ("model: &model !call:forgather.ml:make\n", 1, "!call"),
+    ]:
         (tmp / "project.yaml").write_text(text)
         said = run("train", tmp / "project.yaml", "--print-config", expect=2).stderr
-        assert f"{tmp / 'project.yaml'}:{line}: {seen} is of a template, which is not read: give the values that it comes to" in said, said
-    (tmp / "plain.yaml").write_text("sample:\n  prompts: ['-- extends', '{% a %}', '[b]', 'c: !call']\nlog:\n  # {% no %}\n  every: 5\n")
-    run("train", tmp / "plain.yaml", "--print-config=changed", "--model.config", "m", "--data.path", "d", "--train.max_steps", 1, "--train.global_batch", 1, "--data.sequence_length", 8)
+        assert (
+            f"{tmp / 'project.yaml'}:{line}: {seen} is of a template, which is not read: give the values that it comes to"
+            in said
+        ), said
+    (tmp / "plain.yaml").write_text(
+        "sample:\n  prompts: ['-- extends', '{% a %}', '[b]', 'c: !call']\nlog:\n  # {% no %}\n  every: 5\n"
+    )
+    run(
+        "train",
+        tmp / "plain.yaml",
+        "--print-config=changed",
+        "--model.config",
+        "m",
+        "--data.path",
+        "d",
+        "--train.max_steps",
+        1,
+        "--train.global_batch",
+        1,
+        "--data.sequence_length",
+        8,
+    )
 
 
 def test_keys_are_explained():
-    assert run("train", "--explain", "lr_min").stdout == "train.lr_min (dialect xorl) becomes schedule.min_lr; counts where the learning rate falls\n"
+    assert (
+        run("train", "--explain", "lr_min").stdout
+        == "train.lr_min (dialect xorl) becomes schedule.min_lr; counts where the learning rate falls\n"
+    )
     assert "hybrid_shard (dialect transformers)" in run("prepare-data", "--explain", "hybrid_shard").stdout
     assert run("train", "--explain", "optimizer.lr").stdout.startswith("--optimizer.lr")
     assert 'no key of another trainer is called "nothing"' in run("train", "--explain", "nothing", expect=2).stderr

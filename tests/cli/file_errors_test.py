@@ -17,34 +17,57 @@ def bad_paths(tmp):
 
 def make_inputs(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    run(
+        "prepare-data",
+        tmp / "text.txt",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "none",
+    )
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
     run("train", *training(tmp), "--train.run_dir", tmp / "run")
 
 
 def training(tmp, leave_out=""):
-    options = {"--model.config": tmp / "model", "--data.path": tmp / "data", "--data.sequence_length": 16, "--train.global_batch": 2,
-               "--train.max_steps": 1, "--schedule.decay_steps": 99}
+    options = {
+        "--model.config": tmp / "model",
+        "--data.path": tmp / "data",
+        "--data.sequence_length": 16,
+        "--train.global_batch": 2,
+        "--train.max_steps": 1,
+        "--schedule.decay_steps": 99,
+    }
     return [word for name, value in options.items() if name != leave_out for word in (name, value)]
 
 
 def serial_commands(tmp):
     """Programs of one process, with a hole for a path: (words before it, words after it)."""
     [checkpoint] = step_folders(tmp / "run")
-    return [(["checkpoint-inspect"], []), (["checkpoint-inspect", "--diff", checkpoint], []),
-            (["checkpoint-reshard", checkpoint, "--consolidate", "--output"], []),
-            (["checkpoint-reshard"], ["--consolidate", "--output", tmp / "out"]),
-            (["finalize-quantize"], ["--output", tmp / "out"]), (["finalize-quantize", checkpoint, "--output"], []),
-            (["finalize-quantize", checkpoint, "--output", tmp / "out", "--tokenizer"], [])]
+    return [
+        (["checkpoint-inspect"], []),
+        (["checkpoint-inspect", "--diff", checkpoint], []),
+        (["checkpoint-reshard", checkpoint, "--consolidate", "--output"], []),
+        (["checkpoint-reshard"], ["--consolidate", "--output", tmp / "out"]),
+        (["finalize-quantize"], ["--output", tmp / "out"]),
+        (["finalize-quantize", checkpoint, "--output"], []),
+        (["finalize-quantize", checkpoint, "--output", tmp / "out", "--tokenizer"], []),
+    ]
 
 
 def parallel_commands(tmp):
-    return [(["prepare-data", tmp / "text.txt", "--output"], []), (["prepare-data"], ["--output", tmp / "out"]),
-            (["prepare-data", tmp / "text.txt", "--output", tmp / "out", "--data.tokenizer"], []),
-            (["train", *training(tmp), "--train.run_dir"], []),
-            (["train", *training(tmp, "--data.path"), "--train.run_dir", tmp / "out", "--data.path"], []),
-            (["train", *training(tmp, "--model.config"), "--train.run_dir", tmp / "out", "--model.config"], []),
-            (["train", *training(tmp), "--train.run_dir", tmp / "out", "--checkpoint.resume"], []), (["train"], [])]
+    return [
+        (["prepare-data", tmp / "text.txt", "--output"], []),
+        (["prepare-data"], ["--output", tmp / "out"]),
+        (["prepare-data", tmp / "text.txt", "--output", tmp / "out", "--data.tokenizer"], []),
+        (["train", *training(tmp), "--train.run_dir"], []),
+        (["train", *training(tmp, "--data.path"), "--train.run_dir", tmp / "out", "--data.path"], []),
+        (["train", *training(tmp, "--model.config"), "--train.run_dir", tmp / "out", "--model.config"], []),
+        (["train", *training(tmp), "--train.run_dir", tmp / "out", "--checkpoint.resume"], []),
+        (["train"], []),
+    ]
 
 
 def check_explained(commands, paths, tmp, **more):
@@ -73,12 +96,17 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp):
     (tmp / "pipes").mkdir()
     for name in ["config.json", "tokenizer.json", "config.yaml"]:
         os.mkfifo(tmp / "pipes" / name)
-    for words in [["train", *training(tmp, "--model.config"), "--train.run_dir", tmp / "out", "--model.config", tmp / "pipes"],
-                  ["train", *training(tmp, "--model.config"), "--train.run_dir", tmp / "out", "--model.config", "/dev/zero"],
-                  ["train", tmp / "pipes/config.yaml"], ["train", "/dev/zero"],
-                  ["prepare-data", tmp / "text.txt", "--output", tmp / "out", "--data.tokenizer", tmp / "pipes"]]:
+    for words in [
+        ["train", *training(tmp, "--model.config"), "--train.run_dir", tmp / "out", "--model.config", tmp / "pipes"],
+        ["train", *training(tmp, "--model.config"), "--train.run_dir", tmp / "out", "--model.config", "/dev/zero"],
+        ["train", tmp / "pipes/config.yaml"],
+        ["train", "/dev/zero"],
+        ["prepare-data", tmp / "text.txt", "--output", tmp / "out", "--data.tokenizer", tmp / "pipes"],
+    ]:
         done = run(*words, expect=None)
-        assert done.returncode in (2, 3) and ("it is a FIFO, not a file" in done.stderr or "it is a device, not a file" in done.stderr), done
+        assert done.returncode in (2, 3) and (
+            "it is a FIFO, not a file" in done.stderr or "it is a device, not a file" in done.stderr
+        ), done
 
 
 def test_a_part_of_a_checkpoint_that_is_no_file_is_damage_and_not_waited_for(tmp):
@@ -86,13 +114,19 @@ def test_a_part_of_a_checkpoint_that_is_no_file_is_damage_and_not_waited_for(tmp
     [checkpoint] = step_folders(tmp / "run")
     part = next((checkpoint / "replicated").iterdir())
     part.rename(tmp / "away")
-    for make, found in [(os.mkfifo, "a FIFO"), (os.mkdir, "a folder"), (lambda path: path.symlink_to("/dev/zero"), "a device")]:
+    for make, found in [
+        (os.mkfifo, "a FIFO"),
+        (os.mkdir, "a folder"),
+        (lambda path: path.symlink_to("/dev/zero"), "a device"),
+    ]:
         make(part)
-        for code, words in [(1, ["checkpoint-inspect", "--verify=hashes", checkpoint]),
-                            (3, ["checkpoint-inspect", checkpoint, "model/transformer.wte.weight"]),
-                            (3, ["checkpoint-reshard", checkpoint, "--consolidate", "--output", tmp / "out"]),
-                            (3, ["finalize-quantize", tmp / "run", "--output", tmp / "out"]),
-                            (3, ["train", *training(tmp), "--train.run_dir", tmp / "run"])]:
+        for code, words in [
+            (1, ["checkpoint-inspect", "--verify=hashes", checkpoint]),
+            (3, ["checkpoint-inspect", checkpoint, "model/transformer.wte.weight"]),
+            (3, ["checkpoint-reshard", checkpoint, "--consolidate", "--output", tmp / "out"]),
+            (3, ["finalize-quantize", tmp / "run", "--output", tmp / "out"]),
+            (3, ["train", *training(tmp), "--train.run_dir", tmp / "run"]),
+        ]:
             done = run(*words, expect=code)
             assert f"{part.name}: it is {found}, not a file" in done.stdout + done.stderr, done
             assert not (tmp / "out").exists()
@@ -106,13 +140,19 @@ def test_an_export_takes_no_file_along_from_outside_the_model(tmp):
     model = tmp / "hub/snapshots/1"
     (model / "chat_template.jinja").symlink_to(tmp / "secret")
     done = run("finalize-quantize", model, "--output", tmp / "out", expect=3)
-    assert "chat_template.jinja is a link to" in done.stderr and "outside its folder" in done.stderr and not (tmp / "out").exists(), done.stderr
+    assert (
+        "chat_template.jinja is a link to" in done.stderr
+        and "outside its folder" in done.stderr
+        and not (tmp / "out").exists()
+    ), done.stderr
     (model / "chat_template.jinja").unlink()
     (tmp / "hub/blobs").mkdir()
     (tmp / "hub/blobs/abc").write_text("{{ messages }}")
-    (model / "chat_template.jinja").symlink_to("../../blobs/abc")   # as the cache of Hugging Face does
+    (model / "chat_template.jinja").symlink_to("../../blobs/abc")  # as the cache of Hugging Face does
     run("finalize-quantize", model, "--output", tmp / "out")
-    assert (tmp / "out/chat_template.jinja").read_text() == "{{ messages }}" and not (tmp / "out/chat_template.jinja").is_symlink()
+    assert (tmp / "out/chat_template.jinja").read_text() == "{{ messages }}" and not (
+        tmp / "out/chat_template.jinja"
+    ).is_symlink()
 
 
 def test_folders_that_may_not_be_entered_are_explained(tmp):
@@ -120,7 +160,10 @@ def test_folders_that_may_not_be_entered_are_explained(tmp):
     (tmp / "locked").mkdir(mode=0)
     become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
     tmp.chmod(0o777)
-    if become and (not shutil.which("setpriv") or run_command(*become, program("checkpoint-inspect"), "--version", expect=None).returncode != 0):
+    if become and (
+        not shutil.which("setpriv")
+        or run_command(*become, program("checkpoint-inspect"), "--version", expect=None).returncode != 0
+    ):
         raise unittest.SkipTest("this process is root, to whom no folder is locked, and cannot become another user")
     for before, after in serial_commands(tmp) + parallel_commands(tmp):
         done = run_command(*become, program(before[0]), *before[1:], tmp / "locked/below", *after, expect=None)
@@ -136,12 +179,16 @@ def under_a_limit(blocks):
 def test_a_limit_on_the_size_of_files_is_named_and_leaves_nothing_behind(tmp):
     make_inputs(tmp)
     [checkpoint] = step_folders(tmp / "run")
-    for words, blocks in [(["prepare-data", tmp / "text.txt", "--output", tmp / "out", "--data.tokenizer", "bytes"], 16),
-                          (["finalize-quantize", checkpoint, "--output", tmp / "out"], 8),
-                          (["checkpoint-reshard", checkpoint, "--consolidate", "--output", tmp / "out"], 8)]:
+    for words, blocks in [
+        (["prepare-data", tmp / "text.txt", "--output", tmp / "out", "--data.tokenizer", "bytes"], 16),
+        (["finalize-quantize", checkpoint, "--output", tmp / "out"], 8),
+        (["checkpoint-reshard", checkpoint, "--consolidate", "--output", tmp / "out"], 8),
+    ]:
         before = sorted(tmp.rglob("*"))
         done = run(*words, expect=4, through=under_a_limit(blocks))
-        assert f"File too large (ulimit -f: this process may write files of at most {blocks * 1024} bytes)" in done.stderr, done.stderr
+        assert (
+            f"File too large (ulimit -f: this process may write files of at most {blocks * 1024} bytes)" in done.stderr
+        ), done.stderr
         left = [path for path in sorted(tmp.rglob("*")) if path not in before]
         assert left == [], left
     folder = tmp / "limited"
@@ -189,6 +236,8 @@ def test_tokenizer_files_that_changed_since_a_checkpoint_are_told_and_not_export
         run("finalize-quantize", checkpoint, "--output", tmp / f"out-{name}", "--tokenizer", tmp / "data/tokenizer")
         path.write_text(sound)
     run("finalize-quantize", checkpoint, "--output", tmp / "out")
-    run("train", *training(tmp, "--train.max_steps"), "--train.run_dir", tmp / "run", "--train.max_steps", 2)   # and goes on from it
-    shutil.rmtree(tmp / "run/tokenizer")   # what is a copy has none
+    run(
+        "train", *training(tmp, "--train.max_steps"), "--train.run_dir", tmp / "run", "--train.max_steps", 2
+    )  # and goes on from it
+    shutil.rmtree(tmp / "run/tokenizer")  # what is a copy has none
     run("checkpoint-inspect", checkpoint, "--verify=hashes")

@@ -42,8 +42,12 @@ def test_a_dataset_gives_the_bytes_of_local_copies_on_any_ranks(tmp):
     needs_http()
     texts = [f"{number} " + "word " * (number % 50) for number in range(20000)]
     half = len(texts) // 2
-    files = {"data/train-00000-of-00002.jsonl": lines(*texts[:half]), "data/train-00001-of-00002.jsonl": lines(*texts[half:]), "data/test-00000-of-00001.jsonl": lines("no"),
-             "README.md": b"# words\n"}
+    files = {
+        "data/train-00000-of-00002.jsonl": lines(*texts[:half]),
+        "data/train-00001-of-00002.jsonl": lines(*texts[half:]),
+        "data/test-00000-of-00001.jsonl": lines("no"),
+        "README.md": b"# words\n",
+    }
     (tmp / "local").mkdir()
     for name, content in files.items():
         if "train" in name:
@@ -52,8 +56,21 @@ def test_a_dataset_gives_the_bytes_of_local_copies_on_any_ranks(tmp):
     with served(Hub({"some/words": files})) as server:
         for ranks in 1, 2, 3:
             env = environment(tmp / f"on-{ranks}", server.endpoint)
-            assert prepared(tmp, env, "some/words" if ranks == 2 else "hf://datasets/some/words", name=f"data-{ranks}", ranks=ranks) == texts
-            assert sorted(set(server.hub.fetched())) == ["README.md", "data/train-00000-of-00002.jsonl", "data/train-00001-of-00002.jsonl"]
+            assert (
+                prepared(
+                    tmp,
+                    env,
+                    "some/words" if ranks == 2 else "hf://datasets/some/words",
+                    name=f"data-{ranks}",
+                    ranks=ranks,
+                )
+                == texts
+            )
+            assert sorted(set(server.hub.fetched())) == [
+                "README.md",
+                "data/train-00000-of-00002.jsonl",
+                "data/train-00001-of-00002.jsonl",
+            ]
             server.hub.requests.clear()
     for ranks in 1, 2, 3:
         assert digest(tmp / f"data-{ranks}/train") == digest(tmp / "expected/train"), ranks
@@ -72,19 +89,27 @@ def test_the_cache_is_that_of_huggingface_hub_and_serves_without_a_network(tmp):
         assert prepared(tmp, env, "hf://datasets/some/set") == ["a", "b"]
         asked = len(hub.requests)
         assert prepared(tmp, env, "hf://datasets/some/set", name="again") == ["a", "b"]
-        assert len(hub.requests) == asked   # the cache has all that is wanted
+        assert len(hub.requests) == asked  # the cache has all that is wanted
         info = hub_library.scan_cache_dir(tmp / "hf/hub")
         assert not info.warnings, info.warnings
         [repository] = info.repos
-        assert (repository.repo_id, repository.repo_type, repository.refs["main"].commit_hash) == ("some/set", "dataset", hub.commits["some/set"])
-        path = hub_library.try_to_load_from_cache("some/set", "train.jsonl", cache_dir=tmp / "hf/hub", repo_type="dataset")
+        assert (repository.repo_id, repository.repo_type, repository.refs["main"].commit_hash) == (
+            "some/set",
+            "dataset",
+            hub.commits["some/set"],
+        )
+        path = hub_library.try_to_load_from_cache(
+            "some/set", "train.jsonl", cache_dir=tmp / "hf/hub", repo_type="dataset"
+        )
         assert os.path.islink(path) and open(path, "rb").read() == files["train.jsonl"]
-    offline = environment(tmp)   # where nobody listens
+    offline = environment(tmp)  # where nobody listens
     assert prepared(tmp, offline, "hf://datasets/some/set", name="offline") == ["a", "b"]
     error = refused(tmp, environment(tmp, HF_HUB_OFFLINE="1"), "hf://datasets/some/set", "--data.split", "test")
     assert "lacks 1 file, " in error and "hf download --repo-type dataset some/set --revision main" in error, error
     with served(hub) as server:
-        assert prepared(tmp, environment(tmp, server.endpoint), "hf://datasets/some/set", "--data.split", "test", name="test") == ["c"]
+        assert prepared(
+            tmp, environment(tmp, server.endpoint), "hf://datasets/some/set", "--data.split", "test", name="test"
+        ) == ["c"]
         assert hub.fetched()[-1] == "test.jsonl"
     hub_library.scan_cache_dir(tmp / "hf/hub")
 
@@ -92,7 +117,11 @@ def test_the_cache_is_that_of_huggingface_hub_and_serves_without_a_network(tmp):
 def test_what_huggingface_hub_has_fetched_is_used_as_it_lies(tmp):
     needs_http()
     hub_library = needs("huggingface_hub")
-    files = {"data/train-00000-of-00002.jsonl": lines("a"), "data/train-00001-of-00002.jsonl": lines("b"), "data/other-00000-of-00001.jsonl": lines("c")}
+    files = {
+        "data/train-00000-of-00002.jsonl": lines("a"),
+        "data/train-00001-of-00002.jsonl": lines("b"),
+        "data/other-00000-of-00001.jsonl": lines("c"),
+    }
     hub = Hub({"some/set": files})
     with served(hub) as server:
         settings = {"repo_type": "dataset", "cache_dir": tmp / "hf/hub", "endpoint": server.endpoint}
@@ -103,7 +132,9 @@ def test_what_huggingface_hub_has_fetched_is_used_as_it_lies(tmp):
         asked = len(hub.requests)
         assert prepared(tmp, environment(tmp, server.endpoint), "hf://datasets/some/set", ranks=2) == ["a", "b"]
         assert len(hub.requests) == asked
-        assert prepared(tmp, environment(tmp, server.endpoint), "hf://datasets/some/set", "--data.split", "other", name="other") == ["c"]
+        assert prepared(
+            tmp, environment(tmp, server.endpoint), "hf://datasets/some/set", "--data.split", "other", name="other"
+        ) == ["c"]
 
 
 def test_a_dry_run_says_what_would_be_fetched_and_fetches_nothing(tmp):
@@ -131,10 +162,32 @@ configs:
 # words
 """
     sets = {
-        "by/header": {"README.md": header, "small/1.jsonl": lines("1"), "small/2.jsonl": lines("2"), "held.jsonl": lines("h"), "large/train.jsonl": lines("l"), "large/test.jsonl": lines("t")},
-        "by/folders": {"train/x.jsonl": lines("1"), "dev/x.jsonl": lines("d"), "train/test.jsonl": lines("2"), "other.jsonl": lines("o")},
-        "by/files": {"words_training.jsonl": lines("1"), "my-val.jsonl": lines("v"), "trainer.jsonl": lines("x"), "README.md": b"words"},
-        "by/nothing": {"b.jsonl": lines("b"), "a/a.jsonl": lines("a"), ".hidden.jsonl": lines("x"), "dataset_infos.json": b"{}"},
+        "by/header": {
+            "README.md": header,
+            "small/1.jsonl": lines("1"),
+            "small/2.jsonl": lines("2"),
+            "held.jsonl": lines("h"),
+            "large/train.jsonl": lines("l"),
+            "large/test.jsonl": lines("t"),
+        },
+        "by/folders": {
+            "train/x.jsonl": lines("1"),
+            "dev/x.jsonl": lines("d"),
+            "train/test.jsonl": lines("2"),
+            "other.jsonl": lines("o"),
+        },
+        "by/files": {
+            "words_training.jsonl": lines("1"),
+            "my-val.jsonl": lines("v"),
+            "trainer.jsonl": lines("x"),
+            "README.md": b"words",
+        },
+        "by/nothing": {
+            "b.jsonl": lines("b"),
+            "a/a.jsonl": lines("a"),
+            ".hidden.jsonl": lines("x"),
+            "dataset_infos.json": b"{}",
+        },
         "mixed/set": {"a.jsonl": lines("a"), "a.csv": b"text\na\n"},
         "two/splits": {"train_test.jsonl": lines("a")},
         "with/script": {"script.py": b"import os", "train.jsonl": lines("a")},
@@ -143,22 +196,38 @@ configs:
     with served(Hub(sets)) as server:
         env = environment(tmp, server.endpoint)
         number = 0
-        for arguments, expected in [(["by/header", "--data.name", "small"], ["1", "2"]), (["by/header", "--data.name", "small", "--data.split", "held"], ["h"]),
-                                    (["by/header", "--data.name", "large"], ["l"]), (["by/header", "--data.name", "large", "--data.split", "test"], ["t"]),
-                                    (["by/folders"], ["2", "1"]), (["by/folders", "--data.split", "validation"], ["d"]),
-                                    (["by/files"], ["1"]), (["by/files", "--data.split", "validation"], ["v"]), (["by/nothing"], ["a", "b"]),
-                                    (["mixed/set", "--data.data_files", "*.jsonl"], ["a"]), (["hf://datasets/mixed/set/a.csv"], ["a"]),
-                                    (["hf://datasets/by/header@main/**/*.jsonl"], ["h", "t", "l", "1", "2"]), (["hf://datasets/by/header/small"], ["1", "2"]),
-                                    (["with/script", "--data.data_files", "train.jsonl"], ["a"]), (["by/files", "--data.revision", "refs/convert/parquet"], ["1"]),
-                                    (["by/files", "--data.split", "train", "--data.data_files", "trainer.jsonl"], ["x"])]:
+        for arguments, expected in [
+            (["by/header", "--data.name", "small"], ["1", "2"]),
+            (["by/header", "--data.name", "small", "--data.split", "held"], ["h"]),
+            (["by/header", "--data.name", "large"], ["l"]),
+            (["by/header", "--data.name", "large", "--data.split", "test"], ["t"]),
+            (["by/folders"], ["2", "1"]),
+            (["by/folders", "--data.split", "validation"], ["d"]),
+            (["by/files"], ["1"]),
+            (["by/files", "--data.split", "validation"], ["v"]),
+            (["by/nothing"], ["a", "b"]),
+            (["mixed/set", "--data.data_files", "*.jsonl"], ["a"]),
+            (["hf://datasets/mixed/set/a.csv"], ["a"]),
+            (["hf://datasets/by/header@main/**/*.jsonl"], ["h", "t", "l", "1", "2"]),
+            (["hf://datasets/by/header/small"], ["1", "2"]),
+            (["with/script", "--data.data_files", "train.jsonl"], ["a"]),
+            (["by/files", "--data.revision", "refs/convert/parquet"], ["1"]),
+            (["by/files", "--data.split", "train", "--data.data_files", "trainer.jsonl"], ["x"]),
+        ]:
             number += 1
             assert prepared(tmp, env, *arguments, name=f"data-{number}") == expected, arguments
-        for arguments, says in [(["by/header"], "it has several configurations: small, large"), (["by/header", "--data.name", "huge"], "it has no configuration huge; it has small, large"),
-                                (["by/header", "--data.name", "small", "--data.split", "test"], "it has no split test; it has held, train"),
-                                (["by/files", "--data.split", "train[:10%]"], "a split is prepared as a whole, not train[:10%]"),
-                                (["mixed/set"], "files of several forms are its split train: a.jsonl and a.csv"), (["two/splits"], "two splits stand in the name of train_test.jsonl"),
-                                (["with/script"], "its script decides what it holds, and is not run: script.py"), (["no/data"], "it has no file that this program reads"),
-                                (["by/files", "--data.name", "small"], "none of the name small"), (["hf://datasets/by/files/*.csv"], "no data file of it matches *.csv")]:
+        for arguments, says in [
+            (["by/header"], "it has several configurations: small, large"),
+            (["by/header", "--data.name", "huge"], "it has no configuration huge; it has small, large"),
+            (["by/header", "--data.name", "small", "--data.split", "test"], "it has no split test; it has held, train"),
+            (["by/files", "--data.split", "train[:10%]"], "a split is prepared as a whole, not train[:10%]"),
+            (["mixed/set"], "files of several forms are its split train: a.jsonl and a.csv"),
+            (["two/splits"], "two splits stand in the name of train_test.jsonl"),
+            (["with/script"], "its script decides what it holds, and is not run: script.py"),
+            (["no/data"], "it has no file that this program reads"),
+            (["by/files", "--data.name", "small"], "none of the name small"),
+            (["hf://datasets/by/files/*.csv"], "no data file of it matches *.csv"),
+        ]:
             error = refused(tmp, env, *arguments)
             assert says in error, (arguments, error)
 
@@ -171,7 +240,9 @@ def test_options_of_the_hub_need_a_dataset_of_it(tmp):
     assert "of the hub only datasets are text" in refused(tmp, environment(tmp), "hf://some/model", expect=2)
     assert "it names no dataset" in refused(tmp, environment(tmp), "hf://datasets/words", expect=2)
     assert "no such file or folder" in refused(tmp, environment(tmp), "corpus/train.jsonl")
-    error = refused(tmp, environment(tmp), "hf://datasets/some/set", "--data.split", "test", "--data.data_files", "x", expect=2)
+    error = refused(
+        tmp, environment(tmp), "hf://datasets/some/set", "--data.split", "test", "--data.data_files", "x", expect=2
+    )
     assert "they are no split" in error, error
 
 
@@ -184,12 +255,26 @@ def test_the_token_goes_to_the_hub_alone_and_is_told_nowhere(tmp):
         assert TOKEN not in refused(tmp, environment(tmp, server.endpoint, HF_TOKEN=TOKEN + "x"), "some/set")
         (tmp / "hf").mkdir(exist_ok=True)
         (tmp / "hf/token").write_text(TOKEN + "\n")
-        result = prepare("some/set", "--output", tmp / "data", *COMMON, "--print-config", env=environment(tmp, server.endpoint), ranks=2)
+        result = prepare(
+            "some/set",
+            "--output",
+            tmp / "data",
+            *COMMON,
+            "--print-config",
+            env=environment(tmp, server.endpoint),
+            ranks=2,
+        )
         assert TOKEN not in result.stdout + result.stderr
-        result = prepare("some/set", "--output", tmp / "data", *COMMON, "--json", env=environment(tmp, server.endpoint), ranks=2)
+        result = prepare(
+            "some/set", "--output", tmp / "data", *COMMON, "--json", env=environment(tmp, server.endpoint), ranks=2
+        )
         assert TOKEN not in result.stdout + result.stderr and "signature" not in result.stderr
         assert [authorization for _, _, _, authorization in storage.hub.requests] == [None]
-        assert {authorization for *_, authorization in server.hub.requests if authorization and not authorization.endswith("x")} == {f"Bearer {TOKEN}"}
+        assert {
+            authorization
+            for *_, authorization in server.hub.requests
+            if authorization and not authorization.endswith("x")
+        } == {f"Bearer {TOKEN}"}
         for folder in tmp / "data", tmp / "hf/hub":
             assert TOKEN.encode() not in everything_below(folder) and b"signature" not in everything_below(folder)
         error = refused(tmp, environment(tmp, server.endpoint, HF_TOKEN="two words of it"), "some/other", expect=2)
@@ -200,10 +285,19 @@ def test_a_cut_connection_goes_on_where_it_was(tmp):
     needs_http()
     content = lines(*(f"{number} " + "x" * 1000 for number in range(300)))
     hub = Hub({"some/set": {"train.jsonl": content}})
-    hub.faults.append(lambda handler, path: "/resolve/" in path and len(hub.fetched()) <= 3 and (handler.cut_after(content, 70001) or True))
+    hub.faults.append(
+        lambda handler, path: (
+            "/resolve/" in path and len(hub.fetched()) <= 3 and (handler.cut_after(content, 70001) or True)
+        )
+    )
     with served(hub) as server:
         assert len(prepared(tmp, environment(tmp, server.endpoint), "some/set")) == 300
-        assert [asked for _, path, asked, _ in hub.requests if "/resolve/" in path] == [None, "bytes=70001-", "bytes=140002-", "bytes=210003-"]
+        assert [asked for _, path, asked, _ in hub.requests if "/resolve/" in path] == [
+            None,
+            "bytes=70001-",
+            "bytes=140002-",
+            "bytes=210003-",
+        ]
 
 
 def test_a_hub_that_is_busy_is_asked_again_and_one_that_stays_so_is_told(tmp):
@@ -218,18 +312,28 @@ def test_a_hub_that_is_busy_is_asked_again_and_one_that_stays_so_is_told(tmp):
     hub.faults.append(busy)
     with served(hub) as server:
         assert prepared(tmp, environment(tmp, server.endpoint), "some/set") == ["a"]
-        for status, says, code in [(500, "status 500", 4), (429, "it takes no more requests for now", 4), (403, "it asks for a token", 4)]:
+        for status, says, code in [
+            (500, "status 500", 4),
+            (429, "it takes no more requests for now", 4),
+            (403, "it asks for a token", 4),
+        ]:
             hub.faults[:] = [lambda handler, path, status=status: handler.reply(status, b"", retry_after="0") or True]
             error = refused(tmp, environment(tmp / str(status), server.endpoint), "some/set", expect=code)
             assert says in error and server.endpoint in error and "some/set" in error, error
         for token, says in [("", "no token is there"), (TOKEN, "the token is of nobody whom they let")]:
-            hub.faults[:] = [lambda handler, path, token=token: handler.reply(403 if token else 401, b"", x_error_code="GatedRepo") or True]
+            hub.faults[:] = [
+                lambda handler, path, token=token: (
+                    handler.reply(403 if token else 401, b"", x_error_code="GatedRepo") or True
+                )
+            ]
             error = refused(tmp, environment(tmp / "gated", server.endpoint, HF_TOKEN=token), "some/set", expect=4)
             assert "its owners decide who may read it, and " + says in error and TOKEN not in error, error
         hub.faults[:] = [lambda handler, path: handler.reply(200, b"<html>", retry_after="0") or True]
         assert "is no listing of files" in refused(tmp, environment(tmp / "html", server.endpoint), "some/set")
         hub.faults.clear()
-        assert "it has no such revision" in refused(tmp, environment(tmp / "rev", server.endpoint), "hf://datasets/some/set@v9")
+        assert "it has no such revision" in refused(
+            tmp, environment(tmp / "rev", server.endpoint), "hf://datasets/some/set@v9"
+        )
         assert "there is no such dataset" in refused(tmp, environment(tmp / "none", server.endpoint), "some/other")
 
 
@@ -241,7 +345,9 @@ def test_bytes_that_are_not_those_of_the_listing_are_refused_and_not_kept(tmp):
         hub.faults.append(lambda handler, path: "/resolve/" in path and (handler.send_file(b"b" * 50) or True))
         error = refused(tmp, environment(tmp, server.endpoint), "small/set")
         assert "train.txt came with other bytes than its hash of git promises" in error, error
-        hub.faults[:] = [lambda handler, path: "/resolve/" in path and (handler.send_file(content.replace(b"a", b"b")) or True)]
+        hub.faults[:] = [
+            lambda handler, path: "/resolve/" in path and (handler.send_file(content.replace(b"a", b"b")) or True)
+        ]
         error = refused(tmp, environment(tmp, server.endpoint), "some/set")
         assert "train.jsonl came with other bytes than its SHA-256 promises" in error, error
         hub.faults[:] = [lambda handler, path: "/resolve/" in path and (handler.send_file(content + b"x") or True)]
@@ -262,7 +368,10 @@ def test_a_tokenizer_is_taken_from_the_cache_of_the_hub(tmp):
     hub_library = needs("huggingface_hub")
     needs("tokenizers")
     import tokenizers
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={"a": 0, "b": 1, "ab": 2, "<end>": 3}, merges=[("a", "b")]))
+
+    tokenizer = tokenizers.Tokenizer(
+        tokenizers.models.BPE(vocab={"a": 0, "b": 1, "ab": 2, "<end>": 3}, merges=[("a", "b")])
+    )
     tokenizer.add_special_tokens(["<end>"])
     (tmp / "tokenizer").mkdir()
     tokenizer.save(str(tmp / "tokenizer/tokenizer.json"))
@@ -271,37 +380,121 @@ def test_a_tokenizer_is_taken_from_the_cache_of_the_hub(tmp):
     (tmp / "hf/hub/models--some--model/refs").mkdir()
     (tmp / "hf/hub/models--some--model/refs/main").write_text("c" * 40)
     (snapshot / "tokenizer.json").write_bytes((tmp / "tokenizer/tokenizer.json").read_bytes())
-    assert hub_library.try_to_load_from_cache("some/model", "tokenizer.json", cache_dir=tmp / "hf/hub") == str(snapshot / "tokenizer.json")
+    assert hub_library.try_to_load_from_cache("some/model", "tokenizer.json", cache_dir=tmp / "hf/hub") == str(
+        snapshot / "tokenizer.json"
+    )
     (tmp / "a.jsonl").write_bytes(lines("ab", "ba"))
     settings = ["--data.end_of_text", "<end>", "--data.validation", "none"]
     for name, tokenizer in [("hub", "some/model"), ("local", tmp / "tokenizer")]:
-        prepare(tmp / "a.jsonl", "--output", tmp / name, "--data.tokenizer", tokenizer, *settings, env=environment(tmp), ranks=2)
+        prepare(
+            tmp / "a.jsonl",
+            "--output",
+            tmp / name,
+            "--data.tokenizer",
+            tokenizer,
+            *settings,
+            env=environment(tmp),
+            ranks=2,
+        )
     assert documents(tmp / "hub", "train") == documents(tmp / "local", "train")
-    error = prepare(tmp / "a.jsonl", "--output", tmp / "none", "--data.tokenizer", "some/other", *settings, env=environment(tmp), expect=3).stderr
+    error = prepare(
+        tmp / "a.jsonl",
+        "--output",
+        tmp / "none",
+        "--data.tokenizer",
+        "some/other",
+        *settings,
+        env=environment(tmp),
+        expect=3,
+    ).stderr
     assert "no model of the cache of the Hugging Face hub" in error, error
 
 
 def test_a_model_is_taken_from_the_cache_of_the_hub(tmp):
-    snapshot = write_config(tmp / "hf/hub/models--some--model/snapshots" / ("d" * 40), dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+    snapshot = write_config(
+        tmp / "hf/hub/models--some--model/snapshots" / ("d" * 40), dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2)
+    )
     (tmp / "hf/hub/models--some--model/refs").mkdir()
     (tmp / "hf/hub/models--some--model/refs/main").write_text("d" * 40)
     (tmp / "a.txt").write_text("to be or not to be " * 300)
     prepare(tmp / "a.txt", "--output", tmp / "data", "--data.validation", "none")
-    settings = ["--data.path", tmp / "data", "--data.sequence_length", 16, "--train.global_batch", 2, "--schedule.name", "constant"]
+    settings = [
+        "--data.path",
+        tmp / "data",
+        "--data.sequence_length",
+        16,
+        "--train.global_batch",
+        2,
+        "--schedule.name",
+        "constant",
+    ]
     for ranks in [None, 2]:
         for name, model in [("hub", "some/model"), ("local", snapshot)]:
-            run("train", *settings, "--train.run_dir", tmp / f"{name}-{ranks}", "--model.config", model, "--train.max_steps", 2, env=environment(tmp), ranks=ranks, cwd=tmp)
+            run(
+                "train",
+                *settings,
+                "--train.run_dir",
+                tmp / f"{name}-{ranks}",
+                "--model.config",
+                model,
+                "--train.max_steps",
+                2,
+                env=environment(tmp),
+                ranks=ranks,
+                cwd=tmp,
+            )
         losses = [[record["loss"] for record in records(tmp / f"{name}-{ranks}", "step")] for name in ["hub", "local"]]
         assert losses[0] == losses[1] != []
-        run("train", *settings, "--train.run_dir", tmp / f"hub-{ranks}", "--model.config", "some/model", "--train.max_steps", 3, env=environment(tmp), ranks=ranks, cwd=tmp)
+        run(
+            "train",
+            *settings,
+            "--train.run_dir",
+            tmp / f"hub-{ranks}",
+            "--model.config",
+            "some/model",
+            "--train.max_steps",
+            3,
+            env=environment(tmp),
+            ranks=ranks,
+            cwd=tmp,
+        )
     run("finalize-quantize", tmp / "hub-2", "--output", snapshot / "exported")
     for path in (snapshot / "exported").iterdir():
         path.rename(snapshot / path.name)
-    started = run("train", *settings, "--train.run_dir", tmp / "second", "--model.path", "some/model", "--train.max_steps", 2, env=environment(tmp), ranks=2, cwd=tmp)
+    started = run(
+        "train",
+        *settings,
+        "--train.run_dir",
+        tmp / "second",
+        "--model.path",
+        "some/model",
+        "--train.max_steps",
+        2,
+        env=environment(tmp),
+        ranks=2,
+        cwd=tmp,
+    )
     assert records(tmp / "second", "step")[0]["loss"] < losses[0][0], started.stderr
     for switches in [[], ["--dry-run"], ["--eval-only"]]:
-        refused = run("train", *settings, "--train.run_dir", tmp / "none", "--model.path", "some/other", "--train.max_steps", 2, *switches, env=environment(tmp), ranks=2, expect=3, cwd=tmp).stderr
-        assert "there is no some/other, neither as a path nor as a model in the Hugging Face cache" in refused and "hf download some/other" in refused, refused
+        refused = run(
+            "train",
+            *settings,
+            "--train.run_dir",
+            tmp / "none",
+            "--model.path",
+            "some/other",
+            "--train.max_steps",
+            2,
+            *switches,
+            env=environment(tmp),
+            ranks=2,
+            expect=3,
+            cwd=tmp,
+        ).stderr
+        assert (
+            "there is no some/other, neither as a path nor as a model in the Hugging Face cache" in refused
+            and "hf download some/other" in refused
+        ), refused
 
 
 class Held:
@@ -316,7 +509,7 @@ class Held:
         handler.send_response(200)
         handler.send_header("content-length", str(len(self.content)))
         handler.end_headers()
-        handler.wfile.write(self.content[:self.count])
+        handler.wfile.write(self.content[: self.count])
         handler.wfile.flush()
         self.reached.set()
         self.done.wait()
@@ -334,16 +527,30 @@ def test_a_fetch_that_is_ended_goes_on_where_it_was(tmp):
         hub.faults.append(held)
         with served(hub) as server:
             env = {**os.environ, **environment(place, server.endpoint)}
-            job = subprocess.Popen([program("prepare-data"), "some/set", "--output", place / "data", *COMMON], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            job = subprocess.Popen(
+                [program("prepare-data"), "some/set", "--output", place / "data", *COMMON],
+                env=env,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
             part = place / "hf/hub/datasets--some--set/blobs"
             assert held.reached.wait(PATIENCE_S)
-            wait_until(lambda: part.exists() and [path for path in part.iterdir() if path.stat().st_size == 100_000], job, "the part is there")
+            wait_until(
+                lambda: part.exists() and [path for path in part.iterdir() if path.stat().st_size == 100_000],
+                job,
+                "the part is there",
+            )
             job.send_signal(how)
             error = job.communicate(timeout=PATIENCE_S)[1]
             held.done.set()
             assert job.returncode == code, (job.returncode, error)
             assert not (place / "data").exists()
-            assert "lacks 1 file, " in refused(tmp, environment(place, server.endpoint, HF_HUB_OFFLINE="1"), f"hf://datasets/some/set@{hub.commits['some/set']}")
+            assert "lacks 1 file, " in refused(
+                tmp,
+                environment(place, server.endpoint, HF_HUB_OFFLINE="1"),
+                f"hf://datasets/some/set@{hub.commits['some/set']}",
+            )
             assert len(prepared(place, environment(place, server.endpoint), "some/set")) == 300
             assert [asked for _, path, asked, _ in hub.requests if "/resolve/" in path] == [None, "bytes=100000-"]
 
@@ -356,12 +563,21 @@ def test_two_jobs_share_what_one_of_them_fetches(tmp):
 
     def both(handler, path):
         if path.startswith("/api/"):
-            listed.wait(PATIENCE_S)   # so that both find the cache empty
+            listed.wait(PATIENCE_S)  # so that both find the cache empty
 
     hub.faults.append(both)
     with served(hub) as server:
         env = {**os.environ, **environment(tmp, server.endpoint)}
-        jobs = [subprocess.Popen([program("prepare-data"), "some/set", "--output", tmp / f"data-{number}", *COMMON], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for number in range(2)]
+        jobs = [
+            subprocess.Popen(
+                [program("prepare-data"), "some/set", "--output", tmp / f"data-{number}", *COMMON],
+                env=env,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for number in range(2)
+        ]
         errors = [job.communicate(timeout=PATIENCE_S)[1] for job in jobs]
         assert [job.returncode for job in jobs] == [0, 0], errors
         assert hub.fetched() == ["train.jsonl"]
@@ -372,5 +588,13 @@ def test_a_tokenizer_is_trained_on_a_dataset_of_the_hub(tmp):
     needs_http()
     hub = Hub({"some/set": {"train.jsonl": lines("the other the other", "theory")}})
     with served(hub) as server:
-        prepare("some/set", "--train-tokenizer", "300", "--output", tmp / "bpe", env=environment(tmp, server.endpoint), ranks=2)
+        prepare(
+            "some/set",
+            "--train-tokenizer",
+            "300",
+            "--output",
+            tmp / "bpe",
+            env=environment(tmp, server.endpoint),
+            ranks=2,
+        )
         assert f"hf://datasets/some/set@{hub.commits['some/set']}/train.jsonl" in (tmp / "bpe/TRAINED.json").read_text()

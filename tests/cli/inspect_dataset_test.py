@@ -15,7 +15,10 @@ from lockstep_testing import PATIENCE_S, program, run
 
 def texts(count, seed=1):
     rng = random.Random(seed)
-    return [f"{i}: " + " ".join(rng.choice(["the", "naïve", "日本語", "tail\n", "x²"]) for _ in range(rng.randrange(1, 60))) for i in range(count)]
+    return [
+        f"{i}: " + " ".join(rng.choice(["the", "naïve", "日本語", "tail\n", "x²"]) for _ in range(rng.randrange(1, 60)))
+        for i in range(count)
+    ]
 
 
 def write_jsonl(path, documents):
@@ -38,11 +41,23 @@ def test_documents_are_shown_as_they_were_whatever_shards_they_lie_in(tmp):
     documents = texts(200)
     data = dataset(tmp, documents, "--data.shard_tokens", 333)
     for first in (0, 77, 198):
-        shown = json.loads(inspect(data, "--samples.first", first, "--samples.count", 5, "--samples.tokens", 100000, "--json", ranks=2 if first == 77 else None).stdout)
+        shown = json.loads(
+            inspect(
+                data,
+                "--samples.first",
+                first,
+                "--samples.count",
+                5,
+                "--samples.tokens",
+                100000,
+                "--json",
+                ranks=2 if first == 77 else None,
+            ).stdout
+        )
         assert [sample["document"] for sample in shown["samples"]] == list(range(first, min(first + 5, 200)))
         for sample in shown["samples"]:
             number = sample["document"]
-            joint = [256] if number < 199 else []   # each document but the last goes on to the next
+            joint = [256] if number < 199 else []  # each document but the last goes on to the next
             assert sample["ids"] == list(documents[number].encode()) + joint
             assert sample["tokens"] == len(sample["ids"]) and sample["text"].startswith(documents[number])
             assert sample["first_token"] == sum(len(text.encode()) + 1 for text in documents[:number])
@@ -83,7 +98,9 @@ def test_what_a_terminal_would_obey_is_shown_as_bytes(tmp):
     data = dataset(tmp, ["a\x1b[31mred\x07 \x9b é", "second"])
     text = inspect(data, "--samples.first", 0, "--samples.count", 1).stdout
     assert "a\\x1B[31mred\\x07 \\xC2\\x9B é" in text, text
-    cut = inspect(dataset(tmp, ["é" * 4, "b"]), "--samples.first", 0, "--samples.count", 1, "--samples.tokens", 3).stdout
+    cut = inspect(
+        dataset(tmp, ["é" * 4, "b"]), "--samples.first", 0, "--samples.count", 1, "--samples.tokens", 3
+    ).stdout
     assert "é\\xC3" in cut, cut
 
 
@@ -92,7 +109,9 @@ def test_what_cannot_be_inspected_is_refused(tmp):
     assert "the documents 0 to 4" in inspect(data, "--samples.first", 5, expect=2).stderr
     assert "no validation split" in inspect(data, "--samples.split", "validation", expect=3).stderr
     assert "makes nothing" in inspect(data, "-o", tmp / "out", expect=2).stderr
-    assert "name a dataset" in run("prepare-data", tmp / "in.jsonl", "-o", tmp / "out", "--plot", "a.svg", expect=2).stderr
+    assert (
+        "name a dataset" in run("prepare-data", tmp / "in.jsonl", "-o", tmp / "out", "--plot", "a.svg", expect=2).stderr
+    )
     assert "no effect" in inspect(data, "--samples.first", 1, "--samples.seed", 1, expect=2).stderr
     assert inspect(tmp / "nothing", expect=3).stderr
 
@@ -111,13 +130,27 @@ def test_an_estimate_of_a_small_input_is_what_is_made(tmp):
     write_jsonl(tmp / "a.jsonl", texts(500))
     (tmp / "b.txt").write_text("\n".join(texts(300, seed=3)))
     for tokenizer in ("bytes", "chars"):
-        common = [tmp / "a.jsonl", tmp / "b.txt", "--data.tokenizer", tokenizer, "--data.validation", "none", "-o", tmp / tokenizer]
+        common = [
+            tmp / "a.jsonl",
+            tmp / "b.txt",
+            "--data.tokenizer",
+            tokenizer,
+            "--data.validation",
+            "none",
+            "-o",
+            tmp / tokenizer,
+        ]
         told = estimate(*common)
         assert not (tmp / tokenizer).exists()
         run("prepare-data", *common)
         split, size = made(tmp / tokenizer)
         assert told["whole_input"] and told["sample_bytes"] == told["input_bytes"]
-        assert (told["tokens"], told["documents"], told["text_bytes"], told["shards"]) == (split["tokens"], 501, split["text_bytes"], 1)
+        assert (told["tokens"], told["documents"], told["text_bytes"], told["shards"]) == (
+            split["tokens"],
+            501,
+            split["text_bytes"],
+            1,
+        )
         assert abs(told["dataset_bytes"] - size) < 10000, (told, size)
         assert told["scratch_bytes"] > 2 * split["tokens"] and told["seconds"] > 0
 
@@ -138,28 +171,63 @@ def test_an_estimate_of_a_large_input_reads_a_part_of_it_and_is_near(tmp):
         assert abs(told[key] / split[key] - 1) < 0.1, (key, told, split)
     assert told["shards"] == len(split["shards"]) and abs(told["dataset_bytes"] / size - 1) < 0.1
     text = run("prepare-data", *common, "--overwrite", "--dry-run").stdout
-    assert "estimated from " in text and " of the input:\n  about " in text and "bytes/token" in text and " free)" in text, text
+    assert (
+        "estimated from " in text and " of the input:\n  about " in text and "bytes/token" in text and " free)" in text
+    ), text
 
 
 def test_an_estimate_of_records_is_what_is_made_of_them(tmp):
     rng = random.Random(5)
-    said = lambda: " ".join(rng.choice(["the", "naïve", "日本語"]) for _ in range(rng.randrange(1, 40)))   # noqa: E731
-    forms = {"prompt": lambda: {"prompt": said(), "completion": said()}, "tokenized": lambda: {"input_ids": [rng.randrange(256) for _ in range(rng.randrange(1, 300))]},
-             "messages": lambda: {"messages": [{"role": role, "content": said()} for role in ("user", "assistant") * rng.randrange(1, 4)]}}
-    (tmp / "chat.jinja").write_text("{% for m in messages %}<{{ m.role }}> {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<assistant> {% endif %}")
+    said = lambda: " ".join(rng.choice(["the", "naïve", "日本語"]) for _ in range(rng.randrange(1, 40)))  # noqa: E731
+    forms = {
+        "prompt": lambda: {"prompt": said(), "completion": said()},
+        "tokenized": lambda: {"input_ids": [rng.randrange(256) for _ in range(rng.randrange(1, 300))]},
+        "messages": lambda: {
+            "messages": [{"role": role, "content": said()} for role in ("user", "assistant") * rng.randrange(1, 4)]
+        },
+    }
+    (tmp / "chat.jinja").write_text(
+        "{% for m in messages %}<{{ m.role }}> {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<assistant> {% endif %}"
+    )
     for form, record in forms.items():
         for count in 200, 20000:
-            (tmp / "in.jsonl").write_text("".join(json.dumps({**record(), "note": "n" * 1000}) + "\n" for _ in range(count)))   # large, but for its tokens
+            (tmp / "in.jsonl").write_text(
+                "".join(json.dumps({**record(), "note": "n" * 1000}) + "\n" for _ in range(count))
+            )  # large, but for its tokens
             options = ["--data.chat_template", tmp / "chat.jinja"] if form == "messages" else []
-            common = [tmp / "in.jsonl", "--data.records", form, "--data.max_length", 250, "--data.validation", "none", *options, "-o", tmp / f"{form}-{count}"]
+            common = [
+                tmp / "in.jsonl",
+                "--data.records",
+                form,
+                "--data.max_length",
+                250,
+                "--data.validation",
+                "none",
+                *options,
+                "-o",
+                tmp / f"{form}-{count}",
+            ]
             told = estimate(*common)
             summary = json.loads(run("prepare-data", *common, "--json").stdout)
             split, size = made(tmp / f"{form}-{count}")
-            found = {"tokens": split["tokens"], "documents": split["documents"], "text_bytes": split["text_bytes"], "trained_tokens": summary["records"]["trained_tokens"]}
+            found = {
+                "tokens": split["tokens"],
+                "documents": split["documents"],
+                "text_bytes": split["text_bytes"],
+                "trained_tokens": summary["records"]["trained_tokens"],
+            }
             assert told["whole_input"] == (count == 200)
             for key, value in found.items():
-                assert told[key] == value if count == 200 else abs(told[key] - value) <= 0.1 * value, (form, key, told, found)
-            assert abs(told["dataset_bytes"] / size - 1) < 0.1 or abs(told["dataset_bytes"] - size) < 15000, (told, size)
+                assert told[key] == value if count == 200 else abs(told[key] - value) <= 0.1 * value, (
+                    form,
+                    key,
+                    told,
+                    found,
+                )
+            assert abs(told["dataset_bytes"] / size - 1) < 0.1 or abs(told["dataset_bytes"] - size) < 15000, (
+                told,
+                size,
+            )
             text = run("prepare-data", *common, "--overwrite", "--dry-run").stdout
             assert "(labels: about " in text and " samples, " in text, text
 
@@ -170,7 +238,18 @@ def test_a_dry_run_meets_what_would_stop_the_preparation(tmp):
     assert "a.jsonl:2" in done.stderr, done.stderr
     told = estimate(tmp / "a.jsonl", "-o", tmp / "out", "--data.malformed", "skip")
     assert told["documents"] == 1
-    assert run("prepare-data", tmp / "a.jsonl", "-o", tmp / "out", "--data.tokenizer", pathlib.Path("none"), "--dry-run", "--data.malformed", "skip", expect=3).stderr
+    assert run(
+        "prepare-data",
+        tmp / "a.jsonl",
+        "-o",
+        tmp / "out",
+        "--data.tokenizer",
+        pathlib.Path("none"),
+        "--dry-run",
+        "--data.malformed",
+        "skip",
+        expect=3,
+    ).stderr
 
 
 def on_a_terminal(*words):
@@ -181,7 +260,7 @@ def on_a_terminal(*words):
     with subprocess.Popen([str(word) for word in words], stdout=its, env=environment) as process:
         os.close(its)
         printed = b""
-        with open(own, "rb", buffering=0) as screen, contextlib.suppress(OSError):   # the other end is closed
+        with open(own, "rb", buffering=0) as screen, contextlib.suppress(OSError):  # the other end is closed
             while part := screen.read(4096):
                 printed += part
         assert process.wait(PATIENCE_S) == 0
@@ -190,13 +269,17 @@ def on_a_terminal(*words):
 
 def test_tokens_that_count_are_marked_and_counted(tmp):
     prompts = [("2 and 2?", " 4é"), ("[a]", "\x1b[1m no"), ("", "all")]
-    (tmp / "in.jsonl").write_text("".join(json.dumps({"prompt": prompt, "completion": completion}) + "\n" for prompt, completion in prompts))
+    (tmp / "in.jsonl").write_text(
+        "".join(json.dumps({"prompt": prompt, "completion": completion}) + "\n" for prompt, completion in prompts)
+    )
     run("prepare-data", tmp / "in.jsonl", "-o", tmp / "data", "--data.validation", "none", "--data.records", "prompt")
     shown = json.loads(inspect(tmp / "data", "--json").stdout)
     lengths = [[len(part.encode()) for part in pair] for pair in prompts]
     masks = [[0] * prompt + [1] * (completion + 1) for prompt, completion in lengths]
-    masks[2][0] = 0   # nothing stands before it
-    assert [sample["mask"] for sample in shown["samples"]] == masks and [sample["trained_tokens"] for sample in shown["samples"]] == [sum(mask) for mask in masks]
+    masks[2][0] = 0  # nothing stands before it
+    assert [sample["mask"] for sample in shown["samples"]] == masks and [
+        sample["trained_tokens"] for sample in shown["samples"]
+    ] == [sum(mask) for mask in masks]
     assert shown["trained_tokens"] == sum(map(sum, masks))
     text = inspect(tmp / "data").stdout
     expected = ["2 and 2?( 4é<|endoftext|>)", "[a](\\x1B[1m no<|endoftext|>)", "a(ll<|endoftext|>)"]
@@ -211,4 +294,6 @@ def test_tokens_that_count_are_marked_and_counted(tmp):
     assert ", 5 of which count as labels\n2 and 2?⟦ 4\\xC3⟧\n… 2 tokens more" in cut, cut
     (tmp / "b.txt").write_text("text")
     run("prepare-data", tmp / "b.txt", "-o", tmp / "text", "--data.validation", "none")
-    assert "count as labels" not in inspect(tmp / "text").stdout and "mask" not in inspect(tmp / "text", "--json").stdout
+    assert (
+        "count as labels" not in inspect(tmp / "text").stdout and "mask" not in inspect(tmp / "text", "--json").stdout
+    )

@@ -23,10 +23,22 @@ ENDS = {
 
 def test_a_rank_that_does_something_else_is_found_and_named(tmp):
     def check(name, said, limit_s, _):
-        command = [str(SOURCE / "tests/harness/mpirun.sh"), "4", str(BUILD / "tests/mpi-compositions"), f"--run_test=mutated_jobs/{name}"]
-        settings = dict(os.environ, LOCKSTEP_TEST_TIMEOUT=str(PATIENCE_S), LOCKSTEP_TEST_CASE_TIMEOUT=str(PATIENCE_S), LOCKSTEP_TEST_WATCHDOG=str(limit_s))
+        command = [
+            str(SOURCE / "tests/harness/mpirun.sh"),
+            "4",
+            str(BUILD / "tests/mpi-compositions"),
+            f"--run_test=mutated_jobs/{name}",
+        ]
+        settings = dict(
+            os.environ,
+            LOCKSTEP_TEST_TIMEOUT=str(PATIENCE_S),
+            LOCKSTEP_TEST_CASE_TIMEOUT=str(PATIENCE_S),
+            LOCKSTEP_TEST_WATCHDOG=str(limit_s),
+        )
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=settings)
-        ended = done.returncode != 0 and re.search(said, done.stderr + done.stdout) and "the step ended" not in done.stdout
+        ended = (
+            done.returncode != 0 and re.search(said, done.stderr + done.stdout) and "the step ended" not in done.stdout
+        )
         assert ended, f"{name}: {done.returncode}\n{done.stdout}\n{done.stderr}"
 
     for name, said in ENDS.items():
@@ -34,6 +46,15 @@ def test_a_rank_that_does_something_else_is_found_and_named(tmp):
 
 
 def test_a_filter_of_compositions_that_has_no_match_fails(tmp):
-    command = [str(SOURCE / "tests/harness/mpirun.sh"), "2", str(BUILD / "tests/mpi-compositions"), "--run_test=compositions/each_equals_one_rank_in_fp64"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=dict(os.environ, LOCKSTEP_TEST_ALL="none such"))
-    assert done.returncode != 0 and 'no composition on 2 ranks has "none such" in its text' in done.stdout + done.stderr, (done.returncode, done.stdout, done.stderr)
+    command = [
+        str(SOURCE / "tests/harness/mpirun.sh"),
+        "2",
+        str(BUILD / "tests/mpi-compositions"),
+        "--run_test=compositions/each_equals_one_rank_in_fp64",
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_S, env=dict(os.environ, LOCKSTEP_TEST_ALL="none such")
+    )
+    assert (
+        done.returncode != 0 and 'no composition on 2 ranks has "none such" in its text' in done.stdout + done.stderr
+    ), (done.returncode, done.stdout, done.stderr)

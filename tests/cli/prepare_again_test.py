@@ -62,7 +62,9 @@ def test_input_that_was_written_again_is_read_and_its_content_decides(tmp):
     (source / "b.jsonl").write_bytes(data)
     assert "there is one already" in prepare(*words, expect=2).stderr and digest(tmp / "out") == before
     os.utime(source / "b.jsonl", (LONG_AGO_S + 9, LONG_AGO_S + 9))
-    assert again(*words)["up_to_date"], "as prepare-data(1) says, a file with size, time and inode of the one before is taken for that one"
+    assert again(*words)["up_to_date"], (
+        "as prepare-data(1) says, a file with size, time and inode of the one before is taken for that one"
+    )
     assert not again(*words, "--overwrite")["up_to_date"]
 
 
@@ -79,8 +81,13 @@ def test_another_option_tokenizer_or_file_is_another_dataset(tmp):
     source = write_inputs(tmp / "in")
     prepare(source, "--output", tmp / "out")
     shutil.copy(source / "a.txt", tmp / "a.txt")
-    for words in [[source, "--data.validation", "tail:0.2"], [source, "--data.tokenizer", "chars"], [source / "a.txt", source / "b.jsonl"],
-                  [source, "--data.end_of_text", "<end>"], [source, tmp / "a.txt"]]:
+    for words in [
+        [source, "--data.validation", "tail:0.2"],
+        [source, "--data.tokenizer", "chars"],
+        [source / "a.txt", source / "b.jsonl"],
+        [source, "--data.end_of_text", "<end>"],
+        [source, tmp / "a.txt"],
+    ]:
         assert "there is one already" in prepare(*words, "--output", tmp / "out", expect=2).stderr, words
     prepare(source, "--output", tmp / "chars", "--data.tokenizer", "chars")
     assert again(source, "--output", tmp / "chars", "--data.tokenizer", "chars")["up_to_date"]
@@ -95,7 +102,10 @@ def test_a_tokenizer_counts_by_what_it_is_not_by_where_it_lies(tmp):
 
 def killed_at_a_unit(words, number, rank=0, ranks=None):
     """A start that is killed before it completes its unit of this number, from 1."""
-    killing = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": f"rename -9 {number} 0 {rank} .work-"}
+    killing = {
+        "LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"),
+        "LOCKSTEP_TEST_FAULTS": f"rename -9 {number} 0 {rank} .work-",
+    }
     done = prepare(*words, ranks=ranks, expect=None, env=killing)
     assert done.returncode != 0, done.stderr
 
@@ -107,7 +117,9 @@ def many_inputs(folder):
     paths = []
     for number in range(900):
         paths.append(folder / f"{number:03}.jsonl")
-        paths[-1].write_text("".join(json.dumps({"text": f"{part} {texts[number * 7 % 900]}"}) + "\n" for part in range(3)))
+        paths[-1].write_text(
+            "".join(json.dumps({"text": f"{part} {texts[number * 7 % 900]}"}) + "\n" for part in range(3))
+        )
     (folder / "500.txt").write_text("".join(f"{number} and some more text\n" for number in range(2_700_000)))
     write_jsonl(folder / "600.jsonl.gz", texts)
     for path in folder.iterdir():
@@ -117,10 +129,25 @@ def many_inputs(folder):
 
 def test_a_start_goes_on_with_the_units_that_a_killed_one_has_completed_on_any_number_of_ranks(tmp):
     source = many_inputs(tmp / "in")
-    words = [source, "--data.validation", "hash:0.2", "--data.deduplicate", "exact", "--data.malformed", "skip", "--output"]
+    words = [
+        source,
+        "--data.validation",
+        "hash:0.2",
+        "--data.deduplicate",
+        "exact",
+        "--data.malformed",
+        "skip",
+        "--output",
+    ]
     whole = again(*words, tmp / "sound")
     expected = digest(tmp / "sound")
-    for killed_on, number, rank, ranks in [(None, 1, 0, None), (None, 3, 0, None), (None, 4, 0, 2), (2, 2, 1, None), (3, 2, 0, 3)]:
+    for killed_on, number, rank, ranks in [
+        (None, 1, 0, None),
+        (None, 3, 0, None),
+        (None, 4, 0, 2),
+        (2, 2, 1, None),
+        (3, 2, 0, 3),
+    ]:
         killed_at_a_unit([*words, tmp / "out"], number, rank, killed_on)
         assert not (tmp / "out").exists()
         read = again(*words, tmp / "out", ranks=ranks)["input_bytes_read"]
@@ -157,13 +184,19 @@ def test_units_of_other_input_are_not_taken_and_damaged_ones_are_made_again(tmp)
 def test_records_with_masks_go_on_too_and_a_failure_leaves_no_units(tmp):
     (tmp / "in").mkdir()
     for number in range(600):
-        (tmp / f"in/{number:03}.jsonl").write_text("".join(json.dumps({"prompt": f"{number}?", "completion": f" {number * part}"}) + "\n" for part in range(5)))
+        (tmp / f"in/{number:03}.jsonl").write_text(
+            "".join(json.dumps({"prompt": f"{number}?", "completion": f" {number * part}"}) + "\n" for part in range(5))
+        )
         os.utime(tmp / f"in/{number:03}.jsonl", (LONG_AGO_S, LONG_AGO_S))
     words = [tmp / "in", "--data.records", "prompt", "--data.validation", "tail:0.2", "--output"]
     whole = again(*words, tmp / "sound")
     killed_at_a_unit([*words, tmp / "out"], 3)
     made = again(*words, tmp / "out", ranks=2)
-    assert digest(tmp / "out") == digest(tmp / "sound") and made["records"] == whole["records"] and made["input_bytes_read"] < whole["input_bytes"]
+    assert (
+        digest(tmp / "out") == digest(tmp / "sound")
+        and made["records"] == whole["records"]
+        and made["input_bytes_read"] < whole["input_bytes"]
+    )
     (tmp / "in/590.jsonl").write_text("no record\n")
     assert "590.jsonl:1" in prepare(*words, tmp / "bad", expect=3).stderr
     assert not list(tmp.glob(".bad*"))

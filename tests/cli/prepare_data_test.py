@@ -11,10 +11,23 @@ import subprocess
 import sys
 import unittest
 
-from lockstep_testing import BUILD, PATIENCE_S, SOURCE, damage_shard, digest, needs, program, run, run_command, sample_text, shared_data, token_stream
+from lockstep_testing import (
+    BUILD,
+    PATIENCE_S,
+    SOURCE,
+    damage_shard,
+    digest,
+    needs,
+    program,
+    run,
+    run_command,
+    sample_text,
+    shared_data,
+    token_stream,
+)
 from running_jobs import ranks_of, started_and_stopped, wait_for_pause, wait_until, with_short_and_long_deadline
 
-JOINT = 256   # of the bytes tokenizer
+JOINT = 256  # of the bytes tokenizer
 
 
 def documents_text(count, seed=1):
@@ -77,27 +90,49 @@ def test_documents_are_joined_in_input_order_and_none_is_lost(tmp):
     assert "passed over 1 file of other types" in done.stderr and "d.pdf" in done.stderr
     assert not (tmp / "out/validation").exists()
     counts = manifest(tmp / "out")["splits"]["train"]
-    assert counts["documents"] == 300 and counts["tokens"] == len(joined(texts)) == sum(s["tokens"] for s in counts["shards"])
+    assert counts["documents"] == 300 and counts["tokens"] == len(joined(texts)) == sum(
+        s["tokens"] for s in counts["shards"]
+    )
     assert all(shard["tokens"] == 5000 for shard in counts["shards"][:-1])
 
 
 def test_the_tail_of_shakespeare_is_nanogpts_validation_split(tmp):
     text = shared_data("tinyshakespeare.txt").read_bytes().decode()
-    prepare(shared_data("tinyshakespeare.txt"), "--output", tmp / "out", "--data.tokenizer", "chars", "--data.validation", "tail:0.1")
+    prepare(
+        shared_data("tinyshakespeare.txt"),
+        "--output",
+        tmp / "out",
+        "--data.tokenizer",
+        "chars",
+        "--data.validation",
+        "tail:0.1",
+    )
     ids = {c: i for i, c in enumerate(sorted(set(text)))}
     n = len(text)
     assert token_stream(tmp / "out", "train").tolist() == [ids[c] for c in text[: int(n * 0.9)]]
-    assert token_stream(tmp / "out", "validation").tolist() == [ids[c] for c in text[int(n * 0.9):]]
+    assert token_stream(tmp / "out", "validation").tolist() == [ids[c] for c in text[int(n * 0.9) :]]
     assert manifest(tmp / "out")["tokenizer"]["vocabulary"] == 65
 
 
 def test_gpt2_shards_hold_the_ids_of_the_tokenizers_library(tmp):
     tokenizers = needs("tokenizers")
     folder = shared_data("tokenizers/gpt2")
-    theirs = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
+    theirs = tokenizers.Tokenizer(
+        tokenizers.models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    )
     theirs.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     for name in ["tinyshakespeare.txt", "wikitext2-valid.txt", "wikitext2-test.txt"]:
-        prepare(shared_data(name), "--output", tmp / name, "--data.tokenizer", folder, "--data.validation", "none", "--threads", 2)
+        prepare(
+            shared_data(name),
+            "--output",
+            tmp / name,
+            "--data.tokenizer",
+            folder,
+            "--data.validation",
+            "none",
+            "--threads",
+            2,
+        )
         expected = theirs.encode(shared_data(name).read_bytes().decode()).ids
         assert token_stream(tmp / name).tolist() == expected, name
     # one JSON line of more than a block: encoded in parts, and no id shows where
@@ -113,9 +148,19 @@ def test_any_number_of_threads_and_ranks_writes_the_same_bytes(tmp):
     write_jsonl(tmp / "in/a.jsonl", texts)
     (tmp / "in/b.txt").write_text("\n".join(documents_text(900, seed=2)))
     common = [tmp / "in", "--data.shard_tokens", 77777]
-    variants = {"bytes": ["--data.validation", "hash:0.1"], "chars": ["--data.tokenizer", "chars", "--data.validation", "tail:0.3"]}
+    variants = {
+        "bytes": ["--data.validation", "hash:0.1"],
+        "chars": ["--data.tokenizer", "chars", "--data.validation", "tail:0.3"],
+    }
     try:
-        variants["gpt2"] = ["--data.tokenizer", shared_data("tokenizers/gpt2"), "--data.validation", "hash:0.2", "--data.validation_seed", 5]
+        variants["gpt2"] = [
+            "--data.tokenizer",
+            shared_data("tokenizers/gpt2"),
+            "--data.validation",
+            "hash:0.2",
+            "--data.validation_seed",
+            5,
+        ]
     except unittest.SkipTest as absent:
         print("#", absent)
     for name, options in variants.items():
@@ -145,22 +190,41 @@ def write_shared_inputs(folder):
     long_lines = [texts[0], "y" * 700000, *texts[1:50], "é" * 300000, texts[50]]
     (folder / "one.txt").write_bytes(b"\xef\xbb\xbf" + prose.encode())
     (folder / "solid.txt").write_text("x" * 900000)
-    (folder / "long.jsonl").write_bytes(b"\xef\xbb\xbf" + jsonl_bytes(long_lines, b"\r\n"))   # without an end of the last line
+    (folder / "long.jsonl").write_bytes(
+        b"\xef\xbb\xbf" + jsonl_bytes(long_lines, b"\r\n")
+    )  # without an end of the last line
     write_compressed(folder / "one.jsonl.gz", jsonl_bytes(texts))
     write_compressed(folder / "prose.txt.gz", prose.encode())
     for number in range(12):
         (folder / f"few-{number}.txt").write_text(texts[number])
     few = [folder / f"few-{number}.txt" for number in range(12)]
-    return {"plain text": ([folder / "one.txt"], [prose]),
-            "long lines": ([folder / "long.jsonl"], long_lines),
-            "one compressed": ([folder / "one.jsonl.gz"], texts),
-            "mixed": ([*few[:3], folder / "one.jsonl.gz", folder / "solid.txt", folder / "prose.txt.gz", folder / "long.jsonl", *few[3:]],
-                      texts[:3] + texts + ["x" * 900000, prose] + long_lines + texts[3:12])}
+    return {
+        "plain text": ([folder / "one.txt"], [prose]),
+        "long lines": ([folder / "long.jsonl"], long_lines),
+        "one compressed": ([folder / "one.jsonl.gz"], texts),
+        "mixed": (
+            [
+                *few[:3],
+                folder / "one.jsonl.gz",
+                folder / "solid.txt",
+                folder / "prose.txt.gz",
+                folder / "long.jsonl",
+                *few[3:],
+            ],
+            texts[:3] + texts + ["x" * 900000, prose] + long_lines + texts[3:12],
+        ),
+    }
 
 
 def test_however_ranks_share_plain_compressed_and_mixed_inputs_they_write_the_same_bytes(tmp):
     for name, (files, texts) in write_shared_inputs(tmp / "in").items():
-        options = [*files, "--data.validation", "hash:0.3" if len(texts) > 1 else "tail:0.3", "--data.shard_tokens", 200001]
+        options = [
+            *files,
+            "--data.validation",
+            "hash:0.3" if len(texts) > 1 else "tail:0.3",
+            "--data.shard_tokens",
+            200001,
+        ]
         expected = None
         for ranks, threads in [(None, 3), (2, 1), (3, 2), (4, 1)]:
             out = tmp / f"{name}-{ranks}"
@@ -201,13 +265,36 @@ def test_a_trace_of_system_calls_confirms_the_bytes_that_were_read(tmp):
     (tmp / "a.jsonl").write_bytes(data)
     write_compressed(tmp / "b.txt.gz", data)
     inputs = [tmp / "a.jsonl", tmp / "b.txt.gz"]
-    traced = ["strace", "-f", "-ff", "-y", "-e", "trace=read,pread64,readv,preadv,preadv2,mmap", "-o", str(tmp / "trace"), program("prepare-data")]
+    traced = [
+        "strace",
+        "-f",
+        "-ff",
+        "-y",
+        "-e",
+        "trace=read,pread64,readv,preadv,preadv2,mmap",
+        "-o",
+        str(tmp / "trace"),
+        program("prepare-data"),
+    ]
     if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
         raise unittest.SkipTest("strace may not trace here")
     for ranks in [1, 2]:
         launcher = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks)] if ranks > 1 else []
-        done = subprocess.run([*launcher, *traced, *map(str, inputs), "--output", str(tmp / f"out{ranks}"), "--data.validation", "none", "--json"],
-                              capture_output=True, text=True, timeout=PATIENCE_S)
+        done = subprocess.run(
+            [
+                *launcher,
+                *traced,
+                *map(str, inputs),
+                "--output",
+                str(tmp / f"out{ranks}"),
+                "--data.validation",
+                "none",
+                "--json",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
         assert done.returncode == 0, done.stderr
         counted = 0
         for trace in tmp.glob("trace.*"):
@@ -224,18 +311,38 @@ def test_the_hash_split_depends_on_content_alone(tmp):
     chosen = {}
     for name, order, seed in [("a", 1, 0), ("b", -1, 0), ("c", 1, 1)]:
         write_jsonl(tmp / f"{name}.jsonl", texts[::order])
-        prepare(tmp / f"{name}.jsonl", "--output", tmp / name, "--data.validation", "hash:0.1", "--data.validation_seed", seed)
-        parts = {split: {bytes(t for t in tokens if t != JOINT).decode() for tokens in documents(tmp / name, split)} for split in ("train", "validation")}
+        prepare(
+            tmp / f"{name}.jsonl",
+            "--output",
+            tmp / name,
+            "--data.validation",
+            "hash:0.1",
+            "--data.validation_seed",
+            seed,
+        )
+        parts = {
+            split: {bytes(t for t in tokens if t != JOINT).decode() for tokens in documents(tmp / name, split)}
+            for split in ("train", "validation")
+        }
         assert parts["train"] | parts["validation"] == set(texts) and not parts["train"] & parts["validation"]
         chosen[name] = parts["validation"]
     assert chosen["a"] == chosen["b"] and chosen["a"] != chosen["c"]
-    assert 140 < len(chosen["a"]) < 260, len(chosen["a"])   # 200 ± 4.5 deviations
-    for number in range(6):   # long texts, which tokenizers cut at other places
-        (tmp / f"long-{number}.txt").write_text("\n".join(texts[number * 300: number * 300 + 300]) * 4)
+    assert 140 < len(chosen["a"]) < 260, len(chosen["a"])  # 200 ± 4.5 deviations
+    for number in range(6):  # long texts, which tokenizers cut at other places
+        (tmp / f"long-{number}.txt").write_text("\n".join(texts[number * 300 : number * 300 + 300]) * 4)
     by = {}
     for tokenizer in ["bytes", "chars"]:
         words = [*tmp.glob("long-*.txt")]
-        prepare(*words, "--output", tmp / tokenizer, "--data.tokenizer", tokenizer, "--data.validation", "hash:0.5", ranks=2 if tokenizer == "chars" else None)
+        prepare(
+            *words,
+            "--output",
+            tmp / tokenizer,
+            "--data.tokenizer",
+            tokenizer,
+            "--data.validation",
+            "hash:0.5",
+            ranks=2 if tokenizer == "chars" else None,
+        )
         by[tokenizer] = [manifest(tmp / tokenizer)["splits"][split]["text_bytes"] for split in ("train", "validation")]
     assert by["bytes"] == by["chars"], by
 
@@ -274,15 +381,33 @@ def test_one_document_of_characters_has_no_end_of_text_and_several_have_one(tmp)
     (tmp / "a.txt").write_text("abc")
     (tmp / "b.txt").write_text("cd")
     prepare(tmp / "a.txt", "--output", tmp / "one", "--data.tokenizer", "chars", "--data.validation", "none")
-    assert manifest(tmp / "one")["tokenizer"] | {"hash": 0} == {"name": "chars", "hash": 0, "vocabulary": 3, "end_of_text": None, "special_tokens": "special"}
-    prepare(tmp / "a.txt", tmp / "b.txt", "--output", tmp / "two", "--data.tokenizer", "chars", "--data.validation", "none")
+    assert manifest(tmp / "one")["tokenizer"] | {"hash": 0} == {
+        "name": "chars",
+        "hash": 0,
+        "vocabulary": 3,
+        "end_of_text": None,
+        "special_tokens": "special",
+    }
+    prepare(
+        tmp / "a.txt", tmp / "b.txt", "--output", tmp / "two", "--data.tokenizer", "chars", "--data.validation", "none"
+    )
     assert token_stream(tmp / "two").tolist() == [0, 1, 2, 4, 2, 3]
-    prepare(tmp / "a.txt", "--output", tmp / "asked", "--data.tokenizer", "chars", "--data.validation", "none", "--data.end_of_text", "<e>")
+    prepare(
+        tmp / "a.txt",
+        "--output",
+        tmp / "asked",
+        "--data.tokenizer",
+        "chars",
+        "--data.validation",
+        "none",
+        "--data.end_of_text",
+        "<e>",
+    )
     assert manifest(tmp / "asked")["tokenizer"]["end_of_text"] == 3
 
 
 def test_bad_input_is_named_by_file_and_line_and_leaves_nothing(tmp):
-    good = [{"text": "a" * 400} for _ in range(3000)]   # several blocks, so that several ranks have some
+    good = [{"text": "a" * 400} for _ in range(3000)]  # several blocks, so that several ranks have some
     cases = {
         "malformed.jsonl": ('{"text": "a"', "malformed.jsonl:2001: not valid JSON"),
         "list.jsonl": ('["text"]', "list.jsonl:2001: not a JSON object"),
@@ -317,7 +442,10 @@ def test_bad_input_is_named_by_file_and_line_and_leaves_nothing(tmp):
 def test_a_split_that_would_be_empty_is_refused_with_a_way_out(tmp):
     (tmp / "a.txt").write_text("one document")
     done = prepare(tmp / "a.txt", "--output", tmp / "out", "--data.validation", "hash:0.01", expect=3)
-    assert "data.validation hash:0.01 leaves nothing for validation: the corpus has 1 document" in done.stderr and "tail:FRACTION" in done.stderr
+    assert (
+        "data.validation hash:0.01 leaves nothing for validation: the corpus has 1 document" in done.stderr
+        and "tail:FRACTION" in done.stderr
+    )
     only(tmp, "a.txt")
 
 
@@ -344,21 +472,45 @@ def test_a_disk_that_fills_up_is_a_storage_error_and_leaves_nothing(tmp):
     (tmp / "a.txt").write_text("some text to tokenize\n" * 1500000)
     # No file may grow beyond 16 MiB (blocks of 512 bytes); a rank's tokens do. MPI's own files are smaller.
     limited = ["sh", "-c", "trap '' XFSZ; ulimit -f 32768; exec \"$@\"", "sh"]
-    command = [*limited, program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--data.validation", "none"]
+    command = [
+        *limited,
+        program("prepare-data"),
+        str(tmp / "a.txt"),
+        "--output",
+        str(tmp / "out"),
+        "--data.validation",
+        "none",
+    ]
     for ranks in [1, 2]:
         launcher = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks)] if ranks > 1 else []
         done = subprocess.run([*launcher, *command], capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.returncode == 4, (done.returncode, done.stderr)
-        assert all(part in done.stderr for part in ["cannot write", "/.out.work-", "/tokens-", "File too large"]), done.stderr
+        assert all(part in done.stderr for part in ["cannot write", "/.out.work-", "/tokens-", "File too large"]), (
+            done.stderr
+        )
         only(tmp, "a.txt")
 
 
 def test_storage_that_fails_on_one_rank_ends_all_with_one_message_and_leaves_nothing(tmp):
     write_compressed(tmp / "a.txt.gz", b"some text to tokenize\n" * 100000)
-    command = [str(SOURCE / "tests/harness/mpirun.sh"), "3", program("prepare-data"), str(tmp / "a.txt.gz"), "--output", str(tmp / "out"), "--data.validation", "none"]
+    command = [
+        str(SOURCE / "tests/harness/mpirun.sh"),
+        "3",
+        program("prepare-data"),
+        str(tmp / "a.txt.gz"),
+        "--output",
+        str(tmp / "out"),
+        "--data.validation",
+        "none",
+    ]
     for path, rank in [("/.out.work-", 2), ("/scratch/input-0.txt", 1), ("/train/tokens-00000.h5", 2)]:
-        failing_there = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": f"pwrite {errno.EIO} 1 1 {rank} {path}"}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, **failing_there})
+        failing_there = {
+            "LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"),
+            "LOCKSTEP_TEST_FAULTS": f"pwrite {errno.EIO} 1 1 {rank} {path}",
+        }
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, **failing_there}
+        )
         assert done.returncode == 4, (path, done.returncode, done.stderr)
         assert done.stderr.count("Input/output error") == 1 and path in done.stderr, done.stderr
         only(tmp, "a.txt.gz")
@@ -366,11 +518,27 @@ def test_storage_that_fails_on_one_rank_ends_all_with_one_message_and_leaves_not
 
 def test_a_rank_that_is_killed_anywhere_leaves_no_dataset_and_the_next_run_makes_it(tmp):
     write_compressed(tmp / "a.txt.gz", b"some text to tokenize\n" * 100000)
-    words = [str(tmp / "a.txt.gz"), "--output", str(tmp / "out"), "--data.validation", "tail:0.3", "--data.shard_tokens", "400000"]
+    words = [
+        str(tmp / "a.txt.gz"),
+        "--output",
+        str(tmp / "out"),
+        "--data.validation",
+        "tail:0.3",
+        "--data.shard_tokens",
+        "400000",
+    ]
     for path, rank in [("/scratch/input-0.txt", 1), ("/.out.work-", 2), ("/train/tokens-00000.h5", 0), ("DATASET", 0)]:
-        killing = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": f"pwrite -9 1 0 {rank} {path}"}
-        done = subprocess.run([str(SOURCE / "tests/harness/mpirun.sh"), "3", program("prepare-data"), *words], capture_output=True, text=True,
-                              timeout=PATIENCE_S, env={**os.environ, **killing})
+        killing = {
+            "LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"),
+            "LOCKSTEP_TEST_FAULTS": f"pwrite -9 1 0 {rank} {path}",
+        }
+        done = subprocess.run(
+            [str(SOURCE / "tests/harness/mpirun.sh"), "3", program("prepare-data"), *words],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            env={**os.environ, **killing},
+        )
         assert done.returncode != 0 and not (tmp / "out").exists(), (path, done.returncode, done.stderr)
     prepare(*words, ranks=2)
     only(tmp, "a.txt.gz", "out")
@@ -379,13 +547,19 @@ def test_a_rank_that_is_killed_anywhere_leaves_no_dataset_and_the_next_run_makes
 
 def stopping_amid_its_work():
     """The environment in which the process, of ranks the first, stops itself before it writes tokens (tests/harness/storage_faults.cpp)."""
-    return {**os.environ, "LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": "pwrite -1 1 0 0 .work-"}
+    return {
+        **os.environ,
+        "LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"),
+        "LOCKSTEP_TEST_FAULTS": "pwrite -1 1 0 0 .work-",
+    }
 
 
 def test_a_killed_run_leaves_nothing_that_looks_complete_and_the_next_one_cleans_up(tmp):
     (tmp / "a.txt").write_text("some text to tokenize\n")
     command = [program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--data.validation", "none"]
-    killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=stopping_amid_its_work())
+    killed = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=stopping_amid_its_work()
+    )
     started_and_stopped(killed)
     killed.kill()
     killed.wait()
@@ -397,7 +571,13 @@ def test_a_killed_run_leaves_nothing_that_looks_complete_and_the_next_one_cleans
 
 def waiting_for(first, words, **settings):
     """A second start of prepare-data, once it has said that it waits for the process `first`."""
-    second = subprocess.Popen([program("prepare-data"), *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
+    second = subprocess.Popen(
+        [program("prepare-data"), *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **settings,
+    )
     for line in second.stderr:
         if f"waits: cannot create the dataset {words[-1]}: it is being made by process {first.pid} on " in line:
             return second
@@ -407,8 +587,12 @@ def waiting_for(first, words, **settings):
 def test_a_second_start_waits_for_the_first_and_makes_the_dataset_if_that_is_killed(tmp):
     (tmp / "a.txt").write_text("some text to tokenize\n")
     words = [tmp / "a.txt", "--data.validation", "none", "--output", tmp / "out"]
-    first = subprocess.Popen([program("prepare-data"), *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                             env=stopping_amid_its_work())
+    first = subprocess.Popen(
+        [program("prepare-data"), *map(str, words)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=stopping_amid_its_work(),
+    )
     started_and_stopped(first)
     second = waiting_for(first, words)
     first.kill()
@@ -420,10 +604,16 @@ def test_a_second_start_waits_for_the_first_and_makes_the_dataset_if_that_is_kil
 
 def test_a_second_start_takes_what_the_first_has_made_and_is_refused_if_it_wants_another_dataset(tmp):
     (tmp / "a.txt").write_text("some text to tokenize\n")
-    for number, (options, code, told) in enumerate([([], 0, ", up to date: "), (["--data.special_tokens", "text"], 2, "there is one already")]):
+    for number, (options, code, told) in enumerate(
+        [([], 0, ", up to date: "), (["--data.special_tokens", "text"], 2, "there is one already")]
+    ):
         words = ["--data.validation", "none", tmp / "a.txt", "--output", tmp / f"out-{number}"]
-        first = subprocess.Popen([program("prepare-data"), *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                 env=stopping_amid_its_work())
+        first = subprocess.Popen(
+            [program("prepare-data"), *map(str, words)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=stopping_amid_its_work(),
+        )
         started_and_stopped(first)
         second = waiting_for(first, [*options, *words])
         first.send_signal(signal.SIGCONT)
@@ -435,8 +625,12 @@ def test_a_second_start_takes_what_the_first_has_made_and_is_refused_if_it_wants
 def test_a_request_to_stop_ends_a_start_that_waits(tmp):
     (tmp / "a.txt").write_text("some text to tokenize\n")
     words = [tmp / "a.txt", "--data.validation", "none", "--output", tmp / "out"]
-    first = subprocess.Popen([program("prepare-data"), *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                             env=stopping_amid_its_work())
+    first = subprocess.Popen(
+        [program("prepare-data"), *map(str, words)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=stopping_amid_its_work(),
+    )
     started_and_stopped(first)
     second = waiting_for(first, words)
     second.send_signal(signal.SIGTERM)
@@ -447,18 +641,34 @@ def test_a_request_to_stop_ends_a_start_that_waits(tmp):
 
 def failing(call, code, path):
     """The environment in which a call on such paths fails (tests/harness/storage_faults.cpp)."""
-    return {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": f"{call} {code} 1 1 0 {path}"}
+    return {
+        "LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"),
+        "LOCKSTEP_TEST_FAULTS": f"{call} {code} 1 1 0 {path}",
+    }
 
 
 def test_without_flock_a_lease_keeps_a_second_start_out(tmp):
     (tmp / "a.txt").write_text("some text to tokenize\n")
     words = ["--output", str(tmp / "out"), "--data.validation", "none"]
     for code in [errno.ENOSYS, errno.ENOLCK]:
-        first = subprocess.Popen([program("prepare-data"), "-", "--format", "txt", *words], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.PIPE, text=True, env={**os.environ, **failing("flock", code, ".out.lock")})
-        wait_until(lambda: list(tmp.glob(".out.stage-*/**/standard-input*")), first, "it waits for input, and refreshes its lease")
-        second = waiting_for(first, [tmp / "a.txt", "--data.validation", "none", "--output", tmp / "out"],
-                             env={**os.environ, **failing("flock", code, ".out.lock")})
+        first = subprocess.Popen(
+            [program("prepare-data"), "-", "--format", "txt", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **failing("flock", code, ".out.lock")},
+        )
+        wait_until(
+            lambda: list(tmp.glob(".out.stage-*/**/standard-input*")),
+            first,
+            "it waits for input, and refreshes its lease",
+        )
+        second = waiting_for(
+            first,
+            [tmp / "a.txt", "--data.validation", "none", "--output", tmp / "out"],
+            env={**os.environ, **failing("flock", code, ".out.lock")},
+        )
         first.kill()
         first.wait()
         assert second.wait(PATIENCE_S) == 0
@@ -486,7 +696,9 @@ def test_without_exchange_of_folders_a_dataset_is_replaced_and_other_errors_leav
     only(tmp, "a.txt", "b.txt", "out")
     (tmp / "out/train/notes").write_text("mine")
     done = prepare(tmp / "a.txt", *options, "--overwrite", expect=2)
-    assert "it holds train/notes, which is not part of it" in done.stderr and (tmp / "out/train/notes").exists(), done.stderr
+    assert "it holds train/notes, which is not part of it" in done.stderr and (tmp / "out/train/notes").exists(), (
+        done.stderr
+    )
 
 
 def test_the_summary_says_what_was_made_as_text_or_json_and_a_dry_run_makes_nothing(tmp):
@@ -498,7 +710,9 @@ def test_the_summary_says_what_was_made_as_text_or_json_and_a_dry_run_makes_noth
         for key in ("documents", "tokens", "text_bytes"):
             assert summary[split][key] == splits[split][key]
         assert abs(summary[split]["bytes_per_token"] * summary[split]["tokens"] - summary[split]["text_bytes"]) < 1
-    assert summary["train"]["text_bytes"] + summary["validation"]["text_bytes"] == sum(len(text.encode()) for text in documents_text(200))
+    assert summary["train"]["text_bytes"] + summary["validation"]["text_bytes"] == sum(
+        len(text.encode()) for text in documents_text(200)
+    )
     assert summary["megabytes_per_second"] > 0 and "left out 2 empty documents" in done.stderr
     text = prepare(tmp / "a.jsonl", "--output", tmp / "text", "--data.validation", "tail:0.5").stdout
     assert str(splits["train"]["tokens"]) in text and "MB/s" in text
@@ -534,10 +748,12 @@ def test_standard_input_gives_the_dataset_that_a_file_gives(tmp):
                 assert digest(out / split) == digest(tmp / f"{out.name}-file" / split), (name, tokenizer, ranks)
             (file,) = manifest(out)["inputs"]["files"]
         assert (file["file"], file["bytes"]) == ("standard input", (tmp / name).stat().st_size)
-    for text, options, code, message in [(b"", ["--format", "txt"], 3, "standard input is empty"),
-                                         (b"{oops\n", ["--format", "jsonl"], 3, "standard input:1: not valid JSON"),
-                                         (b"x", [], 2, "--format txt, jsonl, json, csv, tsv, parquet or arrow is needed"),
-                                         (b"x", [str(tmp / "b.txt"), "--format", "txt"], 2, "name no other INPUT beside it")]:
+    for text, options, code, message in [
+        (b"", ["--format", "txt"], 3, "standard input is empty"),
+        (b"{oops\n", ["--format", "jsonl"], 3, "standard input:1: not valid JSON"),
+        (b"x", [], 2, "--format txt, jsonl, json, csv, tsv, parquet or arrow is needed"),
+        (b"x", [str(tmp / "b.txt"), "--format", "txt"], 2, "name no other INPUT beside it"),
+    ]:
         command = [program("prepare-data"), "-", *options, "--output", str(tmp / "none")]
         done = subprocess.run(command, input=text, capture_output=True, timeout=PATIENCE_S)
         assert done.returncode == code and message in done.stderr.decode(), done.stderr
@@ -555,7 +771,7 @@ def test_malformed_documents_are_skipped_counted_and_named_if_asked_for(tmp):
         rows.insert(place + number, bad[number])
     (tmp / "in").mkdir()
     (tmp / "in/a.jsonl").write_bytes(b"\n".join(rows) + b"\n")
-    (tmp / "in/b.txt").write_bytes(b"fine\n" * 200000 + b"caf\xe9\n" + b"fine\n" * 200000)   # several blocks
+    (tmp / "in/b.txt").write_bytes(b"fine\n" * 200000 + b"caf\xe9\n" + b"fine\n" * 200000)  # several blocks
     (tmp / "in/c.txt").write_text("the last document")
     common = [tmp / "in", "--data.validation", "none"]
     done = prepare(*common, "--output", tmp / "out", expect=3)
@@ -565,11 +781,17 @@ def test_malformed_documents_are_skipped_counted_and_named_if_asked_for(tmp):
         done = prepare(*common, "--output", out, "--data.malformed", "skip", "--data.tokenizer", tokenizer, ranks=ranks)
         assert "left out 16 malformed documents, first:" in done.stderr, done.stderr
         named = [line for line in done.stderr.splitlines() if "a.jsonl:" in line]
-        assert len(named) == 10 and [f"a.jsonl:{place + number + 1}: " in line for number, (place, line) in enumerate(zip(places, named))] == [True] * 10
-        assert "b.txt:" not in done.stderr   # there are ten before it
+        assert (
+            len(named) == 10
+            and [f"a.jsonl:{place + number + 1}: " in line for number, (place, line) in enumerate(zip(places, named))]
+            == [True] * 10
+        )
+        assert "b.txt:" not in done.stderr  # there are ten before it
         about = manifest(out)
         assert about["inputs"]["malformed_documents"] == 16 and about["options"]["malformed"] == "skip"
-        assert [file["file"] for file in about["inputs"]["files"]] == [str(tmp / "in" / name) for name in ["a.jsonl", "b.txt", "c.txt"]]
+        assert [file["file"] for file in about["inputs"]["files"]] == [
+            str(tmp / "in" / name) for name in ["a.jsonl", "b.txt", "c.txt"]
+        ]
         if tokenizer == "bytes":
             assert token_stream(out).tolist() == joined(texts + ["the last document"])
         else:
@@ -589,10 +811,16 @@ def test_empty_hidden_and_linked_inputs_are_noted_or_followed_and_a_byte_order_m
     (tmp / "in/void.txt.gz").write_bytes(gzip.compress(b""))
     (tmp / "in/.hidden.txt").write_text("hidden")
     for ranks in [None, 2]:
-        done = prepare(tmp / "in", tmp / "in/empty.txt", "--output", tmp / f"out{ranks}", "--data.validation", "none", ranks=ranks)
+        done = prepare(
+            tmp / "in", tmp / "in/empty.txt", "--output", tmp / f"out{ranks}", "--data.validation", "none", ranks=ranks
+        )
         assert token_stream(tmp / f"out{ranks}").tolist() == joined(["marked", "linked"])
-        for note in ["passed over 1 hidden file or folder", "passed over 1 empty file", "1 link back to a folder above it",
-                     "void.txt.gz is empty: its data holds nothing"]:
+        for note in [
+            "passed over 1 hidden file or folder",
+            "passed over 1 empty file",
+            "1 link back to a folder above it",
+            "void.txt.gz is empty: its data holds nothing",
+        ]:
             assert note in done.stderr, (note, done.stderr)
 
 
@@ -610,11 +838,16 @@ def test_verify_answers_whether_a_dataset_is_what_its_description_says(tmp):
         done = run("prepare-data", "--verify", tmp / "out", "--json", ranks=ranks, expect=1)
         problems = json.loads(done.stdout)["problems"]
         assert len(problems) == 3, problems
-        for name, reason in [("train/tokens-00001.h5", "no such file"), ("train/tokens-00002.h5", "is damaged: its hash is"),
-                             ("validation/tokens-00000.h5", "is damaged: its hash is")]:
+        for name, reason in [
+            ("train/tokens-00001.h5", "no such file"),
+            ("train/tokens-00002.h5", "is damaged: its hash is"),
+            ("validation/tokens-00000.h5", "is damaged: its hash is"),
+        ]:
             assert any(name in problem and reason in problem for problem in problems), problems
     assert "train/tokens-00002.h5 is damaged" in run("prepare-data", "--verify", tmp / "out", expect=1).stdout
-    (tmp / "out/DATASET.json").write_text((tmp / "out/DATASET.json").read_text().replace('"documents": ', '"documents": 1'))
+    (tmp / "out/DATASET.json").write_text(
+        (tmp / "out/DATASET.json").read_text().replace('"documents": ', '"documents": 1')
+    )
     assert "its content does not match its self_hash" in run("prepare-data", "--verify", tmp / "out", expect=3).stderr
     assert "no prepared dataset" in run("prepare-data", "--verify", tmp / "nothing", expect=3).stderr
     assert "takes no INPUT" in run("prepare-data", "--verify", tmp / "out", tmp / "a.jsonl", expect=2).stderr
@@ -622,7 +855,17 @@ def test_verify_answers_whether_a_dataset_is_what_its_description_says(tmp):
 
 def start_that_waits_for_input(folder, ranks, *options):
     """prepare-data on ranks that reads an open pipe; returns its process once the staging folder is there, and the ranks' processes."""
-    command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), program("prepare-data"), "-", "--format", "txt", "--output", str(folder / "out"), *options]
+    command = [
+        str(SOURCE / "tests/harness/mpirun.sh"),
+        str(ranks),
+        program("prepare-data"),
+        "-",
+        "--format",
+        "txt",
+        "--output",
+        str(folder / "out"),
+        *options,
+    ]
     job = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     job.stdin.write("some text\n")
     job.stdin.flush()
@@ -650,13 +893,30 @@ def test_a_request_to_stop_ends_all_ranks_and_leaves_nothing(tmp):
         job, processes = start_that_waits_for_input(tmp, 2)
         os.kill(processes[1], name)
         err = job.communicate(timeout=PATIENCE_S)[1]
-        assert job.returncode == 1 and err.count("stopped on request: nothing is written") == 1, (name, job.returncode, err)
+        assert job.returncode == 1 and err.count("stopped on request: nothing is written") == 1, (
+            name,
+            job.returncode,
+            err,
+        )
         assert list(tmp.iterdir()) == [], list(tmp.iterdir())
-    (tmp / "a.txt").write_text("".join(f"word{number} " for number in range(3000)))   # while tokens are made
+    (tmp / "a.txt").write_text("".join(f"word{number} " for number in range(3000)))  # while tokens are made
     for ranks in [1, 2]:
         launcher = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks)] if ranks > 1 else []
-        job = subprocess.Popen([*launcher, program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--data.tokenizer", "chars"],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=stopping_amid_its_work())
+        job = subprocess.Popen(
+            [
+                *launcher,
+                program("prepare-data"),
+                str(tmp / "a.txt"),
+                "--output",
+                str(tmp / "out"),
+                "--data.tokenizer",
+                "chars",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=stopping_amid_its_work(),
+        )
         asked = wait_for_pause(job, 0) if ranks > 1 else job.pid
         if ranks == 1:
             started_and_stopped(job)
@@ -670,8 +930,28 @@ def test_a_request_to_stop_ends_all_ranks_and_leaves_nothing(tmp):
 def documents_with_special_tokens(count, seed):
     """Documents in which special tokens, parts of them and other added tokens stand in odd places."""
     rng = random.Random(seed)
-    parts = ["<|endoftext|>", "<|endoftext", "endoftext|>", "<", "|>", "<<|endoftext|>>", "<|end|>", "<|e<|endoftext|>", "</s>", "!", "!!",
-             " ", "  ", "\n", "a", " the", "don't", "日本", "é", "x²"]
+    parts = [
+        "<|endoftext|>",
+        "<|endoftext",
+        "endoftext|>",
+        "<",
+        "|>",
+        "<<|endoftext|>>",
+        "<|end|>",
+        "<|e<|endoftext|>",
+        "</s>",
+        "!",
+        "!!",
+        " ",
+        "  ",
+        "\n",
+        "a",
+        " the",
+        "don't",
+        "日本",
+        "é",
+        "x²",
+    ]
     return ["".join(rng.choice(parts) for _ in range(rng.randrange(1, 24))) for _ in range(count)]
 
 
@@ -679,7 +959,9 @@ def trained_bpe(folder, tokenizers, special):
     """A byte-level BPE of the project's own pages, as vocab.json with merges.txt in which `special` are tokens like any other."""
     made = tokenizers.Tokenizer(tokenizers.models.BPE())
     made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = tokenizers.trainers.BpeTrainer(vocab_size=700, special_tokens=special, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=700, special_tokens=special, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    )
     made.train_from_iterator([sample_text() + "!! " * 500], trainer)
     folder.mkdir()
     made.model.save(str(folder))
@@ -691,7 +973,7 @@ def expect_ids_of(theirs, dataset, texts, why):
     assert len(found) == len(texts)
     for number, (text, tokens) in enumerate(zip(texts, found)):
         expected = theirs(text)
-        assert tokens[:-1 if number + 1 < len(texts) else None] == expected, (why, text, tokens, expected)
+        assert tokens[: -1 if number + 1 < len(texts) else None] == expected, (why, text, tokens, expected)
 
 
 def test_special_tokens_in_documents_have_the_ids_that_readers_of_the_written_tokenizer_give_them(tmp):
@@ -701,25 +983,43 @@ def test_special_tokens_in_documents_have_the_ids_that_readers_of_the_written_to
     pair = trained_bpe(tmp / "pair", tokenizers, ["<|endoftext|>", "<|end|>"])
     whole = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(str(pair / "vocab.json"), str(pair / "merges.txt")))
     whole.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    (tmp / "bare.json").write_text(whole.to_str())    # of any name, and marks no token
+    (tmp / "bare.json").write_text(whole.to_str())  # of any name, and marks no token
     whole.add_special_tokens(["<|endoftext|>", "<|end|>"])
     whole.add_tokens([tokenizers.AddedToken("x²", normalized=False, special=False)])
     (tmp / "marked").mkdir()
     whole.save(str(tmp / "marked/tokenizer.json"))
-    forms = {"pair": [pair], "bare": [tmp / "bare.json"], "marked": [tmp / "marked"], "bytes": ["bytes"], "chars": ["chars"],
-             "other end": [pair, "--data.end_of_text", "!"]}
+    forms = {
+        "pair": [pair],
+        "bare": [tmp / "bare.json"],
+        "marked": [tmp / "marked"],
+        "bytes": ["bytes"],
+        "chars": ["chars"],
+        "other end": [pair, "--data.end_of_text", "!"],
+    }
     streams = {}
     for name, (tokenizer, *options) in forms.items():
         for reading in ["special", "text"]:
             out = tmp / f"{name}-{reading}"
             said = ["--data.special_tokens", "text"] if reading == "text" else []
-            prepare(tmp / "a.jsonl", "--output", out, "--data.tokenizer", tokenizer, *options, "--data.validation", "none", *said)
+            prepare(
+                tmp / "a.jsonl",
+                "--output",
+                out,
+                "--data.tokenizer",
+                tokenizer,
+                *options,
+                "--data.validation",
+                "none",
+                *said,
+            )
             assert manifest(out)["tokenizer"]["special_tokens"] == reading
             theirs = tokenizers.Tokenizer.from_file(str(out / "tokenizer/tokenizer.json"))
             theirs.encode_special_tokens = reading == "text"
             expect_ids_of(lambda text: theirs.encode(text, add_special_tokens=False).ids, out, texts, (name, reading))
             auto = transformers.AutoTokenizer.from_pretrained(out / "tokenizer")
-            expect_ids_of(lambda text: auto.encode(text, add_special_tokens=False), out, texts, (name, reading, "transformers"))
+            expect_ids_of(
+                lambda text: auto.encode(text, add_special_tokens=False), out, texts, (name, reading, "transformers")
+            )
             streams[name, reading] = token_stream(out).tolist()
         assert streams[name, "special"] != streams[name, "text"], name
     assert streams["pair", "special"] == streams["bare", "special"], "two forms of one tokenizer, one reading"
@@ -739,8 +1039,10 @@ def test_a_special_token_is_found_where_a_long_document_is_cut_into_blocks_or_pa
 def peak_memory(*command):
     """Of a program, in bytes. A small process starts it: what a process has when it forks counts for its child. Memory that is reserved
     and never touched does not count; MALLOC_PERTURB_ would touch it."""
-    watch = ("import os, resource, subprocess, sys; os.environ.pop('MALLOC_PERTURB_', None); subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
-             "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+    watch = (
+        "import os, resource, subprocess, sys; os.environ.pop('MALLOC_PERTURB_', None); subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
     return 1024 * int(run_command(sys.executable, "-c", watch, *command).stdout)
 
 
@@ -759,7 +1061,15 @@ def test_the_real_gpt2_reads_special_tokens_as_its_exported_form_does(tmp):
     tokenizers = needs("tokenizers")
     texts = documents_with_special_tokens(2000, 2)
     write_jsonl(tmp / "a.jsonl", texts)
-    prepare(tmp / "a.jsonl", "--output", tmp / "out", "--data.tokenizer", shared_data("tokenizers/gpt2"), "--data.validation", "none")
+    prepare(
+        tmp / "a.jsonl",
+        "--output",
+        tmp / "out",
+        "--data.tokenizer",
+        shared_data("tokenizers/gpt2"),
+        "--data.validation",
+        "none",
+    )
     theirs = tokenizers.Tokenizer.from_file(str(tmp / "out/tokenizer/tokenizer.json"))
     assert 50256 in theirs.encode("A<|endoftext|>B").ids
     expect_ids_of(lambda text: theirs.encode(text, add_special_tokens=False).ids, tmp / "out", texts, "gpt2")
@@ -778,7 +1088,9 @@ def test_a_tokenizer_file_may_have_any_name_and_a_refusal_says_what_the_file_is(
     for name, (content, reason) in files.items():
         (tmp / name).write_bytes(content)
         done = prepare(tmp / "a.txt", "--output", tmp / "out", "--data.tokenizer", tmp / name, expect=2)
-        assert f"{name} as a tokenizer: {reason}" in done.stderr and "a file like tokenizer.json" in done.stderr, done.stderr
+        assert f"{name} as a tokenizer: {reason}" in done.stderr and "a file like tokenizer.json" in done.stderr, (
+            done.stderr
+        )
 
 
 def test_another_field_and_another_end_of_text_are_used(tmp):

@@ -9,7 +9,7 @@ from inputs_test import needs_tables
 from lockstep_testing import needs, run, sample_text
 from prepare_data_test import digest, documents, manifest, prepare, trained_bpe
 
-END, IGNORED = 256, -100   # of the bytes tokenizer; of labels
+END, IGNORED = 256, -100  # of the bytes tokenizer; of labels
 
 
 def masked_documents(dataset, split="train"):
@@ -27,7 +27,20 @@ def masked_documents(dataset, split="train"):
 
 def prepared(tmp, *inputs, name="data", form="tokenized", tokenizer="bytes", validation="none", ranks=None, **settings):
     options = [part for key, value in settings.items() for part in (f"--data.{key}", value)]
-    done = prepare(*inputs, "--output", tmp / name, "--data.tokenizer", tokenizer, "--data.records", form, "--data.validation", validation, *options, "--json", ranks=ranks)
+    done = prepare(
+        *inputs,
+        "--output",
+        tmp / name,
+        "--data.tokenizer",
+        tokenizer,
+        "--data.records",
+        form,
+        "--data.validation",
+        validation,
+        *options,
+        "--json",
+        ranks=ranks,
+    )
     return json.loads(done.stdout)["records"]
 
 
@@ -66,14 +79,19 @@ def test_ids_labels_and_padding_become_tokens_and_masks_from_every_kind_of_file(
     shifted = [{"input_ids": ids, "labels": labelled(ids[1:] + [0], mask[1:] + [0])} for ids, mask in samples]
     prepared(tmp, write_lines(tmp / "shifted.jsonl", shifted), name="shifted", labels="shifted")
     assert masked_documents(tmp / "shifted") == expected
-    fed = [{"input_ids": ids[:-1], "labels": labelled(ids[1:], mask[1:])} for ids, mask in samples]   # as a model is fed
+    fed = [{"input_ids": ids[:-1], "labels": labelled(ids[1:], mask[1:])} for ids, mask in samples]  # as a model is fed
     prepared(tmp, write_lines(tmp / "fed.jsonl", fed), name="fed", labels="shifted")
     assert masked_documents(tmp / "fed") == expected
     padded = []
     for ids, mask in samples:
         front, back = rng.randrange(4), rng.randrange(4)
-        padded.append({"input_ids": [0] * front + ids + [9] * back, "labels": [IGNORED] * front + labelled(ids, mask) + [9] * back,
-                       "attention_mask": [0] * front + [1] * len(ids) + [0] * back})
+        padded.append(
+            {
+                "input_ids": [0] * front + ids + [9] * back,
+                "labels": [IGNORED] * front + labelled(ids, mask) + [9] * back,
+                "attention_mask": [0] * front + [1] * len(ids) + [0] * back,
+            }
+        )
     (tmp / "padded.json").write_text(json.dumps(padded, indent=1))
     prepared(tmp, tmp / "padded.json", name="padded")
     assert masked_documents(tmp / "padded") == expected
@@ -83,19 +101,30 @@ def test_ids_labels_and_padding_become_tokens_and_masks_from_every_kind_of_file(
         writer.writerows({key: json.dumps(record[key]) for key in ("input_ids", "labels")} for record in aligned)
     prepared(tmp, tmp / "spelled.csv", name="spelled")
     assert masked_documents(tmp / "spelled") == expected
-    counts = prepared(tmp, write_lines(tmp / "plain.jsonl", [{"input_ids": ids, "labels": None} for ids, _ in samples]), name="plain")
+    counts = prepared(
+        tmp, write_lines(tmp / "plain.jsonl", [{"input_ids": ids, "labels": None} for ids, _ in samples]), name="plain"
+    )
     assert masked_documents(tmp / "plain") == [(ids, [0] + [1] * (len(ids) - 1)) for ids, _ in samples]
     tokens = sum(len(ids) for ids, _ in samples)
-    assert counts["samples"] == counts["kept_records"] == 500 and counts["tokens"] == tokens and counts["trained_tokens"] == tokens - 500, counts
+    assert (
+        counts["samples"] == counts["kept_records"] == 500
+        and counts["tokens"] == tokens
+        and counts["trained_tokens"] == tokens - 500
+    ), counts
 
 
 def test_columns_of_tables_are_records(tmp):
     pyarrow = needs_tables()
     import pyarrow.parquet
+
     samples = drawn_samples(700, 3)
-    table = pyarrow.table({"input_ids": pyarrow.array([ids for ids, _ in samples], pyarrow.list_(pyarrow.int32())),
-                           "labels": pyarrow.array([labelled(*sample) for sample in samples], pyarrow.large_list(pyarrow.int64())),
-                           "attention_mask": pyarrow.array([[1] * len(ids) for ids, _ in samples], pyarrow.list_(pyarrow.int8()))})
+    table = pyarrow.table(
+        {
+            "input_ids": pyarrow.array([ids for ids, _ in samples], pyarrow.list_(pyarrow.int32())),
+            "labels": pyarrow.array([labelled(*sample) for sample in samples], pyarrow.large_list(pyarrow.int64())),
+            "attention_mask": pyarrow.array([[1] * len(ids) for ids, _ in samples], pyarrow.list_(pyarrow.int8())),
+        }
+    )
     pyarrow.parquet.write_table(table, tmp / "a.parquet", row_group_size=90)
     with pyarrow.OSFile(str(tmp / "b.arrow"), "wb") as file, pyarrow.ipc.new_stream(file, table.schema) as writer:
         writer.write_table(table, max_chunksize=60)
@@ -105,21 +134,36 @@ def test_columns_of_tables_are_records(tmp):
 
 
 def test_any_ranks_and_threads_write_the_same_bytes_and_a_tail_may_cut_any_document(tmp):
-    samples = drawn_samples(12000, 4)   # several blocks
+    samples = drawn_samples(12000, 4)  # several blocks
     source = write_lines(tmp / "in.jsonl", [{"input_ids": ids, "labels": labelled(ids, mask)} for ids, mask in samples])
     stream = [pair for ids, mask in as_documents(samples) for pair in zip(ids, mask)]
     for validation in "tail:0.3217", "hash:0.25":
         digests = set()
         for ranks, threads in (None, 1), (None, 3), (2, 2), (3, 1):
             folder = tmp / f"out-{ranks}-{threads}-{validation[:4]}"
-            run("prepare-data", source, "--output", folder, "--data.tokenizer", "bytes", "--data.records", "tokenized", "--data.validation", validation,
-                "--data.shard_tokens", 50000, "--threads", threads, ranks=ranks)
+            run(
+                "prepare-data",
+                source,
+                "--output",
+                folder,
+                "--data.tokenizer",
+                "bytes",
+                "--data.records",
+                "tokenized",
+                "--data.validation",
+                validation,
+                "--data.shard_tokens",
+                50000,
+                "--threads",
+                threads,
+                ranks=ranks,
+            )
             digests.add(digest(folder))
         assert len(digests) == 1, validation
         splits = [masked_documents(folder, split) for split in ("train", "validation")]
         if validation.startswith("tail"):
             both = [pair for split in splits for ids, mask in split for pair in zip(ids, mask)]
-            assert both == stream and len(splits[0]) + len(splits[1]) == 12001   # one document is cut
+            assert both == stream and len(splits[0]) + len(splits[1]) == 12001  # one document is cut
         else:
             assert sorted(splits[0] + splits[1]) == sorted(as_documents(samples)) and 2700 < len(splits[1]) < 3300
         assert "all hashes are" in prepare("--verify", folder).stdout
@@ -136,7 +180,15 @@ def special_bpe(folder):
     for name in "vocab.json", "merges.txt":
         (folder / name).unlink()
     made.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": {"content": "<s>"}, "eos_token": "<|endoftext|>"}))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(
+            {
+                "tokenizer_class": "PreTrainedTokenizerFast",
+                "bos_token": {"content": "<s>"},
+                "eos_token": "<|endoftext|>",
+            }
+        )
+    )
     return made
 
 
@@ -155,7 +207,7 @@ def test_prompts_and_completions_have_the_ids_and_masks_that_trl_gives_them(tmp)
     expected, apart = [], 0
     for prompt, completion in pairs:
         head, whole = made.encode(prompt).ids, made.encode(prompt + completion).ids
-        if whole[:len(head)] != head:   # where TRL warns
+        if whole[: len(head)] != head:  # where TRL warns
             apart += 1
             whole = head + made.encode(completion).ids
         expected.append((whole + [end], [0] * len(head) + [1] * (len(whole) - len(head) + 1)))
@@ -167,11 +219,16 @@ def test_prompts_and_completions_have_the_ids_and_masks_that_trl_gives_them(tmp)
     assert masked_documents(tmp / "all") == [([begin] + ids[:-1], [0] + [1] * (len(ids) - 1)) for ids, _ in expected]
     begun = write_lines(tmp / "begun.jsonl", [{"prompt": "<s>yes<s>", "completion": " no<|endoftext|>"}])
     prepared(tmp, begun, name="once", form="prompt", tokenizer=tmp / "bpe", add_bos="true")
-    (ids, _), = masked_documents(tmp / "once")
+    ((ids, _),) = masked_documents(tmp / "once")
     assert ids == made.encode("<s>yes<s> no<|endoftext|>").ids and ids.count(begin) == 2 and ids.count(end) == 1
     prepared(tmp, begun, name="text", form="prompt", tokenizer=tmp / "bpe", special_tokens="text")
-    (ids, _), = masked_documents(tmp / "text")
-    assert ids[-1] == end and begin not in ids and end not in ids[:-1] and made.decode(ids[:-1]) == "<s>yes<s> no<|endoftext|>"
+    ((ids, _),) = masked_documents(tmp / "text")
+    assert (
+        ids[-1] == end
+        and begin not in ids
+        and end not in ids[:-1]
+        and made.decode(ids[:-1]) == "<s>yes<s> no<|endoftext|>"
+    )
 
 
 def shaped(sample, longest, too_long, overlap, shortest, counts):
@@ -192,8 +249,8 @@ def shaped(sample, longest, too_long, overlap, shortest, counts):
                 break
             begin = at - overlap
             context = max(overlap, 1)
-            part = ids[begin:begin + longest]
-            parts.append((part, ([0] * context + mask[begin + context:begin + longest])[:len(part)]))
+            part = ids[begin : begin + longest]
+            parts.append((part, ([0] * context + mask[begin + context : begin + longest])[: len(part)]))
     kept = [part for part in parts if any(part[1])]
     if not kept:
         counts["untrained_records"] += 1
@@ -210,17 +267,38 @@ def test_lengths_are_kept_to_and_every_token_that_counts_does_so_once(tmp):
     for ids, mask in samples[::5]:
         mask[:] = [0] * len(ids) if rng.random() < 0.3 else [int(i < 3) for i in range(len(ids))]
     source = write_lines(tmp / "in.jsonl", [{"input_ids": ids, "labels": labelled(ids, mask)} for ids, mask in samples])
-    names = ["too_long_records", "too_short_records", "untrained_records", "truncated_records", "split_records", "untrained_parts"]
-    for number, (longest, too_long, overlap, shortest) in enumerate([(11, "drop", 0, 1), (11, "truncate", 0, 4), (7, "split", 0, 1), (7, "split", 3, 7), (20, "split", 19, 1)]):
-        options = {"max_length": longest, "too_long": too_long, "min_length": shortest, **({"overlap": overlap} if too_long == "split" else {})}
+    names = [
+        "too_long_records",
+        "too_short_records",
+        "untrained_records",
+        "truncated_records",
+        "split_records",
+        "untrained_parts",
+    ]
+    for number, (longest, too_long, overlap, shortest) in enumerate(
+        [(11, "drop", 0, 1), (11, "truncate", 0, 4), (7, "split", 0, 1), (7, "split", 3, 7), (20, "split", 19, 1)]
+    ):
+        options = {
+            "max_length": longest,
+            "too_long": too_long,
+            "min_length": shortest,
+            **({"overlap": overlap} if too_long == "split" else {}),
+        }
         counts = dict.fromkeys(names, 0)
         parts = [shaped(sample, longest, too_long, overlap, shortest, counts) for sample in samples]
         told = prepared(tmp, source, name=f"data-{number}", **options)
         found = masked_documents(tmp / f"data-{number}")
         assert found == [part for made in parts for part in made], options
         assert {name: told[name] for name in names} == counts, (told, counts)
-        assert told["records"] == 400 and told["kept_records"] == sum(1 for made in parts if made) and told["samples"] == len(found)
-        assert told["trained_tokens"] == sum(sum(mask) for _, mask in found) and manifest(tmp / f"data-{number}")["inputs"]["records"] == told
+        assert (
+            told["records"] == 400
+            and told["kept_records"] == sum(1 for made in parts if made)
+            and told["samples"] == len(found)
+        )
+        assert (
+            told["trained_tokens"] == sum(sum(mask) for _, mask in found)
+            and manifest(tmp / f"data-{number}")["inputs"]["records"] == told
+        )
         if too_long == "split" and overlap > 0:
             all_of_them = sum(sum(mask[1:]) for ids, mask in samples if len(ids) >= shortest)
             assert told["trained_tokens"] == all_of_them, "no label is lost where parts overlap"
@@ -228,50 +306,95 @@ def test_lengths_are_kept_to_and_every_token_that_counts_does_so_once(tmp):
     prepared(tmp, parts_of_one, name="split", validation="hash:0.5", max_length=20, too_long="split", overlap=2)
     for split in "train", "validation":
         found = masked_documents(tmp / "split", split)
-        assert len(found) % 12 == 0 and all(ids[0] != ids[1] or len(found[at + 11][0]) < 20 for at, (ids, _) in list(enumerate(found))[::12]), "a record lies in one split"
+        assert len(found) % 12 == 0 and all(
+            ids[0] != ids[1] or len(found[at + 11][0]) < 20 for at, (ids, _) in list(enumerate(found))[::12]
+        ), "a record lies in one split"
 
 
 def test_a_record_that_cannot_be_used_ends_the_job_with_its_place_or_is_left_out(tmp):
     good = {"input_ids": [1, 2, 3]}
-    bad = [({"input_ids": [1, 257]}, "input_ids[1] is 257, the tokenizer has ids 0 to 256"), ({"input_ids": [-1, 2]}, "input_ids[0] is -1"),
-           ({"input_ids": [1, 2, 3], "labels": [IGNORED, 2, 4]}, "labels[2] is 4, neither input_ids[2] = 3 nor -100"),
-           ({"input_ids": [1, 2, 3], "labels": [1, 2]}, "labels has 2 elements, input_ids has 3"), ({"input_ids": 5}, "input_ids is no list"),
-           ({"input_ids": [1, 2.5]}, "input_ids[1] is no integer: 2.5"), ({"input_ids": [1, 2], "attention_mask": [1, 2]}, "attention_mask[1] is 2, neither 0 nor 1"),
-           ({"input_ids": [1, 2, 3], "attention_mask": [1, 0, 1]}, "attention_mask[1] is 0 between tokens"), ({"input_ids": "[1, 2"}, "the text of input_ids is no list"),
-           ({"ids": [1]}, "no field 'input_ids'; it has ids")]
+    bad = [
+        ({"input_ids": [1, 257]}, "input_ids[1] is 257, the tokenizer has ids 0 to 256"),
+        ({"input_ids": [-1, 2]}, "input_ids[0] is -1"),
+        ({"input_ids": [1, 2, 3], "labels": [IGNORED, 2, 4]}, "labels[2] is 4, neither input_ids[2] = 3 nor -100"),
+        ({"input_ids": [1, 2, 3], "labels": [1, 2]}, "labels has 2 elements, input_ids has 3"),
+        ({"input_ids": 5}, "input_ids is no list"),
+        ({"input_ids": [1, 2.5]}, "input_ids[1] is no integer: 2.5"),
+        ({"input_ids": [1, 2], "attention_mask": [1, 2]}, "attention_mask[1] is 2, neither 0 nor 1"),
+        ({"input_ids": [1, 2, 3], "attention_mask": [1, 0, 1]}, "attention_mask[1] is 0 between tokens"),
+        ({"input_ids": "[1, 2"}, "the text of input_ids is no list"),
+        ({"ids": [1]}, "no field 'input_ids'; it has ids"),
+    ]
     for number, (record, message) in enumerate(bad):
         source = write_lines(tmp / f"in-{number}.jsonl", [good, record, good])
-        done = prepare(source, "--output", tmp / "refused", "--data.tokenizer", "bytes", "--data.records", "tokenized", expect=3)
+        done = prepare(
+            source, "--output", tmp / "refused", "--data.tokenizer", "bytes", "--data.records", "tokenized", expect=3
+        )
         assert f"in-{number}.jsonl:2: {message}" in done.stderr and not (tmp / "refused").exists(), done.stderr
     source = write_lines(tmp / "all.jsonl", [good, *(record for record, _ in bad), good])
-    done = prepare(source, "--output", tmp / "kept", "--data.tokenizer", "bytes", "--data.records", "tokenized", "--data.validation", "none", "--data.malformed", "skip")
+    done = prepare(
+        source,
+        "--output",
+        tmp / "kept",
+        "--data.tokenizer",
+        "bytes",
+        "--data.records",
+        "tokenized",
+        "--data.validation",
+        "none",
+        "--data.malformed",
+        "skip",
+    )
     assert masked_documents(tmp / "kept") == [([1, 2, 3], [0, 1, 1])] * 2
     assert f"left out {len(bad)} malformed documents" in done.stderr and "all.jsonl:4: labels[2] is 4" in done.stderr
     assert manifest(tmp / "kept")["inputs"]["malformed_documents"] == len(bad)
     wrong = write_lines(tmp / "prompt.jsonl", [{"prompt": "a", "completion": ["b"]}])
-    assert "prompt.jsonl:1: one of 'prompt' and 'completion' is a list of messages" in prepare(wrong, "--output", tmp / "refused", "--data.records", "prompt", expect=3).stderr
+    assert (
+        "prompt.jsonl:1: one of 'prompt' and 'completion' is a list of messages"
+        in prepare(wrong, "--output", tmp / "refused", "--data.records", "prompt", expect=3).stderr
+    )
 
 
 def test_characters_that_a_vocabulary_lacks_are_malformed_text_wherever_they_stand(tmp):
     (tmp / "known.txt").write_text("abc\n" * 50)
-    prepare(tmp / "known.txt", "--output", tmp / "known", "--data.tokenizer", "chars", "--data.end_of_text", "<e>", "--data.validation", "none")
+    prepare(
+        tmp / "known.txt",
+        "--output",
+        tmp / "known",
+        "--data.tokenizer",
+        "chars",
+        "--data.end_of_text",
+        "<e>",
+        "--data.validation",
+        "none",
+    )
     source = write_lines(tmp / "in.jsonl", [{"text": "ab"}, {"text": "aé"}, {"text": "ca"}])
     options = ["--data.tokenizer", tmp / "known/tokenizer", "--data.validation", "none"]
     done = prepare(source, "--output", tmp / "data", *options, expect=3)
     assert "in.jsonl:2: cannot tokenize 'é'" in done.stderr, done.stderr
     done = prepare(source, "--output", tmp / "data", *options, "--data.malformed", "skip")
     assert "left out 1 malformed document" in done.stderr and "in.jsonl:2: cannot tokenize" in done.stderr, done.stderr
-    assert [len(document) for document in documents(tmp / "data", "train")] == [3, 2]   # and the end of the first
+    assert [len(document) for document in documents(tmp / "data", "train")] == [3, 2]  # and the end of the first
 
 
 def test_of_a_name_given_twice_the_last_counts_as_python_reads_it(tmp):
     chat = '"messages": [{"role": "user", "role": "assistant", "content": "x", "content": "y"}]'
-    (tmp / "chat.jinja").write_text("{% for m in messages %}{% generation %}{{ m.role }}: {{ m.content }};{% endgeneration %}{% endfor %}")
+    (tmp / "chat.jinja").write_text(
+        "{% for m in messages %}{% generation %}{{ m.role }}: {{ m.content }};{% endgeneration %}{% endfor %}"
+    )
     template = {"chat_template": tmp / "chat.jinja"}
     for form, lines, more in [
-            ("tokenized", ['{"input_ids": [1, 2], "labels": [1], "input_ids": [3, 4, 5], "labels": [-100, 4, 5]}', '{"labels": null, "labels": [7, 8], "input_ids": [7, 8]}'], {}),
-            ("prompt", ['{"prompt": "a", "completion": 1, "prompt": "b", "completion": "c"}'], {}),
-            ("messages", [f'{{"messages": [], {chat}}}', f'{{{chat}, {chat.replace("y", "z")}}}'], template)]:
+        (
+            "tokenized",
+            [
+                '{"input_ids": [1, 2], "labels": [1], "input_ids": [3, 4, 5], "labels": [-100, 4, 5]}',
+                '{"labels": null, "labels": [7, 8], "input_ids": [7, 8]}',
+            ],
+            {},
+        ),
+        ("prompt", ['{"prompt": "a", "completion": 1, "prompt": "b", "completion": "c"}'], {}),
+        ("messages", [f'{{"messages": [], {chat}}}', f"{{{chat}, {chat.replace('y', 'z')}}}"], template),
+    ]:
         made = []
         for name, texts in [("twice", lines), ("once", [json.dumps(json.loads(line)) for line in lines])]:
             (tmp / f"{form} {name}.jsonl").write_text("\n".join(texts))
@@ -285,12 +408,25 @@ def test_options_that_would_have_no_effect_and_inputs_without_records_are_refuse
     source = write_lines(tmp / "a.jsonl", [{"input_ids": [1, 2]}])
     refuse = lambda *options, expect=2: prepare(*options, "--output", tmp / "refused", expect=expect).stderr
     assert "a.txt holds one text, no records" in refuse(tmp / "a.txt", "--data.records", "prompt")
-    for option, value, needed in [("labels", "shifted", "tokenized"), ("max_length", 5, "tokenized or prompt or messages"), ("train_on", "all", "prompt or messages"), ("add_bos", "true", "tokenized or prompt or messages")]:
-        assert f"data.{option} has no effect unless data.records is {needed}" in refuse(source, f"--data.{option}", value)
+    for option, value, needed in [
+        ("labels", "shifted", "tokenized"),
+        ("max_length", 5, "tokenized or prompt or messages"),
+        ("train_on", "all", "prompt or messages"),
+        ("add_bos", "true", "tokenized or prompt or messages"),
+    ]:
+        assert f"data.{option} has no effect unless data.records is {needed}" in refuse(
+            source, f"--data.{option}", value
+        )
     tokenized = ["--data.records", "tokenized"]
-    assert "data.overlap has no effect unless data.too_long is split" in refuse(source, *tokenized, "--data.max_length", 5, "--data.overlap", 1)
-    assert "data.too_long has no effect without data.max_length" in refuse(source, *tokenized, "--data.too_long", "split")
-    assert "leaves nothing new" in refuse(source, *tokenized, "--data.max_length", 5, "--data.too_long", "split", "--data.overlap", 5)
+    assert "data.overlap has no effect unless data.too_long is split" in refuse(
+        source, *tokenized, "--data.max_length", 5, "--data.overlap", 1
+    )
+    assert "data.too_long has no effect without data.max_length" in refuse(
+        source, *tokenized, "--data.too_long", "split"
+    )
+    assert "leaves nothing new" in refuse(
+        source, *tokenized, "--data.max_length", 5, "--data.too_long", "split", "--data.overlap", 5
+    )
     assert "data.text_field has no effect" in refuse(source, *tokenized, "--data.text_field", "x")
     assert "data.tokenizer chars is made of text" in refuse(source, *tokenized, "--data.tokenizer", "chars")
     assert "the tokenizer names no bos_token" in refuse(source, *tokenized, "--data.add_bos", "true")

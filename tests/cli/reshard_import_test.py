@@ -8,20 +8,26 @@ import subprocess
 from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
 from finalize_test import VARIANTS, head_beside, load, logits, model_of, one_value_changed, torch
 from lockstep_testing import PATIENCE_S, needs, program, records, run, write_config
-from shared_out import options, prepare
+from layout_runs import options, prepare
 
 numpy = needs("numpy")
 needs("h5py")
 from safetensors.numpy import save_file as save_numpy  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-MESHES = {   # of variants: where heads, experts and layers are cut
-    "gpt2": ["tp=3", "dp_shard=2,pp=2,parts=3"], "gpt2_untied_narrow_relu": ["dp_shard=4"], "llama_tied_wide_heads": ["tp=4,dp_shard=2"],
-    "llama_all_biases_one_kv_head": ["tp=2"], "qwen3": ["parts=2"], "mixtral": ["dp_shard=2"], "qwen3_moe_mixed_tied": ["tp=2,pp=3"],
-    "qwen2_moe": ["parts=1"]}
+MESHES = {  # of variants: where heads, experts and layers are cut
+    "gpt2": ["tp=3", "dp_shard=2,pp=2,parts=3"],
+    "gpt2_untied_narrow_relu": ["dp_shard=4"],
+    "llama_tied_wide_heads": ["tp=4,dp_shard=2"],
+    "llama_all_biases_one_kv_head": ["tp=2"],
+    "qwen3": ["parts=2"],
+    "mixtral": ["dp_shard=2"],
+    "qwen3_moe_mixed_tied": ["tp=2,pp=3"],
+    "qwen2_moe": ["parts=1"],
+}
 
 
-BYTES = {"vocab_size": 257, "bos_token_id": 256, "eos_token_id": 256}   # of the dataset that shared_out makes
+BYTES = {"vocab_size": 257, "bos_token_id": 256, "eos_token_id": 256}  # of the dataset that shared_out makes
 
 
 def saved(folder, variant, dtype=torch.float32, **changes):
@@ -39,25 +45,41 @@ def test_every_family_comes_in_and_goes_out_again_with_the_same_bits(tmp):
         for target in targets:
             made = tmp / f"{variant} {target}"
             done = json.loads(run("checkpoint-reshard", source, "--to", target, "--output", made, "--json").stdout)
-            assert done["digest_before"] is None and done["digest_after"] == state_digest(made) and done["cast"] == [], done
+            assert (
+                done["digest_before"] is None and done["digest_after"] == state_digest(made) and done["cast"] == []
+            ), done
             assert json.loads(run("checkpoint-inspect", "--verify=fingerprints", made, "--json").stdout)["sound"]
             run("finalize-quantize", made, "--dtype", name, "--output", tmp / f"out {variant} {target}")
             have = load_file(tmp / f"out {variant} {target}/model.safetensors")
             assert have.keys() == want.keys(), (variant, have.keys() ^ want.keys())
             for key in want:
-                assert have[key].dtype == dtype and torch.equal(have[key].view(torch.uint8), want[key].view(torch.uint8)), (variant, target, key)
+                assert have[key].dtype == dtype and torch.equal(
+                    have[key].view(torch.uint8), want[key].view(torch.uint8)
+                ), (variant, target, key)
 
 
 def started_from(folder, tmp, run_dir, *more):
     words = options(tmp, run_dir, *more, steps=1)
     words = [{"--model.config": "--model.path", tmp / "model": folder}.get(word, word) for word in words]
-    return [*words[:words.index("--train.max_steps")], *words[words.index("--train.max_steps") + 2:], "--train.max_steps", 1]
+    return [
+        *words[: words.index("--train.max_steps")],
+        *words[words.index("--train.max_steps") + 2 :],
+        "--train.max_steps",
+        1,
+    ]
 
 
 def resumed_from(checkpoint, folder, tmp, run_dir):
     """Of the model whose config.json the folder has."""
     words = options(tmp, run_dir, "--checkpoint.resume", checkpoint, steps=1)
-    return ["--model.config", folder, *words[2:words.index("--train.max_steps")], *words[words.index("--train.max_steps") + 2:], "--train.max_steps", 1]
+    return [
+        "--model.config",
+        folder,
+        *words[2 : words.index("--train.max_steps")],
+        *words[words.index("--train.max_steps") + 2 :],
+        "--train.max_steps",
+        1,
+    ]
 
 
 def test_an_import_is_what_a_job_saves_of_these_weights(tmp):
@@ -94,7 +116,11 @@ def test_a_tied_model_whose_file_has_another_head_comes_in_with_both(tmp):
 def end_of(run_dir):
     """Losses of the steps, and fingerprints of weights and moments at the end."""
     [end] = step_folders(run_dir)
-    state = {(t["component"], t["name"]): t["fingerprint"] for t in tensors_of(end) if t["component"] in ["model", "optimizer"] and t["name"] != "_values"}
+    state = {
+        (t["component"], t["name"]): t["fingerprint"]
+        for t in tensors_of(end)
+        if t["component"] in ["model", "optimizer"] and t["name"] != "_values"
+    }
     return [record["loss"] for record in records(run_dir, "step")], state
 
 
@@ -107,7 +133,10 @@ def test_training_starts_from_an_import_as_from_the_folder_and_from_an_export_of
         run("train", *started_from(tmp / name, tmp, tmp / f"run-{name}"))
     words = resumed_from(tmp / "made", tmp / "folder", tmp, tmp / "run-made")
     told = run("train", *words).stderr
-    for said in [f"starts with weights of {tmp}/made", *(f"the checkpoint holds no component '{one}': it starts afresh" for one in ["optimizer", "trainer", "data"])]:
+    for said in [
+        f"starts with weights of {tmp}/made",
+        *(f"the checkpoint holds no component '{one}': it starts afresh" for one in ["optimizer", "trainer", "data"]),
+    ]:
         assert said in told, (said, told)
     ends = [end_of(tmp / f"run-{name}") for name in ["folder", "export", "made"]]
     assert ends[0] == ends[1] == ends[2] and all(ends[0]), ends
@@ -126,11 +155,19 @@ def test_an_import_is_evaluated_and_what_does_not_fit_is_refused_on_all_ranks(tm
     saved(tmp / "folder", "gpt2", torch.bfloat16, **BYTES)
     run("checkpoint-reshard", tmp / "folder", "--consolidate", "--output", tmp / "half")
     run("checkpoint-reshard", tmp / "folder", "--to", "dp_shard=3", "--cast", "fp32", "--output", tmp / "made")
-    losses = [json.loads(run("train", *words, "--eval-only", ranks=ranks).stdout)["loss"] for words, ranks in [
-        (started_from(tmp / "folder", tmp, tmp / "none"), None), (resumed_from(tmp / "made", tmp / "folder", tmp, tmp / "none"), 2)]]
+    losses = [
+        json.loads(run("train", *words, "--eval-only", ranks=ranks).stdout)["loss"]
+        for words, ranks in [
+            (started_from(tmp / "folder", tmp, tmp / "none"), None),
+            (resumed_from(tmp / "made", tmp / "folder", tmp, tmp / "none"), 2),
+        ]
+    ]
     assert abs(losses[0] - losses[1]) <= 1e-6 * losses[0], losses
     told = run("train", *resumed_from(tmp / "half", tmp / "folder", tmp, tmp / "none"), ranks=2, expect=2).stderr
-    assert f"{tmp}/half holds weights in bf16, and this run keeps them in fp32" in told and "--consolidate --cast fp32 --output NEW converts them" in told, told
+    assert (
+        f"{tmp}/half holds weights in bf16, and this run keeps them in fp32" in told
+        and "--consolidate --cast fp32 --output NEW converts them" in told
+    ), told
     told = run("train", *options(tmp, tmp / "none", "--checkpoint.resume", tmp / "made"), ranks=2, expect=2).stderr
     assert f"{tmp}/made holds another model" in told and "n_embd of the model's config: saved 24, now 18" in told, told
     run("checkpoint-reshard", tmp / "made", "--consolidate", "--only", "wte", "--output", tmp / "less")
@@ -145,20 +182,40 @@ def test_weights_of_folders_are_cast_selected_averaged_and_shared_out_as_those_o
     (tmp / "b").mkdir()
     (tmp / "b/config.json").write_text((tmp / "a/config.json").read_text())
     save_file(second, tmp / "b/model.safetensors", {"format": "pt"})
-    (tmp / "b/pytorch_model.bin").write_bytes(b"PK")   # beside safetensors, it is not looked at
+    (tmp / "b/pytorch_model.bin").write_bytes(b"PK")  # beside safetensors, it is not looked at
     run("checkpoint-reshard", tmp / "a", tmp / "b", "--average", "--to", "tp=2", "--output", tmp / "mean", ranks=2)
     run("checkpoint-reshard", tmp / "b", "--consolidate", "--output", tmp / "made")
     run("checkpoint-reshard", tmp / "a", tmp / "made", "--average", "--output", tmp / "mixed")
     assert state_digest(tmp / "mean") == state_digest(tmp / "mixed")
     [*_, line] = map(json.loads, manifest_of(tmp / "mixed")["documents"]["made_from"].splitlines())
-    assert line["of"][0] == {"path": str(tmp / "a")} and line["of"][1]["state_digest"] == state_digest(tmp / "made"), line
+    assert line["of"][0] == {"path": str(tmp / "a")} and line["of"][1]["state_digest"] == state_digest(tmp / "made"), (
+        line
+    )
     run("finalize-quantize", tmp / "mean", "--dtype", "fp32", "--output", tmp / "export")
     for name, tensor in load_file(tmp / "export/model.safetensors").items():
         assert torch.equal(tensor, ((first[name].double() + second[name].double()) / 2).float()), name
-    done = json.loads(run("checkpoint-reshard", tmp / "b", "--consolidate", "--cast", "bf16", "--only", "model/model.norm", "--output", tmp / "cast", "--json").stdout)
-    assert done["cast"] == ["model/model.norm.weight"] and [t["name"] for t in tensors_of(tmp / "cast")] == ["model.norm.weight"], done
+    done = json.loads(
+        run(
+            "checkpoint-reshard",
+            tmp / "b",
+            "--consolidate",
+            "--cast",
+            "bf16",
+            "--only",
+            "model/model.norm",
+            "--output",
+            tmp / "cast",
+            "--json",
+        ).stdout
+    )
+    assert done["cast"] == ["model/model.norm.weight"] and [t["name"] for t in tensors_of(tmp / "cast")] == [
+        "model.norm.weight"
+    ], done
     run("checkpoint-reshard", tmp / "cast", "--consolidate", "--cast", "fp32", "--output", tmp / "back")
-    assert (read_tensor(tmp / "back", "model", "model.norm.weight") == second["model.norm.weight"].bfloat16().float().numpy()).all()
+    assert (
+        read_tensor(tmp / "back", "model", "model.norm.weight")
+        == second["model.norm.weight"].bfloat16().float().numpy()
+    ).all()
 
 
 def test_folders_that_are_not_whole_are_refused_and_nothing_is_written(tmp):
@@ -170,14 +227,22 @@ def test_folders_that_are_not_whole_are_refused_and_nothing_is_written(tmp):
         told = run("checkpoint-reshard", tmp / "folder", "--consolidate", "--output", tmp / "new", expect=code).stderr
         assert all(word in told for word in words) and not (tmp / "new").exists(), told
 
-    refused({name: tensor for name, tensor in weights.items() if "layers.1.mlp.up" not in name}, 3, "1 missing: model.layers.1.mlp.up_proj.weight")
-    refused({**weights, "model.norm.weight": weights["model.norm.weight"][:-1].clone()}, 3, "model.norm.weight is (39), not (40)")
+    refused(
+        {name: tensor for name, tensor in weights.items() if "layers.1.mlp.up" not in name},
+        3,
+        "1 missing: model.layers.1.mlp.up_proj.weight",
+    )
+    refused(
+        {**weights, "model.norm.weight": weights["model.norm.weight"][:-1].clone()},
+        3,
+        "model.norm.weight is (39), not (40)",
+    )
     refused({**weights, "model.norm.bias": torch.zeros(40)}, 3, "1 unexpected: model.norm.bias")
     refused({**weights, "model.norm.weight": torch.zeros(40, dtype=torch.int32)}, 3, "model.norm.weight has type")
     save_file(weights, tmp / "folder/model.safetensors", {"format": "pt"})
     for name, said in [("config.json", "config.json"), ("model.safetensors", "safetensors")]:
         cut = (tmp / "folder" / name).read_bytes()
-        (tmp / "folder" / name).write_bytes(cut[:len(cut) // 2])
+        (tmp / "folder" / name).write_bytes(cut[: len(cut) // 2])
         told = run("checkpoint-reshard", tmp / "folder", "--consolidate", "--output", tmp / "new", expect=3).stderr
         assert said in told and not (tmp / "new").exists(), told
         (tmp / "folder" / name).write_bytes(cut)
@@ -186,22 +251,54 @@ def test_folders_that_are_not_whole_are_refused_and_nothing_is_written(tmp):
 def test_tensors_of_modules_that_the_model_does_not_have_are_named_and_not_read(tmp):
     weights = saved(tmp / "folder", "llama")
     buffer = "model.layers.0.self_attn.rotary_emb.inv_freq"
-    save_file({**weights, "v_head.weight": torch.zeros(3), buffer: torch.zeros(5)}, tmp / "folder/model.safetensors", {"format": "pt"})
+    save_file(
+        {**weights, "v_head.weight": torch.zeros(3), buffer: torch.zeros(5)},
+        tmp / "folder/model.safetensors",
+        {"format": "pt"},
+    )
     for program_and_more in [("checkpoint-reshard", "--consolidate"), ("finalize-quantize",)]:
-        told = run(program_and_more[0], tmp / "folder", *program_and_more[1:], "--output", tmp / "new", "--dry-run").stderr
-        assert f"warning: {tmp}/folder: 1 tensor not read, since the model has no such module: v_head.weight" in told and buffer in told, told
+        told = run(
+            program_and_more[0], tmp / "folder", *program_and_more[1:], "--output", tmp / "new", "--dry-run"
+        ).stderr
+        assert (
+            f"warning: {tmp}/folder: 1 tensor not read, since the model has no such module: v_head.weight" in told
+            and buffer in told
+        ), told
 
 
 def large_folder(folder, vocabulary, channels, width):
     """A llama whose element i of each tensor is i."""
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": vocabulary, "hidden_size": channels, "intermediate_size": width,
-              "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": channels, "hidden_act": "silu",
-              "max_position_embeddings": 8, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": True}
-    shapes = {"embed_tokens": (vocabulary, channels), "norm": (channels,), "layers.0.input_layernorm": (channels,),
-              "layers.0.post_attention_layernorm": (channels,), **{f"layers.0.self_attn.{one}_proj": (channels, channels) for one in "qkvo"},
-              "layers.0.mlp.gate_proj": (width, channels), "layers.0.mlp.up_proj": (width, channels), "layers.0.mlp.down_proj": (channels, width)}
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": vocabulary,
+        "hidden_size": channels,
+        "intermediate_size": width,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+        "num_key_value_heads": 1,
+        "head_dim": channels,
+        "hidden_act": "silu",
+        "max_position_embeddings": 8,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": True,
+    }
+    shapes = {
+        "embed_tokens": (vocabulary, channels),
+        "norm": (channels,),
+        "layers.0.input_layernorm": (channels,),
+        "layers.0.post_attention_layernorm": (channels,),
+        **{f"layers.0.self_attn.{one}_proj": (channels, channels) for one in "qkvo"},
+        "layers.0.mlp.gate_proj": (width, channels),
+        "layers.0.mlp.up_proj": (width, channels),
+        "layers.0.mlp.down_proj": (channels, width),
+    }
     write_config(folder, config)
-    weights = {f"model.{name}.weight": numpy.arange(numpy.prod(shape), dtype="float32").reshape(shape) for name, shape in shapes.items()}
+    weights = {
+        f"model.{name}.weight": numpy.arange(numpy.prod(shape), dtype="float32").reshape(shape)
+        for name, shape in shapes.items()
+    }
     save_numpy(weights, folder / "model.safetensors", {"format": "pt"})
     return weights
 
@@ -210,10 +307,26 @@ def test_a_tensor_larger_than_the_memory_is_never_held_whole(tmp):
     """The embedding takes 195 MiB: a process that may have less of its own writes it. Files that are mapped do not count."""
     weights = large_folder(tmp / "folder", 800_000, 64, 8)
     limit = 150 << 20
-    command = [program("checkpoint-reshard"), tmp / "folder", "--consolidate", "--memory", "64MiB", "--output", tmp / "made"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+    command = [
+        program("checkpoint-reshard"),
+        tmp / "folder",
+        "--consolidate",
+        "--memory",
+        "64MiB",
+        "--output",
+        tmp / "made",
+    ]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)),
+    )
     assert done.returncode == 0, done
-    assert (read_tensor(tmp / "made", "model", "model.embed_tokens.weight") == weights["model.embed_tokens.weight"]).all()
+    assert (
+        read_tensor(tmp / "made", "model", "model.embed_tokens.weight") == weights["model.embed_tokens.weight"]
+    ).all()
 
 
 def test_a_row_for_which_the_memory_does_not_suffice_is_cut_to_the_same_bytes(tmp):
@@ -221,9 +334,16 @@ def test_a_row_for_which_the_memory_does_not_suffice_is_cut_to_the_same_bytes(tm
     arguments = ["checkpoint-reshard", tmp / "folder", "--consolidate", "--only", "down_proj", "--cast", "fp64"]
     peaks = []
     for memory in ["64MiB", "1GiB"]:
-        peaks.append(json.loads(run(*arguments, "--memory", memory, "--output", tmp / memory, "--dry-run", "--json").stdout)["peak_memory_bytes"])
+        peaks.append(
+            json.loads(run(*arguments, "--memory", memory, "--output", tmp / memory, "--dry-run", "--json").stdout)[
+                "peak_memory_bytes"
+            ]
+        )
         run(*arguments, "--memory", memory, "--output", tmp / memory)
     assert peaks[0] <= 64 << 20 < peaks[1], peaks
     for part in ["replicated/part-0000.h5", "INDEX.h5"]:
         assert (tmp / "64MiB" / part).read_bytes() == (tmp / "1GiB" / part).read_bytes(), part
-    assert (read_tensor(tmp / "64MiB", "model", "model.layers.0.mlp.down_proj.weight") == weights["model.layers.0.mlp.down_proj.weight"]).all()
+    assert (
+        read_tensor(tmp / "64MiB", "model", "model.layers.0.mlp.down_proj.weight")
+        == weights["model.layers.0.mlp.down_proj.weight"]
+    ).all()

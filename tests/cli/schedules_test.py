@@ -8,16 +8,34 @@ from concurrent.futures import ThreadPoolExecutor
 
 from lockstep_testing import GPT2_TINY, needs, run, write_config
 
-SETTINGS = int(os.environ.get("LOCKSTEP_SCHEDULES", "3"))   # of each schedule
+SETTINGS = int(os.environ.get("LOCKSTEP_SCHEDULES", "3"))  # of each schedule
 
 
 def drawn(tmp, *arguments, target="rates.json", steps=60):
     """What train draws of a run, without its data."""
     if not (tmp / "model").exists():
         write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
-    shown = run("train", "--model.config", tmp / "model", "--data.path", tmp / "none", "--data.sequence_length", 8, "--train.run_dir", tmp / "run",
-                "--train.max_steps", steps, "--train.global_batch", 4, "--optimizer.lr", 0.5, "--world-size", 1, *arguments,
-                "--plot-schedule" if target == "text" else f"--plot-schedule={tmp / target}").stdout
+    shown = run(
+        "train",
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "none",
+        "--data.sequence_length",
+        8,
+        "--train.run_dir",
+        tmp / "run",
+        "--train.max_steps",
+        steps,
+        "--train.global_batch",
+        4,
+        "--optimizer.lr",
+        0.5,
+        "--world-size",
+        1,
+        *arguments,
+        "--plot-schedule" if target == "text" else f"--plot-schedule={tmp / target}",
+    ).stdout
     return shown if target == "text" else (tmp / target).read_text()
 
 
@@ -42,11 +60,15 @@ def test_rates_are_those_of_transformers_at_every_step(tmp):
             options += ["--schedule.min_lr", 0.5 * floor]
         elif name == "restarts":
             cycles = draw.randrange(1, 5)
-            theirs = optimization.get_cosine_with_hard_restarts_schedule_with_warmup(optimizer, **length, num_cycles=cycles)
+            theirs = optimization.get_cosine_with_hard_restarts_schedule_with_warmup(
+                optimizer, **length, num_cycles=cycles
+            )
             options += ["--schedule.cycles", cycles]
         elif name == "polynomial":
             power = draw.choice([0.5, 1, 3])
-            theirs = optimization.get_polynomial_decay_schedule_with_warmup(optimizer, **length, lr_end=0.01, power=power)
+            theirs = optimization.get_polynomial_decay_schedule_with_warmup(
+                optimizer, **length, lr_end=0.01, power=power
+            )
             options += ["--schedule.power", power, "--schedule.min_lr", 0.01]
         elif name == "inverse_sqrt":
             timescale = draw.choice([None, 7, 40])
@@ -54,31 +76,72 @@ def test_rates_are_those_of_transformers_at_every_step(tmp):
             options += ["--schedule.timescale", timescale] if timescale else []
         else:
             cooldown, shape = draw.randrange(1, 20), draw.choice(["linear", "cosine"])
-            theirs = optimization.get_wsd_schedule(optimizer, warmup, cooldown, num_training_steps=steps, decay_type=shape, min_lr_ratio=floor)
-            options += ["--schedule.cooldown_steps", cooldown, "--schedule.cooldown_shape", shape, "--schedule.min_lr", 0.5 * floor]
-            options += ["--schedule.start_lr", 0.5 * floor] if warmup else []   # theirs begins warm-up there
+            theirs = optimization.get_wsd_schedule(
+                optimizer, warmup, cooldown, num_training_steps=steps, decay_type=shape, min_lr_ratio=floor
+            )
+            options += [
+                "--schedule.cooldown_steps",
+                cooldown,
+                "--schedule.cooldown_shape",
+                shape,
+                "--schedule.min_lr",
+                0.5 * floor,
+            ]
+            options += ["--schedule.start_lr", 0.5 * floor] if warmup else []  # theirs begins warm-up there
         rates = []
         for _ in range(steps + 1):
             rates.append(optimizer.param_groups[0]["lr"])
             optimizer.step()
             theirs.step()
-        settings.append((name, ["--schedule.name", "cosine" if name == "restarts" else name, *options], steps, 0 if from_zero else warmup, rates))
+        settings.append(
+            (
+                name,
+                ["--schedule.name", "cosine" if name == "restarts" else name, *options],
+                steps,
+                0 if from_zero else warmup,
+                rates,
+            )
+        )
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
     with ThreadPoolExecutor(2) as pool:
-        told = list(pool.map(lambda number: json.loads(drawn(tmp, *settings[number][1], target=f"rates-{number}.json", steps=settings[number][2])), range(len(settings))))
+        told = list(
+            pool.map(
+                lambda number: json.loads(
+                    drawn(tmp, *settings[number][1], target=f"rates-{number}.json", steps=settings[number][2])
+                ),
+                range(len(settings)),
+            )
+        )
     for (name, options, steps, ahead, rates), ours in zip(settings, told, strict=True):
         assert [point["step"] for point in ours] == list(range(1, steps + 1))
         for step, point in enumerate(ours):
             want = rates[step + 1] if step < ahead else rates[step]
-            assert math.isclose(point["lr"], want, rel_tol=1e-9, abs_tol=1e-12), (name, options, step, point["lr"], want)
+            assert math.isclose(point["lr"], want, rel_tol=1e-9, abs_tol=1e-12), (
+                name,
+                options,
+                step,
+                point["lr"],
+                want,
+            )
     print(f"# {len(settings)} settings")
 
 
 # As the fields of TrainingArguments say it.
-NAMED = [("linear", {}), ("cosine", {}), ("cosine_with_restarts", {"num_cycles": 3}), ("polynomial", {}), ("polynomial", {"power": 2, "lr_end": 0.01}),
-         ("constant", {}), ("constant_with_warmup", {}), ("inverse_sqrt", {}), ("inverse_sqrt", {"timescale": 7}), ("cosine_with_min_lr", {"min_lr": 0.05}),
-         ("warmup_stable_decay", {"num_decay_steps": 9}), ("warmup_stable_decay", {"num_decay_steps": 9, "decay_type": "linear"}),
-         ("warmup_stable_decay", {"num_decay_steps": 9, "decay_type": "1-sqrt"})]
+NAMED = [
+    ("linear", {}),
+    ("cosine", {}),
+    ("cosine_with_restarts", {"num_cycles": 3}),
+    ("polynomial", {}),
+    ("polynomial", {"power": 2, "lr_end": 0.01}),
+    ("constant", {}),
+    ("constant_with_warmup", {}),
+    ("inverse_sqrt", {}),
+    ("inverse_sqrt", {"timescale": 7}),
+    ("cosine_with_min_lr", {"min_lr": 0.05}),
+    ("warmup_stable_decay", {"num_decay_steps": 9}),
+    ("warmup_stable_decay", {"num_decay_steps": 9, "decay_type": "linear"}),
+    ("warmup_stable_decay", {"num_decay_steps": 9, "decay_type": "1-sqrt"}),
+]
 
 
 def test_the_words_of_transformers_come_to_the_rates_of_its_get_scheduler(tmp):
@@ -89,10 +152,26 @@ def test_the_words_of_transformers_come_to_the_rates_of_its_get_scheduler(tmp):
     def check(numbered):
         number, (name, more, said, warmup) = numbered
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))], lr=0.5)
-        theirs = optimization.get_scheduler(name, optimizer, num_warmup_steps=warmup, num_training_steps=steps, scheduler_specific_kwargs=dict(more))
-        (tmp / f"{number}.yaml").write_text(json.dumps({
-            "dialect": "transformers", "config_name": str(tmp / "model"), "train_file": str(tmp / "none"), "block_size": 8, "output_dir": str(tmp / "run"),
-            "max_steps": steps, "per_device_train_batch_size": 4, "learning_rate": 0.5, "lr_scheduler_type": name, "lr_scheduler_kwargs": more, **said}))
+        theirs = optimization.get_scheduler(
+            name, optimizer, num_warmup_steps=warmup, num_training_steps=steps, scheduler_specific_kwargs=dict(more)
+        )
+        (tmp / f"{number}.yaml").write_text(
+            json.dumps(
+                {
+                    "dialect": "transformers",
+                    "config_name": str(tmp / "model"),
+                    "train_file": str(tmp / "none"),
+                    "block_size": 8,
+                    "output_dir": str(tmp / "run"),
+                    "max_steps": steps,
+                    "per_device_train_batch_size": 4,
+                    "learning_rate": 0.5,
+                    "lr_scheduler_type": name,
+                    "lr_scheduler_kwargs": more,
+                    **said,
+                }
+            )
+        )
         run("train", tmp / f"{number}.yaml", "--world-size", 1, f"--plot-schedule={tmp / f'{number}.json'}")
         for point in json.loads((tmp / f"{number}.json").read_text()):
             want = optimizer.param_groups[0]["lr"]
@@ -102,13 +181,37 @@ def test_the_words_of_transformers_come_to_the_rates_of_its_get_scheduler(tmp):
 
     words = [({"warmup_steps": 6}, 6), ({"warmup_ratio": 0.2}, 8), ({"warmup_steps": 0.2}, 8), ({}, 0)]
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(check, enumerate((name, more, *words[i % 4 if i < len(NAMED) else 0]) for i, (name, more) in enumerate(NAMED * 2))))
+        list(
+            pool.map(
+                check,
+                enumerate(
+                    (name, more, *words[i % 4 if i < len(NAMED) else 0]) for i, (name, more) in enumerate(NAMED * 2)
+                ),
+            )
+        )
 
 
 def test_a_schedule_is_drawn_as_text_picture_and_values(tmp):
     text = drawn(tmp, "--schedule.name", "wsd", "--schedule.cooldown_ratio", 0.2, target="text")
     assert "learning rate" in text and len(text.splitlines()) > 20
     assert drawn(tmp, target="rates.svg").startswith("<svg")
-    refused = run("train", "--model.config", tmp / "model", "--data.path", tmp / "none", "--data.sequence_length", 8, "--train.run_dir", tmp / "run",
-                  "--train.epochs", 2, "--train.global_batch", 4, "--world-size", 1, "--plot-schedule", expect=2).stderr
+    refused = run(
+        "train",
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "none",
+        "--data.sequence_length",
+        8,
+        "--train.run_dir",
+        tmp / "run",
+        "--train.epochs",
+        2,
+        "--train.global_batch",
+        4,
+        "--world-size",
+        1,
+        "--plot-schedule",
+        expect=2,
+    ).stderr
     assert "how many steps the run has follows from data that are not there" in refused, refused

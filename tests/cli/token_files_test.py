@@ -8,7 +8,7 @@ import struct
 from lockstep_testing import needs, run, token_stream
 from token_file_writers import MEGATRON_TYPES, flat, write_datatrove, write_llmc, write_mds, write_megatron
 
-END = 256   # of the bytes tokenizer, whose ids are 0 to 256
+END = 256  # of the bytes tokenizer, whose ids are 0 to 256
 
 
 def prepare(*arguments, tokenizer="bytes", **settings):
@@ -31,6 +31,7 @@ def starts_of(documents):
 
 # Readers of what prepare-data makes.
 
+
 def manifest(dataset):
     return json.loads((dataset / "DATASET.json").read_text())
 
@@ -39,7 +40,16 @@ def read_split(dataset, split):
     """Tokens and document starts by numpy and h5py, from the files that DATASET.json names."""
     np, h5py = needs("numpy"), needs("h5py")
     tokens, starts = [], []
-    types = {"uint8": "u1", "int8": "i1", "uint16": "<u2", "int16": "<i2", "uint32": "<u4", "int32": "<i4", "uint64": "<u8", "int64": "<i8"}
+    types = {
+        "uint8": "u1",
+        "int8": "i1",
+        "uint16": "<u2",
+        "int16": "<i2",
+        "uint32": "<u4",
+        "int32": "<i4",
+        "uint64": "<u8",
+        "int64": "<i8",
+    }
     for shard in manifest(dataset)["splits"][split]["shards"]:
         assert shard["first_token"] == len(tokens) and shard["first_document"] == len(starts)
         if "outside" not in shard:
@@ -123,7 +133,7 @@ def test_llmc_files_begin_documents_at_end_of_text_tokens_and_continue_them_in_t
         folder.mkdir()
         write_llmc(folder / "x_val_000000.bin", flat(validation), bits)
         for number, first in enumerate(range(0, len(tokens), 500)):
-            write_llmc(folder / f"x_train_{number + 1:06}.bin", tokens[first:first + 500], bits)
+            write_llmc(folder / f"x_train_{number + 1:06}.bin", tokens[first : first + 500], bits)
         out = tmp / f"out-{bits}"
         prepare(folder, "--output", out, "--data.shard_tokens", 230)
         check_dataset(out, documents, validation)
@@ -140,7 +150,16 @@ def test_nanogpt_files_end_documents_at_end_of_text_tokens_and_no_pickle_is_read
     done = prepare(folder, "--format", "nanogpt", "--output", tmp / "out", "--data.shard_tokens", 111)
     check_dataset(tmp / "out", documents, validation)
     assert "meta.pkl is not read" in done.stderr
-    prepare(folder / "val.bin", folder / "train.bin", "--format", "nanogpt", "--output", tmp / "named", "--data.validation_files", "val.bin")
+    prepare(
+        folder / "val.bin",
+        folder / "train.bin",
+        "--format",
+        "nanogpt",
+        "--output",
+        tmp / "named",
+        "--data.validation_files",
+        "val.bin",
+    )
     check_dataset(tmp / "named", documents, validation)
     done = prepare(folder / "train.bin", "--output", tmp / "untold", expect=3)
     assert "cannot tell what" in done.stderr and "--format nanogpt" in done.stderr
@@ -160,7 +179,7 @@ def test_datatrove_files_have_the_documents_of_their_index(tmp):
 
 def test_samples_of_mds_are_documents_in_place_and_compressed_ones_are_copied(tmp):
     documents = some_documents(41)
-    documents[3] = documents[3] * 12   # longer than a byte tells
+    documents[3] = documents[3] * 12  # longer than a byte tells
     for number, encoding in enumerate(["ndarray:int32", "ndarray:uint16", "ndarray", "bytes"]):
         write_mds(tmp / f"in-{number}", documents, encoding, column="input_ids" if number == 1 else "tokens")
         prepare(tmp / f"in-{number}", "--output", tmp / f"out-{number}", "--data.validation", "none")
@@ -186,12 +205,25 @@ def test_the_tail_begins_with_a_document_whatever_tells_of_documents(tmp):
     write_megatron(tmp / "m", documents)
     np.array(tokens, "<u2").tofile(tmp / "n.bin")
     write_llmc(tmp / "l.bin", [END] + tokens[:-1])
-    for number, (words, fraction) in enumerate([([tmp / "m"], 0.3), ([tmp / "n.bin", "--format", "nanogpt"], 0.3), ([tmp / "l.bin"], 0.3), ([tmp / "m"], None)]):
+    for number, (words, fraction) in enumerate(
+        [([tmp / "m"], 0.3), ([tmp / "n.bin", "--format", "nanogpt"], 0.3), ([tmp / "l.bin"], 0.3), ([tmp / "m"], None)]
+    ):
         out = tmp / f"out-{number}"
-        prepare(*words, "--output", out, *(["--data.validation", f"tail:{fraction}"] if fraction else []), "--data.shard_tokens", 97)
-        cut = next(start for start in starts_of(documents) + [len(tokens)] if start >= int(len(tokens) * (1 - (fraction or 0.01))))
+        prepare(
+            *words,
+            "--output",
+            out,
+            *(["--data.validation", f"tail:{fraction}"] if fraction else []),
+            "--data.shard_tokens",
+            97,
+        )
+        cut = next(
+            start
+            for start in starts_of(documents) + [len(tokens)]
+            if start >= int(len(tokens) * (1 - (fraction or 0.01)))
+        )
         at = starts_of(documents).index(cut) if cut < len(tokens) else None
-        if at is None:   # within the last document: it is cut there
+        if at is None:  # within the last document: it is cut there
             cut = int(len(tokens) * 0.99)
             assert read_split(out, "validation") == (tokens[cut:], [0])
             continue
@@ -206,7 +238,15 @@ def test_any_number_of_ranks_makes_the_same_dataset_in_place_and_written(tmp):
         digests = set()
         for ranks in (None, 2, 3) if write is None else (None, 3):
             out = tmp / f"out-{write}-{ranks}"
-            prepare(tmp / "m", "--output", out, "--data.shard_tokens", 500, *(["--data.write", write] if write else []), ranks=ranks)
+            prepare(
+                tmp / "m",
+                "--output",
+                out,
+                "--data.shard_tokens",
+                500,
+                *(["--data.write", write] if write else []),
+                ranks=ranks,
+            )
             digests.add(digest(out))
         assert len(digests) == 1, write
 
@@ -224,8 +264,14 @@ def test_what_is_written_is_what_the_formats_say(tmp):
         from_text, from_dataset = tmp / f"{name}-of-text", tmp / f"{name}-of-dataset"
         prepare(tmp / "in.jsonl", "--output", from_text, "--data.write", name, *common)
         prepare(tmp / "own", "--output", from_dataset, "--data.write", name, "--data.shard_tokens", 700, tokenizer=None)
-        again = [str(path.relative_to(from_text)) for path in from_text.rglob("*") if path.is_file() and path.name != "INPUTS.json"]
-        assert sorted(again) == sorted(str(path.relative_to(from_dataset)) for path in from_dataset.rglob("*") if path.is_file())
+        again = [
+            str(path.relative_to(from_text))
+            for path in from_text.rglob("*")
+            if path.is_file() and path.name != "INPUTS.json"
+        ]
+        assert sorted(again) == sorted(
+            str(path.relative_to(from_dataset)) for path in from_dataset.rglob("*") if path.is_file()
+        )
         for file in again:
             assert file == "DATASET.json" or (from_text / file).read_bytes() == (from_dataset / file).read_bytes(), file
         for split, (tokens, starts) in expected.items():
@@ -233,7 +279,9 @@ def test_what_is_written_is_what_the_formats_say(tmp):
             if name == "megatron":
                 dtype, lengths, pointers, ends = read_idx(from_text / f"{split}.idx")
                 assert np.fromfile(from_text / f"{split}.bin", dtype).tolist() == tokens and dtype == "uint16"
-                assert (pointers // 2).tolist() == starts and (pointers + 2 * lengths)[:-1].tolist() == pointers[1:].tolist()
+                assert (pointers // 2).tolist() == starts and (pointers + 2 * lengths)[:-1].tolist() == pointers[
+                    1:
+                ].tolist()
                 assert ends.tolist() == list(range(len(starts) + 1)) and sum(lengths) == len(tokens)
             elif name == "llmc":
                 parts = []
@@ -255,8 +303,19 @@ def test_what_is_written_is_what_the_formats_say(tmp):
             check_split = read_split(from_text, split)
             assert check_split == (flat(documents), starts_of(documents)), (name, split)
         run("prepare-data", "--verify", from_text)
-        prepare(tmp / "in.jsonl", "--output", from_text, "--data.write", name, "--overwrite", *common)   # nothing foreign lies there
-    prepare(tmp / "megatron-of-text", "--output", tmp / "back", "--data.write", "lockstep", "--data.shard_tokens", 700, tokenizer=None)
+        prepare(
+            tmp / "in.jsonl", "--output", from_text, "--data.write", name, "--overwrite", *common
+        )  # nothing foreign lies there
+    prepare(
+        tmp / "megatron-of-text",
+        "--output",
+        tmp / "back",
+        "--data.write",
+        "lockstep",
+        "--data.shard_tokens",
+        700,
+        tokenizer=None,
+    )
     assert {split: read_split(tmp / "back", split) for split in expected} == expected
 
 
@@ -272,7 +331,7 @@ def test_what_is_no_whole_file_of_a_format_is_refused_by_name_and_leaves_nothing
         return [tmp / "m"]
 
     def put(data, at, form, *values):
-        return data[:at] + struct.pack(form, *values) + data[at + struct.calcsize(form):]
+        return data[:at] + struct.pack(form, *values) + data[at + struct.calcsize(form) :]
 
     def llmc(**how):
         write_llmc(tmp / "l.bin", tokens, **how)
@@ -315,33 +374,60 @@ def test_what_is_no_whole_file_of_a_format_is_refused_by_name_and_leaves_nothing
         (lambda: megatron(lambda d: put(d, 18, "<Q", 1 << 63)), "need more than its"),
         (lambda: megatron(lambda d: d + b"abc"), "m.idx: 3 bytes lie behind what its header announces"),
         (lambda: megatron(modes=0), "m.idx: it has modes of sequences: multimodal datasets are not read"),
-        (lambda: megatron(lambda d: put(d, pointers + 8, "<q", 0)), "m.idx: sequence 1 begins at byte 0, which overlaps"),
-        (lambda: megatron(lambda d: put(d, pointers + 8, "<q", 1 << 40)), "m.idx: sequence 1 begins at byte 1099511627776, which leaves a gap"),
+        (
+            lambda: megatron(lambda d: put(d, pointers + 8, "<q", 0)),
+            "m.idx: sequence 1 begins at byte 0, which overlaps",
+        ),
+        (
+            lambda: megatron(lambda d: put(d, pointers + 8, "<q", 1 << 40)),
+            "m.idx: sequence 1 begins at byte 1099511627776, which leaves a gap",
+        ),
         (lambda: megatron(lambda d: put(d, 34, "<i", -5)), "m.idx: sequence 0 has -5 tokens"),
         (lambda: megatron(lambda d: put(d, ends + 8, "<q", 21)), "m.idx: document 1 begins with sequence 21"),
         (lambda: megatron(bin_change=lambda d: d[:-2]), "m.idx: sequence 19 ends at byte"),
         (lambda: megatron(bin_change=lambda d: d + d), "m.idx: its sequences end at byte"),
         (lambda: megatron(bin_change=lambda d: d[:-1]), "m.bin has"),
-        (lambda: megatron(bin_change=lambda d: d[:20] + b"\xff\xff" + d[22:]), "m.bin: token 10 is 65535, and the vocabulary has 257"),
+        (
+            lambda: megatron(bin_change=lambda d: d[:20] + b"\xff\xff" + d[22:]),
+            "m.bin: token 10 is 65535, and the vocabulary has 257",
+        ),
         (lambda: llmc(version=3), "l.bin has version 3 of llm.c's format 20240520"),
         (lambda: changed(llmc(), tmp / "l.bin", lambda d: d[:-2]), "l.bin has"),
         (lambda: changed(llmc(), tmp / "l.bin", lambda d: d[:900]), "l.bin does not begin as a file of llm.c"),
         (lambda: changed(llmc(), tmp / "l.bin", lambda d: put(d, 0, "<i", 20240522)), "questions to evaluate by"),
-        (lambda: changed(llmc(), tmp / "l.bin", lambda d: put(d, 8, "<i", -1)), "l.bin: its header announces -1 tokens"),
+        (
+            lambda: changed(llmc(), tmp / "l.bin", lambda d: put(d, 8, "<i", -1)),
+            "l.bin: its header announces -1 tokens",
+        ),
         (lambda: [tmp / "odd.bin", *nan], "odd.bin has 3 bytes: its tokens have 2 bytes each"),
         (lambda: [tmp / "empty.bin", *nan], "empty.bin has 0 bytes: it holds no tokens"),
         (lambda: [*llmc(), *nan], "l.bin is of the format llmc, not nanogpt"),
-        (lambda: datatrove(lambda: np.array([5, 3, len(tokens)], "<u8").tofile(tmp / "d.ds.index")), "d.ds.index: document 1 ends with token 3"),
-        (lambda: datatrove(lambda: np.array([5], "<u8").tofile(tmp / "d.ds.index")), "d.ds.index: its documents end with token 5"),
-        (lambda: datatrove(lambda: np.array([1 << 60], "<u8").tofile(tmp / "d.ds.index")), "d.ds.index: document 0 ends with token 1152921504606846976"),
+        (
+            lambda: datatrove(lambda: np.array([5, 3, len(tokens)], "<u8").tofile(tmp / "d.ds.index")),
+            "d.ds.index: document 1 ends with token 3",
+        ),
+        (
+            lambda: datatrove(lambda: np.array([5], "<u8").tofile(tmp / "d.ds.index")),
+            "d.ds.index: its documents end with token 5",
+        ),
+        (
+            lambda: datatrove(lambda: np.array([1 << 60], "<u8").tofile(tmp / "d.ds.index")),
+            "d.ds.index: document 0 ends with token 1152921504606846976",
+        ),
         (lambda: datatrove(lambda: (tmp / "d.ds.index").write_bytes(b"abc")), "d.ds.index has 3 bytes: it is no list"),
-        (lambda: datatrove(lambda: (tmp / "d.ds.metadata").write_text("no")), "d.ds.metadata is no metadata of datatrove"),
+        (
+            lambda: datatrove(lambda: (tmp / "d.ds.metadata").write_text("no")),
+            "d.ds.metadata is no metadata of datatrove",
+        ),
         (lambda: datatrove(lambda: (tmp / "d.ds.metadata").write_text("a|2\n7\n")), "d.ds has"),
         (lambda: mds(change=lambda d: d[:-1]), "shard.00001.mds has"),
         (lambda: mds(change=lambda d: b"\xff" + d[1:]), "shard.00001.mds does not begin as a shard of 10 samples"),
         (lambda: mds(change=lambda d: put(d, 12, "<I", 1)), "shard.00001.mds: sample 1: it overlaps another one"),
         (lambda: mds(change=lambda d: put(d, 12, "<I", 1 << 31)), "overlaps another one, or the end"),
-        (lambda: mds(lambda i: i["shards"][0].update(version=1)), "index.json: shard 0: it has the format \"mds\" of version 1"),
+        (
+            lambda: mds(lambda i: i["shards"][0].update(version=1)),
+            'index.json: shard 0: it has the format "mds" of version 1',
+        ),
         (lambda: mds(lambda i: i["shards"][1].update(samples=-1)), "index.json: shard 1: samples is -1"),
         (lambda: mds(lambda i: i["shards"][1].pop("raw_data")), "index.json: shard 1: a member is missing"),
         (lambda: mds(lambda i: i["shards"][1]["raw_data"].update(basename="../x")), "does not lie beside it"),
@@ -379,10 +465,22 @@ def test_options_that_mean_nothing_for_tokens_are_refused(tmp):
     cases = [
         ([tmp / "m", "--data.tokenizer", "chars"], 2, "data.tokenizer chars makes a vocabulary of text"),
         ([tmp / "m"], 2, "token files do not tell their tokenizer"),
-        ([tmp / "m", "--data.tokenizer", "bytes", "--data.validation", "hash:0.1"], 2, "data.validation hash:0.1 cannot divide token files"),
-        ([tmp / "m", "--data.tokenizer", "bytes", "--data.validation_files", "other.bin"], 3, "leaves nothing for validation"),
+        (
+            [tmp / "m", "--data.tokenizer", "bytes", "--data.validation", "hash:0.1"],
+            2,
+            "data.validation hash:0.1 cannot divide token files",
+        ),
+        (
+            [tmp / "m", "--data.tokenizer", "bytes", "--data.validation_files", "other.bin"],
+            3,
+            "leaves nothing for validation",
+        ),
         ([tmp / "m", "--data.tokenizer", "bytes", "--data.text_field", "body"], 2, "data.text_field has no effect"),
-        ([tmp / "m", "--data.tokenizer", "bytes", "--data.validation_seed", 3], 2, "data.validation_seed has no effect"),
+        (
+            [tmp / "m", "--data.tokenizer", "bytes", "--data.validation_seed", 3],
+            2,
+            "data.validation_seed has no effect",
+        ),
         ([tmp / "m", "--data.tokenizer", "bytes", "--threads", 3], 2, "threads has no effect"),
         ([tmp / "m", tmp / "a.txt", "--data.tokenizer", "bytes"], 3, "holds token files"),
         ([tmp / "m", tmp / "n.bin", "--data.tokenizer", "bytes"], 3, "cannot tell what"),
@@ -395,7 +493,10 @@ def test_options_that_mean_nothing_for_tokens_are_refused(tmp):
         done = run("prepare-data", *words, "--output", tmp / "out", expect=code)
         assert message in done.stderr, f"{message!r} is not in {done.stderr!r}"
     prepare(tmp / "m", "--output", tmp / "made")
-    for words, message in [([], "is a prepared dataset"), (["--data.write", "llmc", "--data.tokenizer", "bytes"], "data.tokenizer has no effect")]:
+    for words, message in [
+        ([], "is a prepared dataset"),
+        (["--data.write", "llmc", "--data.tokenizer", "bytes"], "data.tokenizer has no effect"),
+    ]:
         done = run("prepare-data", tmp / "made", *words, "--output", tmp / "out", expect=2)
         assert message in done.stderr, done.stderr
     done = run("prepare-data", tmp / "made", "--data.write", "llmc", "--overwrite", "--output", tmp / "made", expect=2)

@@ -15,17 +15,50 @@ WORDS = "the cat sat on the mat and the dog saw it there".split()
 
 def write_inputs(tmp):
     lines = [line for line in sample_text().splitlines() if len(line) > 30][:60]
-    (tmp / "docs.jsonl").write_text("".join(json.dumps({"text": line, "body": line.upper() + "!"}) + "\n" for line in lines))
+    (tmp / "docs.jsonl").write_text(
+        "".join(json.dumps({"text": line, "body": line.upper() + "!"}) + "\n" for line in lines)
+    )
     (tmp / "other.jsonl").write_text("".join(json.dumps({"text": line[::-1]}) + "\n" for line in lines))
     (tmp / "bad.jsonl").write_text('{"text": "good"}\nno json\n')
-    (tmp / "twice.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in ["one two", "one  two", "One two", "three", "four"]))
-    (tmp / "special.jsonl").write_text("".join(json.dumps({"text": f"{word}<|endoftext|>{word}"}) + "\n" for word in WORDS))
-    message = {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "yes"}, {"role": "user", "content": "r"}, {"role": "assistant", "content": "no"}],
-               "talk": [{"role": "user", "content": "z"}, {"role": "assistant", "content": "w"}]}
-    (tmp / "records.jsonl").write_text("".join(json.dumps({"text": f"text {n}", "input_ids": [n + 1] * 12, "labels": [-100] * 6 + [n + 1] * 6, "prompt": f"ask {n}", "question": f"why {n}",
-                                                           "completion": f" answer {n}", "reply": f" since {n}", **message}) + "\n" for n in range(20)))
-    (tmp / "chat.jinja").write_text("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{{ '<assistant>' if add_generation_prompt }}")
-    (tmp / "other.jinja").write_text("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{{ '[assistant]' if add_generation_prompt }}")
+    (tmp / "twice.jsonl").write_text(
+        "".join(json.dumps({"text": text}) + "\n" for text in ["one two", "one  two", "One two", "three", "four"])
+    )
+    (tmp / "special.jsonl").write_text(
+        "".join(json.dumps({"text": f"{word}<|endoftext|>{word}"}) + "\n" for word in WORDS)
+    )
+    message = {
+        "messages": [
+            {"role": "user", "content": "q"},
+            {"role": "assistant", "content": "yes"},
+            {"role": "user", "content": "r"},
+            {"role": "assistant", "content": "no"},
+        ],
+        "talk": [{"role": "user", "content": "z"}, {"role": "assistant", "content": "w"}],
+    }
+    (tmp / "records.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {
+                    "text": f"text {n}",
+                    "input_ids": [n + 1] * 12,
+                    "labels": [-100] * 6 + [n + 1] * 6,
+                    "prompt": f"ask {n}",
+                    "question": f"why {n}",
+                    "completion": f" answer {n}",
+                    "reply": f" since {n}",
+                    **message,
+                }
+            )
+            + "\n"
+            for n in range(20)
+        )
+    )
+    (tmp / "chat.jinja").write_text(
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{{ '<assistant>' if add_generation_prompt }}"
+    )
+    (tmp / "other.jinja").write_text(
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{{ '[assistant]' if add_generation_prompt }}"
+    )
     run("prepare-data", tmp / "docs.jsonl", "--train-tokenizer", 270, "--output", tmp / "bpe")
 
 
@@ -35,7 +68,9 @@ def content_of(folder):
         return None
     h5py = needs("h5py")
     found = {}
-    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in ("DATASET.json", "INPUTS.json")):
+    for path in sorted(
+        path for path in folder.rglob("*") if path.is_file() and path.name not in ("DATASET.json", "INPUTS.json")
+    ):
         name = str(path.relative_to(folder))
         if path.suffix == ".h5":
             with h5py.File(path) as file:
@@ -64,7 +99,10 @@ def shown(tmp, number, words):
 
 DOCS = ["docs.jsonl", "--data.validation", "tail:0.3"]
 RECORDS = ["records.jsonl", "--data.validation", "none"]
-PROMPT, CHAT = [*RECORDS, "--data.records", "prompt"], [*RECORDS, "--data.records", "messages", "--data.chat_template", "chat.jinja"]
+PROMPT, CHAT = (
+    [*RECORDS, "--data.records", "prompt"],
+    [*RECORDS, "--data.records", "messages", "--data.chat_template", "chat.jinja"],
+)
 TRAIN_BPE = ["docs.jsonl", "--train-tokenizer", "280"]
 
 
@@ -78,14 +116,23 @@ PREPARE = {
     "data.path": (prepared, [[*DOCS[1:], "--data.path", name] for name in ("docs.jsonl", "other.jsonl")]),
     "data.tokenizer": choices(DOCS, "data.tokenizer", ["bytes", "chars", "bpe"]),
     "data.text_field": choices(DOCS, "data.text_field", [None, "body"]),
-    "data.records": (prepared, [[*RECORDS, "--data.records", form, *(["--data.chat_template", "chat.jinja"] if form == "messages" else [])]
-                                for form in ("text", "tokenized", "prompt", "messages")]),
+    "data.records": (
+        prepared,
+        [
+            [*RECORDS, "--data.records", form, *(["--data.chat_template", "chat.jinja"] if form == "messages" else [])]
+            for form in ("text", "tokenized", "prompt", "messages")
+        ],
+    ),
     "data.labels": choices([*RECORDS, "--data.records", "tokenized"], "data.labels", ["aligned", "shifted"]),
     "data.prompt_field": choices(PROMPT, "data.prompt_field", [None, "question"]),
     "data.completion_field": choices(PROMPT, "data.completion_field", [None, "reply"]),
     "data.messages_field": choices(CHAT, "data.messages_field", [None, "talk"]),
     "data.chat_template": (prepared, [CHAT, [*CHAT[:-1], "other.jinja"]]),
-    "data.train_on": (prepared, [[*PROMPT, "--data.train_on", value] for value in ("completion", "all")] + [[*CHAT, "--data.train_on", value] for value in ("assistant", "last", "all")]),
+    "data.train_on": (
+        prepared,
+        [[*PROMPT, "--data.train_on", value] for value in ("completion", "all")]
+        + [[*CHAT, "--data.train_on", value] for value in ("assistant", "last", "all")],
+    ),
     "data.add_eos": choices(PROMPT, "data.add_eos", ["true", "false"]),
     "data.max_length": choices(PROMPT, "data.max_length", [None, 15, 10]),
     "data.too_long": choices([*PROMPT, "--data.max_length", "8"], "data.too_long", ["drop", "truncate", "split"]),
@@ -98,9 +145,15 @@ PREPARE = {
     "data.shard_tokens": choices(DOCS, "data.shard_tokens", [None, 500]),
     "data.shards": choices(DOCS, "data.shards", [None, 3]),
     "data.end_of_text": choices(DOCS, "data.end_of_text", [None, "<end>"]),
-    "data.special_tokens": choices(["special.jsonl", *RECORDS[1:], "--data.tokenizer", "bpe"], "data.special_tokens", ["special", "text"]),
-    "data.write": choices([*DOCS, "--data.tokenizer", "bpe"], "data.write", ["lockstep", "megatron", "llmc", "nanogpt", "datatrove"]),
-    "bpe.pattern": choices(["mixed.jsonl", "--train-tokenizer", "400"], "bpe.pattern", ["gpt2", "llama3", "qwen2", "o200k"], trained),
+    "data.special_tokens": choices(
+        ["special.jsonl", *RECORDS[1:], "--data.tokenizer", "bpe"], "data.special_tokens", ["special", "text"]
+    ),
+    "data.write": choices(
+        [*DOCS, "--data.tokenizer", "bpe"], "data.write", ["lockstep", "megatron", "llmc", "nanogpt", "datatrove"]
+    ),
+    "bpe.pattern": choices(
+        ["mixed.jsonl", "--train-tokenizer", "400"], "bpe.pattern", ["gpt2", "llama3", "qwen2", "o200k"], trained
+    ),
     "bpe.min_count": choices(["docs.jsonl", "--train-tokenizer", "600"], "bpe.min_count", [None, 9], trained),
     "bpe.special_tokens": choices(TRAIN_BPE, "bpe.special_tokens", [None, "<pad>"], trained),
     "samples.split": choices([], "samples.split", ["train", "validation"], shown),
@@ -115,8 +168,17 @@ def saved_by_a_run(tmp):
     """A run with two checkpoints, whose last one is copied with a value that is not finite, and its trees of two kinds."""
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=2, n_head=2))
     run("prepare-data", tmp / "docs.jsonl", "--output", tmp / "dataset", "--data.validation", "tail:0.3")
-    settings = {"model.config": tmp / "model", "data.path": tmp / "dataset", "train.run_dir": tmp / "run", "data.sequence_length": 16, "train.max_steps": 4, "train.global_batch": 4,
-                "checkpoint.every": 2, "schedule.warmup_steps": 1, "eval.batches": 1}
+    settings = {
+        "model.config": tmp / "model",
+        "data.path": tmp / "dataset",
+        "train.run_dir": tmp / "run",
+        "data.sequence_length": 16,
+        "train.max_steps": 4,
+        "train.global_batch": 4,
+        "checkpoint.every": 2,
+        "schedule.warmup_steps": 1,
+        "eval.batches": 1,
+    }
     run("train", *(str(part) for key, value in settings.items() for part in (f"--{key}", value)))
     return step_folders(tmp / "run")
 
@@ -134,7 +196,13 @@ def one_bit_of_a_weight_flipped(part):
     h5py = needs("h5py")
     places = []
     with h5py.File(part) as file:
-        file.visititems(lambda name, item: places.append(item.id.get_offset()) if isinstance(item, h5py.Dataset) and item.size > 1000 and item.dtype.kind == "f" else None)
+        file.visititems(
+            lambda name, item: (
+                places.append(item.id.get_offset())
+                if isinstance(item, h5py.Dataset) and item.size > 1000 and item.dtype.kind == "f"
+                else None
+            )
+        )
     content = bytearray(part.read_bytes())
     content[places[0] + 1000] ^= 1
     return bytes(content)
@@ -149,7 +217,11 @@ def resharded(tmp, number, words):
     out = tmp / f"out-{number}"
     done = run("checkpoint-reshard", *words, "--output", out, expect=None)
     tree = run("checkpoint-inspect", out, "--tree", "--json").stdout if out.exists() else ""
-    return done.returncode, re.sub(r'"[^"]*out-\d+[^"]*"', '""', tree), sorted(str(path.relative_to(out)) for path in out.rglob("*"))
+    return (
+        done.returncode,
+        re.sub(r'"[^"]*out-\d+[^"]*"', '""', tree),
+        sorted(str(path.relative_to(out)) for path in out.rglob("*")),
+    )
 
 
 def exported(tmp, number, words):
@@ -196,7 +268,7 @@ OWN_TESTS = {
         "which": "e2e/run_end_test.py test_one_of_the_checkpoints_of_a_run_is_exported",
     },
 }
-FOR_ALL = {   # of every program
+FOR_ALL = {  # of every program
     "dialect": "cli/dialects_test.py test_a_dialect_is_inferred_where_it_can_be_and_one_configuration_has_one",
     "preset": "cli/dialects_test.py test_presets_carry_the_built_in_values_of_the_other_trainer_and_refuse_none",
 }
@@ -258,7 +330,11 @@ def silent(tmp, effects, numbers):
     for option, (observe, lines) in effects.items():
         seen = []
         for words in lines:
-            shown = observe(tmp, next(numbers), [str(tmp / word) if re.fullmatch(r"\w+\.(jsonl|jinja)|bpe", word) else word for word in words])
+            shown = observe(
+                tmp,
+                next(numbers),
+                [str(tmp / word) if re.fullmatch(r"\w+\.(jsonl|jinja)|bpe", word) else word for word in words],
+            )
             if shown in seen:
                 found.append((option, words))
             seen.append(shown)
@@ -267,7 +343,12 @@ def silent(tmp, effects, numbers):
 
 def test_every_choice_of_prepare_data_makes_something_else(tmp):
     write_inputs(tmp)
-    (tmp / "mixed.jsonl").write_text("".join(json.dumps({"text": f"it'S 12345 {word}\n\n  {word.title()}Case's don't-{n % 7}{n}\r\n é\u0301" * 3}) + "\n" for n, word in enumerate(WORDS * 8)))
+    (tmp / "mixed.jsonl").write_text(
+        "".join(
+            json.dumps({"text": f"it'S 12345 {word}\n\n  {word.title()}Case's don't-{n % 7}{n}\r\n é\u0301" * 3}) + "\n"
+            for n, word in enumerate(WORDS * 8)
+        )
+    )
     run("prepare-data", tmp / "docs.jsonl", "--output", tmp / "dataset", "--data.validation", "tail:0.3")
     assert not (found := silent(tmp, PREPARE, iter(range(1000)))), found
 
@@ -286,24 +367,65 @@ def test_each_level_of_verification_looks_at_more(tmp):
     flipped = damaged(last, tmp / "flipped", one_bit_of_a_weight_flipped)
     cut = damaged(last, tmp / "cut", lambda part: part.read_bytes()[:-1])
     levels = ["manifest", "sizes", "coverage", "hashes", "fingerprints"]
-    codes = [[run("checkpoint-inspect", path, f"--verify={level}", expect=None).returncode for level in levels] for path in [last, cut, flipped]]
+    codes = [
+        [run("checkpoint-inspect", path, f"--verify={level}", expect=None).returncode for level in levels]
+        for path in [last, cut, flipped]
+    ]
     assert codes == [[0] * 5, [0] + [1] * 4, [0] * 3 + [1] * 2], codes
 
 
 def test_each_format_of_standard_input_is_read_in_its_way(tmp):
     text = '["a", "b"]\n{"text": "c"}\n'
-    forms = {"txt": text, "jsonl": '{"text": "a"}\n{"text": "b"}\n', "json": '[{"text": "a"}, {"text": "b"}]', "csv": 'text,n\n"a,\tb",1\n', "tsv": 'text\tn\na,b\t1\n'}
+    forms = {
+        "txt": text,
+        "jsonl": '{"text": "a"}\n{"text": "b"}\n',
+        "json": '[{"text": "a"}, {"text": "b"}]',
+        "csv": 'text,n\n"a,\tb",1\n',
+        "tsv": "text\tn\na,b\t1\n",
+    }
     lengths = {}
     for form, content in forms.items():
-        done = subprocess.run([program("prepare-data"), "-", "--format", form, "--output", tmp / form, "--data.validation", "none", "--json"], input=content, capture_output=True, text=True)
+        done = subprocess.run(
+            [
+                program("prepare-data"),
+                "-",
+                "--format",
+                form,
+                "--output",
+                tmp / form,
+                "--data.validation",
+                "none",
+                "--json",
+            ],
+            input=content,
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr
         lengths[form] = json.loads(done.stdout)["train"]
-    assert {form: (found["documents"], found["text_bytes"]) for form, found in lengths.items()} == \
-        {"txt": (1, len(text)), "jsonl": (2, 2), "json": (2, 2), "csv": (1, 4), "tsv": (1, 3)}, lengths
+    assert {form: (found["documents"], found["text_bytes"]) for form, found in lengths.items()} == {
+        "txt": (1, len(text)),
+        "jsonl": (2, 2),
+        "json": (2, 2),
+        "csv": (1, 4),
+        "tsv": (1, 3),
+    }, lengths
     tokens = tmp / "plain.bin"
     tokens.write_bytes(b"\1\0\2\0\3\0\0\1" * 30)
     for form in ["megatron", "llmc", "nanogpt", "datatrove", "mds"]:
-        done = run("prepare-data", tokens, "--format", form, "--data.tokenizer", "bytes", "--output", tmp / f"as-{form}", "--data.validation", "none", expect=None)
+        done = run(
+            "prepare-data",
+            tokens,
+            "--format",
+            form,
+            "--data.tokenizer",
+            "bytes",
+            "--output",
+            tmp / f"as-{form}",
+            "--data.validation",
+            "none",
+            expect=None,
+        )
         assert done.returncode == (0 if form == "nanogpt" else 3), (form, done.stderr)
 
 
@@ -312,7 +434,15 @@ def test_so_many_threads_are_started(tmp):
     started = {}
     for threads in [1, 4]:
         try:
-            run("prepare-data", tmp / "docs.jsonl", "--output", tmp / f"out-{threads}", "--threads", threads, through=["strace", "-f", "-e", "trace=clone,clone3", "-o", tmp / f"trace-{threads}"])
+            run(
+                "prepare-data",
+                tmp / "docs.jsonl",
+                "--output",
+                tmp / f"out-{threads}",
+                "--threads",
+                threads,
+                through=["strace", "-f", "-e", "trace=clone,clone3", "-o", tmp / f"trace-{threads}"],
+            )
         except FileNotFoundError:
             raise unittest.SkipTest("strace is not installed")
         started[threads] = len(re.findall(r"clone3?\(.*CLONE_THREAD", (tmp / f"trace-{threads}").read_text()))
@@ -322,7 +452,12 @@ def test_so_many_threads_are_started(tmp):
 
 def test_every_option_has_an_effect_here_or_a_test_that_exists(tmp):
     checkpoints = [tmp / "runs/checkpoints/1", tmp / "runs/checkpoints/2"]
-    effects = {"prepare-data": PREPARE, "checkpoint-inspect": inspections(checkpoints), "checkpoint-reshard": reshardings(checkpoints), "finalize-quantize": exports(checkpoints, tmp)}
+    effects = {
+        "prepare-data": PREPARE,
+        "checkpoint-inspect": inspections(checkpoints),
+        "checkpoint-reshard": reshardings(checkpoints),
+        "finalize-quantize": exports(checkpoints, tmp),
+    }
     for tool, tests in OWN_TESTS.items():
         options, listed = options_of(tool), set(effects[tool]) | set(tests) | set(FOR_ALL)
         assert options == listed, (tool, options - listed, listed - options)

@@ -21,13 +21,24 @@ def test_answers_come_from_one_rank_only_and_need_no_mpi(tmp):
 def libraries_of(folder, *command):
     """Those that are loaded for a command, as the loader says."""
     folder.mkdir()
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ, LD_DEBUG="files", LD_DEBUG_OUTPUT=str(folder / "told")))
-    return {pathlib.Path(path).name for told in folder.iterdir() for path in re.findall(r"calling init: (\S+)", told.read_text())}
+    subprocess.run(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=dict(os.environ, LD_DEBUG="files", LD_DEBUG_OUTPUT=str(folder / "told")),
+    )
+    return {
+        pathlib.Path(path).name
+        for told in folder.iterdir()
+        for path in re.findall(r"calling init: (\S+)", told.read_text())
+    }
 
 
 def test_answers_start_neither_mpi_nor_libtorch(tmp):
     def heavy(libraries):
-        return sorted(name for name in libraries if re.match("mca_|libtorch|libc10", name))   # Open MPI loads its own plugins when it starts
+        return sorted(
+            name for name in libraries if re.match("mca_|libtorch|libc10", name)
+        )  # Open MPI loads its own plugins when it starts
 
     assert heavy(libraries_of(tmp / "train", program("train"), "--no-such-option"))
     for name in ALL:
@@ -52,24 +63,49 @@ def test_an_input_that_is_missing_is_explained_once_on_any_number_of_ranks(tmp):
 
 def test_paths_name_the_home_folder_and_the_environment_and_all_ranks_have_the_same(tmp):
     (tmp / "text.txt").write_text("some text\n" * 40)
-    words = ["~/text.txt", "--output", "${FOLDER}/data-$NUMBER", "--data.tokenizer", "bytes", "--data.validation", "none"]
+    words = [
+        "~/text.txt",
+        "--output",
+        "${FOLDER}/data-$NUMBER",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "none",
+    ]
     run("prepare-data", *words, env={"HOME": str(tmp), "FOLDER": str(tmp), "NUMBER": "7"}, cwd=tmp)
     assert (tmp / "data-7").is_dir() and not (tmp / "~").exists() and not (tmp / "${FOLDER}").exists()
     by_rank = ["sh", "-c", 'NUMBER=$OMPI_COMM_WORLD_RANK exec "$@"', "sh"]
-    told = run("prepare-data", *words, env={"HOME": str(tmp), "FOLDER": str(tmp)}, ranks=3, through=by_rank, expect=2).stderr
+    told = run(
+        "prepare-data", *words, env={"HOME": str(tmp), "FOLDER": str(tmp)}, ranks=3, through=by_rank, expect=2
+    ).stderr
     here, there = (f'output: "{tmp}/data-{number}"' for number in (1, 0))
     assert told.count(f"the configuration is another one than on rank 0: {here} here, {there} there") == 1, told
     told = run("prepare-data", *words, env={"HOME": str(tmp), "FOLDER": str(tmp)}, ranks=2, expect=2).stderr
-    assert told.count("command line: --output: \"${FOLDER}/data-$NUMBER\": the environment variable NUMBER is not set") == 1, told
+    assert (
+        told.count('command line: --output: "${FOLDER}/data-$NUMBER": the environment variable NUMBER is not set') == 1
+    ), told
     assert sorted(path.name for path in tmp.iterdir()) == ["data-7", "text.txt"]
 
 
 def test_processes_of_torchrun_are_told_that_they_are_jobs_of_their_own(tmp):
     (tmp / "text.txt").write_text("some text\n" * 40)
     torchrun = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
-    for ranks, warnings in [(None, 1), (2, 0)]:   # of mpirun, whose scripts set these as well
-        done = run("prepare-data", tmp / "text.txt", "--output", tmp / f"data-{warnings}", "--data.tokenizer", "bytes", ranks=ranks, env=torchrun)
-        told = [line for line in done.stderr.splitlines() if "torchrun started 2 processes" in line and "mpirun -n 2" in line]
+    for ranks, warnings in [(None, 1), (2, 0)]:  # of mpirun, whose scripts set these as well
+        done = run(
+            "prepare-data",
+            tmp / "text.txt",
+            "--output",
+            tmp / f"data-{warnings}",
+            "--data.tokenizer",
+            "bytes",
+            ranks=ranks,
+            env=torchrun,
+        )
+        told = [
+            line
+            for line in done.stderr.splitlines()
+            if "torchrun started 2 processes" in line and "mpirun -n 2" in line
+        ]
         assert len(told) == warnings and all("warning" in line for line in told), (ranks, done.stderr)
 
 

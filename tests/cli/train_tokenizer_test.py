@@ -17,7 +17,9 @@ def pre_tokenizer(tokenizers, pattern):
     if PATTERNS[pattern] is None:
         return tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(PATTERNS[pattern]), "isolated")
-    return tokenizers.pre_tokenizers.Sequence([split, tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    return tokenizers.pre_tokenizers.Sequence(
+        [split, tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
 
 
 def trained_by_the_library(texts, size, pattern, min_count, special):
@@ -25,8 +27,13 @@ def trained_by_the_library(texts, size, pattern, min_count, special):
     tokenizers = needs("tokenizers")
     theirs = tokenizers.Tokenizer(tokenizers.models.BPE())
     theirs.pre_tokenizer = pre_tokenizer(tokenizers, pattern)
-    trainer = tokenizers.trainers.BpeTrainer(vocab_size=size, min_frequency=min_count, special_tokens=special, show_progress=False,
-                                             initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=min_count,
+        special_tokens=special,
+        show_progress=False,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+    )
     theirs.train_from_iterator(texts, trainer)
     model = json.loads(theirs.to_str())["model"]
     return model["vocab"], [tuple(merge) for merge in model["merges"]]
@@ -49,24 +56,42 @@ def words_text(seed, size):
     weights = [1 / (i + 1) for i in range(len(words))]
     lines = []
     while size > 0:
-        lines.append(" ".join(rng.choices(words, weights, k=rng.randrange(1, 30))) + rng.choice([".", "!\n", "  \n", ""]))
+        lines.append(
+            " ".join(rng.choices(words, weights, k=rng.randrange(1, 30))) + rng.choice([".", "!\n", "  \n", ""])
+        )
         size -= len(lines[-1])
     return "\n".join(lines)
 
 
 def test_the_merges_are_those_of_the_tokenizers_library(tmp):
-    texts = {"words.txt": words_text(1, 300000), "few.txt": "aaaa aaa aabb abab ababab bbbb aaaaaaa\n" * 3, "readme.txt": "".join(sample_texts())}
+    texts = {
+        "words.txt": words_text(1, 300000),
+        "few.txt": "aaaa aaa aabb abab ababab bbbb aaaaaaa\n" * 3,
+        "readme.txt": "".join(sample_texts()),
+    }
     for number, (name, text) in enumerate(texts.items()):
         (tmp / name).write_text(text, newline="")
         for pattern in PATTERNS if name == "words.txt" else ["gpt2"]:
             out = tmp / f"{number}-{pattern}"
-            train([tmp / name], 900, out, "--bpe.pattern", pattern, "--bpe.min_count", 2, "--bpe.special_tokens", "[<|im_start|>]")
+            train(
+                [tmp / name],
+                900,
+                out,
+                "--bpe.pattern",
+                pattern,
+                "--bpe.min_count",
+                2,
+                "--bpe.special_tokens",
+                "[<|im_start|>]",
+            )
             vocabulary, merges = trained_by_the_library([text], 900, pattern, 2, ["<|endoftext|>", "<|im_start|>"])
             ours = model_of(out)
             assert ours[1] == merges, (name, pattern)
             assert ours[0] == vocabulary, (name, pattern)
             assert json.loads((out / "vocab.json").read_text()) == vocabulary
-            assert (out / "merges.txt").read_text().splitlines() == ["#version: 0.2"] + [" ".join(merge) for merge in merges]
+            assert (out / "merges.txt").read_text().splitlines() == ["#version: 0.2"] + [
+                " ".join(merge) for merge in merges
+            ]
 
 
 def test_the_merges_of_english_are_those_of_the_tokenizers_library(tmp):
@@ -80,7 +105,17 @@ def test_both_libraries_read_a_trained_tokenizer_alike(tmp):
     tokenizers = needs("tokenizers")
     (tmp / "in.txt").write_text(words_text(2, 100000) + "".join(sample_texts()), newline="")
     for pattern in PATTERNS:
-        train([tmp / "in.txt"], 1500, tmp / pattern, "--bpe.pattern", pattern, "--data.end_of_text", "<end>", "--bpe.special_tokens", "[<|a|>, <|b|>]")
+        train(
+            [tmp / "in.txt"],
+            1500,
+            tmp / pattern,
+            "--bpe.pattern",
+            pattern,
+            "--data.end_of_text",
+            "<end>",
+            "--bpe.special_tokens",
+            "[<|a|>, <|b|>]",
+        )
         theirs = tokenizers.Tokenizer.from_file(str(tmp / pattern / "tokenizer.json"))
         texts = [*random_texts(3), "x<end>y <|a|><|b|>", *sample_texts()[:2]]
         assert compare(tmp / pattern, texts, lambda text: theirs.encode(text).ids) > 0
@@ -108,8 +143,20 @@ def test_a_trained_tokenizer_prepares_data_and_the_summary_tells_its_tokens(tmp)
     text = words_text(4, 200000)
     (tmp / "in.txt").write_text(text, newline="")
     told = json.loads(train([tmp / "in.txt"], 600, tmp / "tokenizer", "--json").stdout)
-    assert told["vocabulary"] == 600 and told["text_bytes"] == len(text.encode()) == told["input_bytes"] == told["input_bytes_read"]
-    run("prepare-data", tmp / "in.txt", "--data.tokenizer", tmp / "tokenizer", "--data.validation", "none", "--output", tmp / "data")
+    assert (
+        told["vocabulary"] == 600
+        and told["text_bytes"] == len(text.encode()) == told["input_bytes"] == told["input_bytes_read"]
+    )
+    run(
+        "prepare-data",
+        tmp / "in.txt",
+        "--data.tokenizer",
+        tmp / "tokenizer",
+        "--data.validation",
+        "none",
+        "--output",
+        tmp / "data",
+    )
     manifest = json.loads((tmp / "data/DATASET.json").read_text())
     assert manifest["tokenizer"]["vocabulary"] == 600 and manifest["tokenizer"]["end_of_text"] == 0
     assert manifest["splits"]["train"]["tokens"] == told["tokens"]
@@ -127,15 +174,17 @@ def test_a_corpus_that_is_too_small_is_told_and_an_empty_one_refused(tmp):
 
 def test_sizes_and_tokens_that_cannot_be_are_refused(tmp):
     (tmp / "in.txt").write_text(sample_text())
-    for options, word in [(["--bpe.special_tokens", "[a, b, a]"], "the special token a is there twice"),
-                          (["--bpe.special_tokens", "['<|endoftext|>']"], "is there twice"),
-                          (["--bpe.special_tokens", "[x, y]"], "takes at least 259: 256 bytes and 3 special")]:
+    for options, word in [
+        (["--bpe.special_tokens", "[a, b, a]"], "the special token a is there twice"),
+        (["--bpe.special_tokens", "['<|endoftext|>']"], "is there twice"),
+        (["--bpe.special_tokens", "[x, y]"], "takes at least 259: 256 bytes and 3 special"),
+    ]:
         refused = train([tmp / "in.txt"], 257, tmp / "out", *options, expect=2)
         assert word in refused.stderr, refused.stderr
     (tmp / "taken").mkdir()
     (tmp / "taken/mine").write_text("")
     assert "taken" in train([tmp / "in.txt"], 300, tmp / "taken", "--overwrite", expect=2).stderr
-    foreign = tmp / "foreign"   # somebody's own tokenizer, though every file has a name of ours
+    foreign = tmp / "foreign"  # somebody's own tokenizer, though every file has a name of ours
     train([tmp / "in.txt"], 300, foreign)
     (foreign / "TRAINED.json").unlink()
     train([tmp / "in.txt"], 310, foreign, "--overwrite", expect=2)

@@ -12,7 +12,7 @@ from lockstep_testing import GPT2_TINY, needs, program, records, run, run_comman
 from running_jobs import launcher_of, wait_for_steps
 from training_test import BASE, evaluations, finished, newest, prepare, start, train
 
-SCREEN = 24   # lines
+SCREEN = 24  # lines
 
 
 def log_lines(stderr):
@@ -32,7 +32,7 @@ def test_dry_run_and_print_program_need_no_ranks_and_write_nothing(tmp):
 def test_a_plan_for_a_world_that_is_not_there_needs_no_launcher_no_mpi_and_no_dataset(tmp):
     write_config(tmp / "model", GPT2_TINY)
     settings = ["--world-size", 64, "--train.global_batch", 128, "--parallel.dp_shard", 8, "--ranks-per-node", 8]
-    no_mpi = {"OMPI_MCA_pml": "none-such"}   # with it MPI_Init fails
+    no_mpi = {"OMPI_MCA_pml": "none-such"}  # with it MPI_Init fails
     plan = json.loads(train(tmp, tmp / "run", *settings, "--dry-run", "--json", env=no_mpi).stdout)
     assert plan["mesh"] == {"ranks": 64, "dp_replicate": 8, "dp_shard": 8}, plan
     assert plan["ranks"]["7"] == "dp_replicate 0, dp_shard 7, node 0", plan
@@ -49,8 +49,8 @@ def test_a_plan_for_a_world_that_is_not_there_needs_no_launcher_no_mpi_and_no_da
     ragged = train(tmp, tmp / "run", *settings[:-2], "--ranks-per-node", 12, "--dry-run").stderr
     assert "the 8 ranks along dp_shard of rank 8 lie on 2 nodes" in ragged, ragged
     missing = train(tmp, tmp / "run", "--dry-run", expect=3).stderr
-    assert "no prepared dataset" in missing, missing   # a start here needs it
-    prepare(tmp, GPT2_TINY)   # with the dataset the plan has all of it
+    assert "no prepared dataset" in missing, missing  # a start here needs it
+    prepare(tmp, GPT2_TINY)  # with the dataset the plan has all of it
     whole = json.loads(train(tmp, tmp / "run", *settings, "--dry-run", "--json").stdout)
     assert "epochs" in whole["data"] and {**whole, "data": 0} == {**plan, "data": 0}, (plan, whole)
     assert "program eval" in train(tmp, tmp / "run", *settings, "--print-program").stdout
@@ -58,19 +58,36 @@ def test_a_plan_for_a_world_that_is_not_there_needs_no_launcher_no_mpi_and_no_da
 
 def test_the_groups_that_are_printed_have_each_tensor_once_with_what_its_options_say(tmp):
     prepare(tmp, GPT2_TINY)
-    settings = ["--optimizer.name", "muon", "--optimizer.lr", 0.01, "--optimizer.muon_lr", 0.02, "--optimizer.frozen", '["wpe"]', "--optimizer.decay_exclude", '["wte"]',
-                "--optimizer.groups", '{up: {match: "c_fc.weight", optimizer: lion, lr: 0.005}, down: {match: "c_proj", weight_decay: 0.3}}']
+    settings = [
+        "--optimizer.name",
+        "muon",
+        "--optimizer.lr",
+        0.01,
+        "--optimizer.muon_lr",
+        0.02,
+        "--optimizer.frozen",
+        '["wpe"]',
+        "--optimizer.decay_exclude",
+        '["wte"]',
+        "--optimizer.groups",
+        '{up: {match: "c_fc.weight", optimizer: lion, lr: 0.005}, down: {match: "c_proj", weight_decay: 0.3}}',
+    ]
     lines = train(tmp, tmp / "run", *settings, "--print-groups").stdout.splitlines()
     rows = [re.split("  +", line) for line in lines]
-    assert rows[0] == ["update", "learning rate", "weight decay", "said by", "tensors", "elements", "for example"], lines
+    assert rows[0] == ["update", "learning rate", "weight decay", "said by", "tensors", "elements", "for example"], (
+        lines
+    )
     layers, c, f = GPT2_TINY["n_layer"], GPT2_TINY["n_embd"], 4 * GPT2_TINY["n_embd"]
     said = {tuple(row[:4]): (int(row[4]), int(row[5])) for row in rows[1:-1]}
-    assert said[("muon", "0.02", "0.1", "optimizer")] == (layers, layers * 3 * c * c), lines   # c_attn
+    assert said[("muon", "0.02", "0.1", "optimizer")] == (layers, layers * 3 * c * c), lines  # c_attn
     assert said[("muon", "0.02", "0.3", "optimizer.groups.down")] == (2 * layers, layers * (c * c + c * f)), lines
     assert said[("lion", "0.005", "0.1", "optimizer.groups.up")] == (layers, layers * c * f), lines
-    assert said[("adamw", "0.01", "0.3", "optimizer.groups.down")] == (2 * layers, layers * 2 * c), lines   # biases
+    assert said[("adamw", "0.01", "0.3", "optimizer.groups.down")] == (2 * layers, layers * 2 * c), lines  # biases
     assert rows[-1][:1] == ["none"] and rows[-1][-4:-3] == ["optimizer.frozen"] and "wpe" in rows[-1][-1], lines
-    layout = {re.split("  +", line)[0] for line in train(tmp, tmp / "run", *settings, "--print-layout").stdout.splitlines()[3:]}
+    layout = {
+        re.split("  +", line)[0]
+        for line in train(tmp, tmp / "run", *settings, "--print-layout").stdout.splitlines()[3:]
+    }
     assert sum(int(row[-3]) for row in rows[1:]) == len(layout), lines
 
 
@@ -81,16 +98,30 @@ def test_the_layout_that_is_printed_is_that_of_a_checkpoint(tmp):
     settings = ["--parallel.dp_shard", 3, "--checkpoint.every", 1, "--checkpoint.ranks_per_file", 1]
     printed = train(tmp, tmp / "run", *settings, "--print-layout", "--world-size", 3).stdout.splitlines()
     assert "weights fp32, gradient fp32, exp_avg fp32, exp_avg_sq fp32" in printed[1], printed[:2]
-    said = {(words[0], words[-2].strip("[]").replace(", ", ",")): words[-1] for words in map(re.compile("  +").split, printed[3:])}
+    said = {
+        (words[0], words[-2].strip("[]").replace(", ", ",")): words[-1]
+        for words in map(re.compile("  +").split, printed[3:])
+    }
     alone = train(tmp, tmp / "run", *settings, "--print-layout", "--world-size", 3, "--rank", 2).stdout.splitlines()
-    assert alone[3:] and set(alone[3:]) == {line for line in printed[3:] if line.endswith(" 2")}, alone   # no blanks to align anew
+    assert alone[3:] and set(alone[3:]) == {line for line in printed[3:] if line.endswith(" 2")}, (
+        alone
+    )  # no blanks to align anew
     train(tmp, tmp / "run", *settings, ranks=3, steps=1)
     written = {}
     for part in newest(tmp / "run").rglob("part-*.h5"):
         with h5py.File(part) as file:
-            written.update({(name, ",".join(f"{side.start}:{side.stop}" for side in box)): part.name for name, box, _ in pieces_in(file)})
+            written.update(
+                {
+                    (name, ",".join(f"{side.start}:{side.stop}" for side in box)): part.name
+                    for name, box, _ in pieces_in(file)
+                }
+            )
     for kept in ["model/", "optimizer/exp_avg/", "optimizer/exp_avg_sq/"]:
-        boxes = {(name.removeprefix(kept), box): part for (name, box), part in written.items() if name.startswith(kept) and not name.endswith("/_values")}
+        boxes = {
+            (name.removeprefix(kept), box): part
+            for (name, box), part in written.items()
+            if name.startswith(kept) and not name.endswith("/_values")
+        }
         assert set(boxes) == set(said), set(boxes) ^ set(said)
         assert all(int(re.search(r"part-(\d+)", part)[1]) == int(said[box]) for box, part in boxes.items()), boxes
 
@@ -108,23 +139,42 @@ def test_a_step_is_drawn_as_a_picture_a_trace_and_in_characters(tmp):
     events = json.loads((tmp / "step.json").read_text())["traceEvents"]
     actions = [event for event in events if event["ph"] == "X"]
     program_lines = train(tmp, tmp / "run", *settings, "--print-program", "--rank", 0).stdout.splitlines()
-    assert [event["name"] for event in actions] == [line[17:].split("  ")[0].strip() for line in program_lines[3:3 + len(actions)]]
+    assert [event["name"] for event in actions] == [
+        line[17:].split("  ")[0].strip() for line in program_lines[3 : 3 + len(actions)]
+    ]
     assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in actions)
     slow = train(tmp, tmp / "run", *settings[:-1], 0.001, "--plot-program").stdout
-    assert slow != text and slow.count("F0") == text.count("F0")   # the estimate knows the hardware
+    assert slow != text and slow.count("F0") == text.count("F0")  # the estimate knows the hardware
     assert "is not" in train(tmp, tmp / "run", "--plot-program=step.png", expect=2).stderr
 
 
 def test_one_program_of_several_is_printed_or_drawn_by_its_name(tmp):
     prepare(tmp)
-    settings = ["--world-size", 2, "--train.callbacks", '["sample"]', "--sample.prompts", '["A"]', "--eval.every", 2, "--post_local_sgd.start_step", 3, "--train.global_batch", 8]
+    settings = [
+        "--world-size",
+        2,
+        "--train.callbacks",
+        '["sample"]',
+        "--sample.prompts",
+        '["A"]',
+        "--eval.every",
+        2,
+        "--post_local_sgd.start_step",
+        3,
+        "--train.global_batch",
+        8,
+    ]
     names = ["train", "local", "average", "eval", "sample"]
     heads = re.findall(r"^program (\w+)", train(tmp, tmp / "run", *settings, "--print-program").stdout, re.M)
     assert sorted(heads) == sorted(names), heads
     for name in names:
-        assert re.findall(r"^program (\w+)", train(tmp, tmp / "run", *settings, "--print-program", "--program", name).stdout, re.M) == [name]
+        assert re.findall(
+            r"^program (\w+)", train(tmp, tmp / "run", *settings, "--print-program", "--program", name).stdout, re.M
+        ) == [name]
         drawn = train(tmp, tmp / "run", *settings, "--plot-program", "--program", name).stdout
-        assert drawn.startswith(f"program {name}: ") and ("B0" in drawn) == (name in ["train", "local", "average"]), drawn
+        assert drawn.startswith(f"program {name}: ") and ("B0" in drawn) == (name in ["train", "local", "average"]), (
+            drawn
+        )
     refused = train(tmp, tmp / "run", "--world-size", 2, "--print-program", "--program", "local", expect=2).stderr
     assert "the run has no program 'local': its programs are train" in refused, refused
     assert "add --print-program or --plot-program" in train(tmp, tmp / "run", "--program", "train", expect=2).stderr
@@ -135,7 +185,7 @@ def test_the_plan_is_one_screen_and_all_of_it_is_there_when_asked_for(tmp):
     brief = train(tmp, tmp / "run", "--dry-run").stdout.splitlines()
     full = train(tmp, tmp / "run", "--dry-run", "--plan").stdout.splitlines()
     assert len(brief) < SCREEN < len(full), (brief, full)
-    rows = {line.strip().split("  ")[0] for line in full}   # by label: values are aligned anew
+    rows = {line.strip().split("  ")[0] for line in full}  # by label: values are aligned anew
     assert {line.strip().split("  ")[0] for line in brief} < rows
     assert {"optimizer state", "activations", "FLOPs a token"} < rows, rows
 
@@ -149,12 +199,29 @@ def test_the_plan_is_one_json_object_for_a_program_at_the_end_of_a_pipe(tmp):
     memory = plan["memory_per_rank"]
     assert memory["peak_bytes"] > memory["master_bytes"] == 4 * plan["model"]["parameters"], plan
     assert memory["optimizer_state_bytes"] == 2 * memory["master_bytes"], plan
-    largest = 4 * GPT2_TINY["n_embd"] * max(GPT2_TINY["vocab_size"], 4 * GPT2_TINY["n_embd"])   # bytes of a tensor: less than a block
-    held = memory["load_bytes"] - 3 * 8 * largest   # eight blocks that are read, as many packed for others, as many that arrive
+    largest = (
+        4 * GPT2_TINY["n_embd"] * max(GPT2_TINY["vocab_size"], 4 * GPT2_TINY["n_embd"])
+    )  # bytes of a tensor: less than a block
+    held = (
+        memory["load_bytes"] - 3 * 8 * largest
+    )  # eight blocks that are read, as many packed for others, as many that arrive
     assert 3 * memory["master_bytes"] <= held <= memory["peak_bytes"], plan
-    assert train(tmp, tmp / "run", *settings, ranks=2).stdout == alone   # once, however many ranks answer
-    words = [program("train"), "--model.config", tmp / "model", "--data.path", tmp / "data",
-             "--train.run_dir", tmp / "run", "--train.max_steps", 12, "--schedule.decay_steps", 20, *BASE, *settings]
+    assert train(tmp, tmp / "run", *settings, ranks=2).stdout == alone  # once, however many ranks answer
+    words = [
+        program("train"),
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "data",
+        "--train.run_dir",
+        tmp / "run",
+        "--train.max_steps",
+        12,
+        "--schedule.decay_steps",
+        20,
+        *BASE,
+        *settings,
+    ]
     command = " ".join(f"'{word}'" for word in words)
     assert json.loads(run_command("sh", "-c", f"{command} | '{sys.executable}' -m json.tool").stdout) == plan
     for wrong in [["--json"], ["--json", "--print-program"], ["--json", "--eval-only"]]:
@@ -166,7 +233,7 @@ def test_a_start_is_one_screen_and_one_rank_speaks(tmp):
     prepare(tmp)
     for ranks, name in [(None, "run"), (3, "run3")]:
         shown = train(tmp, tmp / name, steps=2, ranks=ranks).stderr
-        before_steps = shown[:re.search(r"^.* (progress: |step 2: )", shown, re.M).start()]
+        before_steps = shown[: re.search(r"^.* (progress: |step 2: )", shown, re.M).start()]
         assert "FLOPs a step" in before_steps and "optimizer state" not in shown, shown
         assert len(before_steps.splitlines()) < SCREEN and "\n  \n" not in shown, shown
         speaker = " train: " if ranks is None else " train[0]: "
@@ -251,8 +318,17 @@ def test_weights_without_a_run_are_evaluated(tmp):
     prepare(tmp)
     train(tmp, tmp / "run", *FP64, steps=2)
     run("finalize-quantize", tmp / "run", "--recipe", "none", "--dtype", "fp32", "--output", tmp / "weights")
-    settings = ["--model.path", tmp / "weights", "--data.path", tmp / "data", "--train.max_steps", 3, *BASE, *FP64[:2],
-                "--eval-only"]
+    settings = [
+        "--model.path",
+        tmp / "weights",
+        "--data.path",
+        tmp / "data",
+        "--train.max_steps",
+        3,
+        *BASE,
+        *FP64[:2],
+        "--eval-only",
+    ]
     for more in [["--train.run_dir", tmp / "none"], ["--train.run_dir", tmp / "run", "--checkpoint.resume", "never"]]:
         done = run("train", *settings, *more)
         record = json.loads(done.stdout)

@@ -29,4 +29,7 @@ def test_a_build_whose_weights_start_elsewhere_differs(tmp):
 def test_what_is_neither_a_build_nor_a_revision_is_refused():
     for name in ["", "no-such-revision"]:
         done = compare(name, BUILD)
-        assert done.returncode == 1 and "is neither a build folder nor a revision" in done.stderr and not done.stdout, (name, done)
+        assert done.returncode == 1 and "is neither a build folder nor a revision" in done.stderr and not done.stdout, (
+            name,
+            done,
+        )

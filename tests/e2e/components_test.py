@@ -15,18 +15,44 @@ UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 def prepare(tmp, model=MODEL):
     (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "tail:0.1")
+    run(
+        "prepare-data",
+        tmp / "text.txt",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "tail:0.1",
+    )
     write_config(tmp / "model", model)
 
 
 def options(tmp, *more, name="run", steps=2, batch=48):
-    return ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / name, "--train.max_steps", steps,
-            "--data.sequence_length", 32, "--train.global_batch", batch, "--log.every", 1, *more]
+    return [
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "data",
+        "--train.run_dir",
+        tmp / name,
+        "--train.max_steps",
+        steps,
+        "--data.sequence_length",
+        32,
+        "--train.global_batch",
+        batch,
+        "--log.every",
+        1,
+        *more,
+    ]
 
 
 def printed(tmp, ranks, *more, batch=48):
     """By component: the cells of its line by their titles."""
-    lines = run("train", *options(tmp, *more, batch=batch), "--print-components", "--world-size", ranks).stdout.splitlines()
+    lines = run(
+        "train", *options(tmp, *more, batch=batch), "--print-components", "--world-size", ranks
+    ).stdout.splitlines()
     titles = [(match.start(), match.group()) for match in re.finditer(r"\S+( \S+)*", lines[1])]
     words = [re.split("  +", line.strip()) for line in lines[2:]]
     assert all(len(row) == len(titles) for row in words), lines
@@ -43,7 +69,21 @@ COMPOSITIONS = [
     (2, ["--parallel.ulysses", 2, "--optimizer.frozen", '["embed_tokens"]']),
     (4, ["--parallel.ep", 2]),
     (4, ["--parallel.ep", 2, "--parallel.dp_shard", 2, "--optimizer.name", "adafactor"]),
-    (4, ["--parallel.tp", 2, "--parallel.sequence_parallel", "true", "--parallel.dp_shard", 2, "--optimizer.name", "adafactor", "--optimizer.adafactor_momentum", 0.9]),
+    (
+        4,
+        [
+            "--parallel.tp",
+            2,
+            "--parallel.sequence_parallel",
+            "true",
+            "--parallel.dp_shard",
+            2,
+            "--optimizer.name",
+            "adafactor",
+            "--optimizer.adafactor_momentum",
+            0.9,
+        ],
+    ),
     (2, ["--post_local_sgd.start_step", 0, "--precision.dtype", "fp16", "--train.accumulation", 1]),
 ]
 
@@ -54,7 +94,11 @@ def test_what_is_printed_beforehand_is_what_a_run_saves(tmp):
     for number, (ranks, more) in enumerate(COMPOSITIONS):
         said = printed(tmp, ranks, *more)
         folder = tmp / f"run-{number}"
-        run("train", *options(tmp, *more, "--checkpoint.ranks_per_file", 1, name=folder.name), ranks=ranks if ranks > 1 else None)
+        run(
+            "train",
+            *options(tmp, *more, "--checkpoint.ranks_per_file", 1, name=folder.name),
+            ranks=ranks if ranks > 1 else None,
+        )
         checkpoint = step_folders(folder)[-1]
         saved = json.loads(run("checkpoint-inspect", checkpoint, "--components", "--json").stdout)["components"]
         assert [component["key"] for component in saved] == list(said), (more, said)
@@ -69,7 +113,11 @@ def test_what_is_printed_beforehand_is_what_a_run_saves(tmp):
             along = ", ".join(component["equal_along"])
             assert row["shared"] == component["pattern"] + (f"({along})" if along else ""), (more, row, component)
             assert int(row["cells"]) == max(1, len(component["cells"])), (more, row, component)
-            tensors = [tensor for tensor in tensors_of(checkpoint) if tensor["component"] == key and tensor["name"] != "_values"]
+            tensors = [
+                tensor
+                for tensor in tensors_of(checkpoint)
+                if tensor["component"] == key and tensor["name"] != "_values"
+            ]
             assert int(row["tensors"]) == len(tensors), (more, row, len(tensors))
             assert row["compared"] in (component["validation"], "none: held once"), row
             if not tensors:
@@ -88,8 +136,10 @@ def test_what_is_printed_beforehand_is_what_a_run_saves(tmp):
 def test_the_table_of_compositions_in_the_manual_is_what_train_says(tmp):
     prepare(tmp)
     page = (SOURCE / "man/lockstep-checkpoint.5.in").read_text()
-    table = page[page.index(".Ss Compositions"):]
-    rows = re.findall(r"^\.It (.*?) Ta (\d+) Ta (.*?) Ta (.*?) Ta (\d+) Ta (.*)$", table[:table.index(".El")], re.MULTILINE)
+    table = page[page.index(".Ss Compositions") :]
+    rows = re.findall(
+        r"^\.It (.*?) Ta (\d+) Ta (.*?) Ta (.*?) Ta (\d+) Ta (.*)$", table[: table.index(".El")], re.MULTILINE
+    )
     assert len(rows) >= 10, rows
     for name, ranks, settings, pattern, cells, holders in rows:
         words = [word if i % 2 else f"--parallel.{word}" for i, word in enumerate(settings.replace(",", "").split())]
@@ -104,7 +154,11 @@ def test_the_table_of_compositions_in_the_manual_is_what_train_says(tmp):
 def test_what_is_printed_needs_no_ranks_and_excludes_json(tmp):
     write_config(tmp / "model", GPT2_TINY)
     said = printed(tmp, 512, "--parallel.dp_shard", 8, batch=512)
-    assert said["model"]["shared"] == "per_group(dp_replicate)" and said["model"]["cells"] == "8" and said["model"]["holders"] == "64", said
+    assert (
+        said["model"]["shared"] == "per_group(dp_replicate)"
+        and said["model"]["cells"] == "8"
+        and said["model"]["holders"] == "64"
+    ), said
     assert not (tmp / "run").exists()
     refused = run("train", *options(tmp), "--print-components", "--json", expect=2).stderr
     assert "--json says how --dry-run prints the plan" in refused, refused
@@ -112,13 +166,27 @@ def test_what_is_printed_needs_no_ranks_and_excludes_json(tmp):
 
 def test_metadata_and_the_best_evaluations_are_in_each_checkpoint_and_survive_a_resume(tmp):
     prepare(tmp, GPT2_TINY)
-    common = ["--eval.every", 1, "--eval.batches", 1, "--checkpoint.every", 2, "--checkpoint.keep_last", 1, "--checkpoint.keep_best", 0,
-              "--optimizer.lr", 0.3, "--schedule.decay_steps", 20]   # so large that losses go up and down
+    common = [
+        "--eval.every",
+        1,
+        "--eval.batches",
+        1,
+        "--checkpoint.every",
+        2,
+        "--checkpoint.keep_last",
+        1,
+        "--checkpoint.keep_best",
+        0,
+        "--optimizer.lr",
+        0.3,
+        "--schedule.decay_steps",
+        20,
+    ]  # so large that losses go up and down
     run("train", *options(tmp, *common, "--checkpoint.metadata", "[team=vision, note=first = try]", steps=8, batch=4))
     run("train", *options(tmp, *common, "--checkpoint.metadata", "[note=second]", steps=14, batch=4))
     losses = sorted((record["loss"], record["step"]) for record in records(tmp / "run", "eval"))
     assert len(losses) == 14, losses
-    checkpoint, = step_folders(tmp / "run")   # no checkpoint of the best steps is left
+    (checkpoint,) = step_folders(tmp / "run")  # no checkpoint of the best steps is left
     told = json.loads(run("checkpoint-inspect", checkpoint, "--json").stdout)
     best = told["best_evaluations"]
     assert [(one["loss"], one["step"]) for one in best] == losses[:10], (best, losses)

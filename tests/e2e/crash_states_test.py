@@ -21,12 +21,35 @@ WAITED = ["--checkpoint.background", "false"]
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
-    write_config(tmp / "model", dict(LLAMA_TINY, hidden_size=8, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
-                                     head_dim=4, vocab_size=257))
+    run(
+        "prepare-data",
+        tmp / "text.txt",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "none",
+    )
+    write_config(
+        tmp / "model",
+        dict(
+            LLAMA_TINY,
+            hidden_size=8,
+            intermediate_size=12,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=4,
+            vocab_size=257,
+        ),
+    )
 
 
-NO_EXCHANGE = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": f"exchange {errno.EINVAL} 1 1 0 /checkpoints/"}
+NO_EXCHANGE = {
+    "LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"),
+    "LOCKSTEP_TEST_FAULTS": f"exchange {errno.EINVAL} 1 1 0 /checkpoints/",
+}
 
 
 def recorded(disk, log, env=None):
@@ -39,9 +62,34 @@ def record(tmp, name, ranks, *more):
     """Trains in tmp/NAME/run and returns what it asked of the storage."""
     disk, log = tmp / name, tmp / f"{name}.log"
     disk.mkdir()
-    run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", disk / "run",
-        "--train.global_batch", 2, "--log.every", 1, "--log.tensorboard", "false", "--checkpoint.every", 1, "--checkpoint.keep_last", 1,
-        "--checkpoint.keep_best", 0, "--schedule.name", "constant", *more, ranks=ranks, env=recorded(disk, log))
+    run(
+        "train",
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "data",
+        "--data.sequence_length",
+        16,
+        "--train.run_dir",
+        disk / "run",
+        "--train.global_batch",
+        2,
+        "--log.every",
+        1,
+        "--log.tensorboard",
+        "false",
+        "--checkpoint.every",
+        1,
+        "--checkpoint.keep_last",
+        1,
+        "--checkpoint.keep_best",
+        0,
+        "--schedule.name",
+        "constant",
+        *more,
+        ranks=ranks,
+        env=recorded(disk, log),
+    )
     return read_recording(log, disk)
 
 
@@ -49,8 +97,13 @@ def record_job(tmp, name, *steps, env=None):
     """Saves a small state at each step, by two ranks that are threads: also at a step that is there already, which train never does."""
     disk, log = tmp / name, tmp / f"{name}.log"
     disk.mkdir()
-    subprocess.run([BUILD / "tests/cli/checkpoint-job", disk / "run", "2", *map(str, steps)], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S,
-                   env=recorded(disk, log, env))
+    subprocess.run(
+        [BUILD / "tests/cli/checkpoint-job", disk / "run", "2", *map(str, steps)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        timeout=PATIENCE_S,
+        env=recorded(disk, log, env),
+    )
     return read_recording(log, disk)
 
 
@@ -59,10 +112,18 @@ class Judge:
 
     def __init__(self, folder):
         self.folder, self.known, self.asked = folder, {}, 0
-        self.process = subprocess.Popen([str(BUILD / "tests/judge-runs")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [str(BUILD / "tests/judge-runs")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def __call__(self, tree):
-        seen = tuple(sorted((path, content) for path, content in tree.items() if re.match(rf"{CHECKPOINTS}/(step|\.displaced)-", path)))
+        seen = tuple(
+            sorted(
+                (path, content)
+                for path, content in tree.items()
+                if re.match(rf"{CHECKPOINTS}/(step|\.displaced)-", path)
+            )
+        )
         key = hash(seen)
         if key not in self.known:
             self.asked += 1
@@ -96,7 +157,7 @@ class Promises:
                 files = checkpoint_files(disk.tree(), call.other)
                 self.whole.setdefault(call.other, []).append(files)
                 self.parts.update(content for path, content in files.items() if path.endswith(".h5"))
-            if call.name == "rename" and call.other == f"{CHECKPOINTS}/LATEST":   # a save tells no sooner
+            if call.name == "rename" and call.other == f"{CHECKPOINTS}/LATEST":  # a save tells no sooner
                 name = disk.find(call.other).content().decode().strip()
                 told = (int(name.removeprefix("step-")), len(self.whole[f"{CHECKPOINTS}/{name}"]))
             self.told[number + 1] = told
@@ -110,13 +171,19 @@ class Promises:
     def broken(self, disk, choice, calls_done, judge=None):
         """What of the promises does not hold in a state, or nothing."""
         tree, newest = disk.tree(choice), (0, 0)
-        names = {match[0] for path in tree if (match := re.match(rf"{CHECKPOINTS}/(step-\d+|\.displaced-step-\d+[^/]*)", path))}
+        names = {
+            match[0]
+            for path in tree
+            if (match := re.match(rf"{CHECKPOINTS}/(step-\d+|\.displaced-step-\d+[^/]*)", path))
+        }
         steps = {name for name in names if "/step-" in name}
         for name in names:
             save = self.save_of(tree, name)
             if name in steps and save is None:
                 return f"{name} has its name and is not whole"
-            if save and (name in steps or f"{CHECKPOINTS}/step-{save[0]:010d}" not in steps):   # taken back by the next start
+            if save and (
+                name in steps or f"{CHECKPOINTS}/step-{save[0]:010d}" not in steps
+            ):  # taken back by the next start
                 newest = max(newest, save)
         if newest < self.told[calls_done]:
             return f"save {self.told[calls_done]} was told of, the newest that is whole is {newest}"
@@ -133,7 +200,11 @@ class Promises:
         """A checkpoint of a tree that the program calls sound though a byte differs, or nothing."""
         for name, verdict in judge(tree).items():
             held = f"{CHECKPOINTS}/{name}"
-            if verdict["verdict"] == "sound" and self.save_of(tree, held) is None and any(path.startswith(f"{held}/") for path in tree):
+            if (
+                verdict["verdict"] == "sound"
+                and self.save_of(tree, held) is None
+                and any(path.startswith(f"{held}/") for path in tree)
+            ):
                 return f"{name} is sound"
         return None
 
@@ -146,14 +217,21 @@ def recordings(tmp):
     if not RECORDED:
         prepare(tmp)
         shards = ["--train.max_steps", 2, "--parallel.dp_shard", 2, *WAITED]
-        RECORDED.update({
-            "one rank": record(tmp, "one", None, "--train.max_steps", 3, *WAITED),
-            "two ranks, parts of their own": record(tmp, "two", 2, *shards, "--checkpoint.ranks_per_file", 1),
-            "one part of two ranks": record(tmp, "shared", 2, *shards, "--checkpoint.ranks_per_file", 2),
-            "promoted from a disk of the node": record(tmp, "promoted", 2, *shards, "--checkpoint.local_dir", tmp / "disk"),
-            "in the background": record(tmp, "background", 2, "--train.max_steps", 3, "--checkpoint.background", "true"),
-            "a step again": record_job(tmp, "again", 1, 2, 2),
-            "a step again, where names cannot be exchanged": record_job(tmp, "in-turn", 1, 2, 2, env=NO_EXCHANGE)})
+        RECORDED.update(
+            {
+                "one rank": record(tmp, "one", None, "--train.max_steps", 3, *WAITED),
+                "two ranks, parts of their own": record(tmp, "two", 2, *shards, "--checkpoint.ranks_per_file", 1),
+                "one part of two ranks": record(tmp, "shared", 2, *shards, "--checkpoint.ranks_per_file", 2),
+                "promoted from a disk of the node": record(
+                    tmp, "promoted", 2, *shards, "--checkpoint.local_dir", tmp / "disk"
+                ),
+                "in the background": record(
+                    tmp, "background", 2, "--train.max_steps", 3, "--checkpoint.background", "true"
+                ),
+                "a step again": record_job(tmp, "again", 1, 2, 2),
+                "a step again, where names cannot be exchanged": record_job(tmp, "in-turn", 1, 2, 2, env=NO_EXCHANGE),
+            }
+        )
     return RECORDED.items()
 
 
@@ -179,7 +257,10 @@ def test_whatever_a_crash_loses_a_checkpoint_with_its_name_is_whole_and_the_last
                     looked += 1
                     fault = promises.broken(disk, choice, done, judge)
                     assert fault is None, f"{name}, after call {done} of {len(calls)}: {fault}"
-                print(f"# {name}{', each rank with a cache of its own' if apart else ''}: {len(calls)} calls, {looked} states, 0 wrong", flush=True)
+                print(
+                    f"# {name}{', each rank with a cache of its own' if apart else ''}: {len(calls)} calls, {looked} states, 0 wrong",
+                    flush=True,
+                )
 
 
 def test_what_storage_that_synchronises_nothing_leaves_is_never_taken_for_a_checkpoint(tmp):
@@ -192,7 +273,10 @@ def test_what_storage_that_synchronises_nothing_leaves_is_never_taken_for_a_chec
                 fault = promises.taken_for_whole(tree, judge)
                 assert fault is None, f"{name}, after call {done} of {len(calls)}: {fault}"
                 damaged += any(verdict["verdict"] != "sound" for verdict in judge(tree).values())
-        print(f"# {name}: {looked} states, {damaged} with a checkpoint that is told to be damaged ({judge.asked} different ones), 0 taken for whole", flush=True)
+        print(
+            f"# {name}: {looked} states, {damaged} with a checkpoint that is told to be damaged ({judge.asked} different ones), 0 taken for whole",
+            flush=True,
+        )
         assert damaged > looked / 20
 
 
@@ -214,10 +298,15 @@ def purpose(call, disk):
     what = disk.by_inode[call.inode]
     if isinstance(what, Folder):
         names = {change[1] if change[0] == "add" else change[2] for change in what.pending if change[0] != "remove"}
-        names = {name for name in names if not re.fullmatch(r"[.].+[.][0-9a-f]{32}", name)}   # on their way to another one
+        names = {
+            name for name in names if not re.fullmatch(r"[.].+[.][0-9a-f]{32}", name)
+        }  # on their way to another one
         if not call.path.startswith(CHECKPOINTS):
             return f"the name {call.path and 'checkpoints' or 'run'}" if names & {"run", "checkpoints"} else None
-        kinds = {re.sub(r"-.*", "", "PATTERN" if name in ("global", "replicated", "per_group", "per_rank") else name) for name in names}
+        kinds = {
+            re.sub(r"-.*", "", "PATTERN" if name in ("global", "replicated", "per_group", "per_rank") else name)
+            for name in names
+        }
         return f"the name {' '.join(sorted(kinds))}"
     if not call.path.startswith(CHECKPOINTS):
         return None
@@ -254,8 +343,13 @@ def test_without_any_other_sync_some_crash_breaks_a_promise(tmp):
                 count = kinds.setdefault(of, [0, 0])
                 count[0] += 1
                 count[1] += caught
-        print(f"# {name}: " + "; ".join(f"{of}: {caught} of {count}" for of, (count, caught) in sorted(kinds.items())), flush=True)
+        print(
+            f"# {name}: " + "; ".join(f"{of}: {caught} of {count}" for of, (count, caught) in sorted(kinds.items())),
+            flush=True,
+        )
         for of, (count, caught) in kinds.items():
             assert caught == count or of in NOT_MISSED, (name, of, count, caught)
-        sealed = set() if name.startswith("promoted") else {"the signature", "the table"}   # a promotion copies whole files
+        sealed = (
+            set() if name.startswith("promoted") else {"the signature", "the table"}
+        )  # a promotion copies whole files
         assert {*sealed, "the content of INDEX.h5", "the name step", "the name checkpoints"} <= set(kinds), kinds

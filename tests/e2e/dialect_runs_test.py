@@ -8,34 +8,97 @@ from lockstep_testing import GPT2_TINY, LLAMA_TINY, needs, records, run, sample_
 
 # What is trained in all of them: dialect, the file, ranks, the same in Lockstep's own words.
 RUNS = [
-    ("xorl", 2, """
+    (
+        "xorl",
+        2,
+        """
 model: {config_path: model, attn_implementation: flash_attention_3}
 data: {datasets: [{path: data}], sample_packing_sequence_len: 16, dataloader_num_workers: 2}
 train: {output_dir: RUN, data_parallel_mode: fsdp2, optimizer: adamw, lr: 1e-3, lr_decay_style: cosine, lr_min: 1e-4, lr_warmup_ratio: 0.4, weight_decay: 0.1,
         no_decay_modules: [norm], micro_batch_size: 1, gradient_accumulation_steps: 2, max_steps: 5, enable_mixed_precision: false,
         enable_gradient_checkpointing: true, use_wandb: false, save_hf_weights: false, init_device: meta, seed: 3}
-""", {"parallel.dp_shard": "auto", "parallel.dp_replicate": 1, "optimizer.lr": 1e-3, "schedule.name": "cosine", "schedule.min_lr": 1e-4, "schedule.warmup_steps": 2,
-      "optimizer.weight_decay": 0.1, "optimizer.decay": "all", "optimizer.decay_exclude": "[norm]", "train.micro_batch": 1, "train.accumulation": 2,
-      "train.recompute": "block", "train.seed": 3}),
-    ("xorl", 1, """
+""",
+        {
+            "parallel.dp_shard": "auto",
+            "parallel.dp_replicate": 1,
+            "optimizer.lr": 1e-3,
+            "schedule.name": "cosine",
+            "schedule.min_lr": 1e-4,
+            "schedule.warmup_steps": 2,
+            "optimizer.weight_decay": 0.1,
+            "optimizer.decay": "all",
+            "optimizer.decay_exclude": "[norm]",
+            "train.micro_batch": 1,
+            "train.accumulation": 2,
+            "train.recompute": "block",
+            "train.seed": 3,
+        },
+    ),
+    (
+        "xorl",
+        1,
+        """
 model: {config_path: model}
 data: {datasets: [{path: data, shards: 2, shards_idx: 1}], sample_packing_method: multipack, sample_packing_sequence_len: 32, dataloader_drop_last: true}
 train: {output_dir: RUN, optimizer: sgd, lr: 1e-2, lr_decay_style: linear, lr_min: 0, weight_decay: 0, micro_batch_size: 2, max_steps: 5, max_grad_norm: 1.0, seed: 4}
-""", {"data.shard": "2/2", "data.packing": "multipack", "data.sequence_length": 32, "data.drop_last": "true", "optimizer.name": "sgd", "optimizer.lr": 1e-2,
-      "schedule.name": "linear", "optimizer.weight_decay": 0, "optimizer.decay": "all", "train.micro_batch": 2, "optimizer.clip_norm": 1, "train.seed": 4}),
-    ("xorl", 2, """
+""",
+        {
+            "data.shard": "2/2",
+            "data.packing": "multipack",
+            "data.sequence_length": 32,
+            "data.drop_last": "true",
+            "optimizer.name": "sgd",
+            "optimizer.lr": 1e-2,
+            "schedule.name": "linear",
+            "optimizer.weight_decay": 0,
+            "optimizer.decay": "all",
+            "train.micro_batch": 2,
+            "optimizer.clip_norm": 1,
+            "train.seed": 4,
+        },
+    ),
+    (
+        "xorl",
+        2,
+        """
 model: {config_path: model}
 data: {datasets: [{path: data}], sample_packing_sequence_len: 16}
 train: {output_dir: RUN, data_parallel_mode: ddp, tensor_parallel_size: 2, lr: 1e-3, lr_decay_style: constant, micro_batch_size: 2, max_steps: 5, save_steps: 2, save_epochs: 0}
-""", {"parallel.dp_shard": 1, "parallel.tp": 2, "optimizer.lr": 1e-3, "schedule.name": "constant", "train.micro_batch": 2, "checkpoint.every": "2 steps"}),
-    ("xorl", 2, """
+""",
+        {
+            "parallel.dp_shard": 1,
+            "parallel.tp": 2,
+            "optimizer.lr": 1e-3,
+            "schedule.name": "constant",
+            "train.micro_batch": 2,
+            "checkpoint.every": "2 steps",
+        },
+    ),
+    (
+        "xorl",
+        2,
+        """
 model: {config_path: model}
 data: {datasets: [{path: data}], sample_packing_sequence_len: 16}
 train: {output_dir: RUN, data_parallel_mode: none, pipeline_parallel_size: 2, pipeline_parallel_schedule: GPipe, gradient_accumulation_steps: 4, lr: 1e-3,
         lr_decay_style: constant, micro_batch_size: 1, max_steps: 5}
-""", {"parallel.dp_shard": 1, "parallel.dp_replicate": 1, "parallel.pp": 2, "parallel.schedule": "gpipe", "parallel.micro_batches": 4, "train.accumulation": 1,
-      "optimizer.lr": 1e-3, "schedule.name": "constant", "train.micro_batch": 1}),
-    ("forgather", 1, """
+""",
+        {
+            "parallel.dp_shard": 1,
+            "parallel.dp_replicate": 1,
+            "parallel.pp": 2,
+            "parallel.schedule": "gpipe",
+            "parallel.micro_batches": 4,
+            "train.accumulation": 1,
+            "optimizer.lr": 1e-3,
+            "schedule.name": "constant",
+            "train.micro_batch": 1,
+        },
+    ),
+    (
+        "forgather",
+        1,
+        """
 trainer: single
 output_dir: RUN
 model_init: model
@@ -47,9 +110,21 @@ warmup_steps: 1
 max_steps: 5
 num_train_epochs: 1
 lockstep: {data: {sequence_length: 16}}
-""", {"parallel.dp_shard": 1, "parallel.dp_replicate": 1, "train.micro_batch": 4, "optimizer.lr": 1e-3, "schedule.name": "linear", "schedule.warmup_steps": 1,
-      "schedule.warmup_from": "zero"}),
-    ("forgather", 2, """
+""",
+        {
+            "parallel.dp_shard": 1,
+            "parallel.dp_replicate": 1,
+            "train.micro_batch": 4,
+            "optimizer.lr": 1e-3,
+            "schedule.name": "linear",
+            "schedule.warmup_steps": 1,
+            "schedule.warmup_from": "zero",
+        },
+    ),
+    (
+        "forgather",
+        2,
+        """
 trainer: ddp
 output_dir: RUN
 model_init: model
@@ -63,9 +138,23 @@ max_grad_norm: 0.5
 max_steps: 5
 ddp: {bucket_cap_mb: 1, static_graph: false}
 lockstep: {data: {sequence_length: 16}}
-""", {"parallel.dp_shard": 1, "train.micro_batch": 2, "train.accumulation": 2, "optimizer.lr": 1e-3, "optimizer.betas": "[0.9, 0.95]", "optimizer.weight_decay": 0.01,
-      "optimizer.decay": "all", "optimizer.clip_norm": 0.5, "parallel.bucket_size": "1MiB"}),
-    ("forgather", 2, """
+""",
+        {
+            "parallel.dp_shard": 1,
+            "train.micro_batch": 2,
+            "train.accumulation": 2,
+            "optimizer.lr": 1e-3,
+            "optimizer.betas": "[0.9, 0.95]",
+            "optimizer.weight_decay": 0.01,
+            "optimizer.decay": "all",
+            "optimizer.clip_norm": 0.5,
+            "parallel.bucket_size": "1MiB",
+        },
+    ),
+    (
+        "forgather",
+        2,
+        """
 trainer: fsdp2
 output_dir: RUN
 model_init: model
@@ -78,9 +167,22 @@ set_dataset_epoch: false
 max_steps: 5
 fsdp2: {reshard_after_forward: false, buffer_dtype: float32}
 lockstep: {data: {sequence_length: 16}}
-""", {"parallel.dp_shard": "auto", "parallel.dp_replicate": 1, "parallel.reshard_after_forward": "false", "train.micro_batch": 2, "optimizer.lr": 1e-3,
-      "schedule.name": "cosine", "train.recompute": "block", "data.repeat_order": "true"}),
-    ("forgather", 2, """
+""",
+        {
+            "parallel.dp_shard": "auto",
+            "parallel.dp_replicate": 1,
+            "parallel.reshard_after_forward": "false",
+            "train.micro_batch": 2,
+            "optimizer.lr": 1e-3,
+            "schedule.name": "cosine",
+            "train.recompute": "block",
+            "data.repeat_order": "true",
+        },
+    ),
+    (
+        "forgather",
+        2,
+        """
 trainer: pipeline
 output_dir: RUN
 model_init: model
@@ -92,9 +194,22 @@ learning_rate: 1e-3
 lr_scheduler_type: constant
 max_steps: 5
 lockstep: {data: {sequence_length: 16}}
-""", {"parallel.dp_shard": 1, "parallel.dp_replicate": 1, "parallel.pp": "auto", "parallel.micro_batches": 2, "parallel.schedule": "1f1b", "train.micro_batch": 2,
-      "optimizer.lr": 1e-3, "schedule.name": "constant"}),
-    ("transformers", 2, """
+""",
+        {
+            "parallel.dp_shard": 1,
+            "parallel.dp_replicate": 1,
+            "parallel.pp": "auto",
+            "parallel.micro_batches": 2,
+            "parallel.schedule": "1f1b",
+            "train.micro_batch": 2,
+            "optimizer.lr": 1e-3,
+            "schedule.name": "constant",
+        },
+    ),
+    (
+        "transformers",
+        2,
+        """
 output_dir: RUN
 config_name: model
 train_file: data
@@ -107,9 +222,22 @@ max_steps: 5
 fsdp: full_shard auto_wrap
 fsdp_config: {transformer_layer_cls_to_wrap: GPT2Block, fsdp_forward_prefetch: true}
 report_to: none
-""", {"parallel.dp_shard": "auto", "parallel.dp_replicate": 1, "parallel.prefetch": 1, "train.micro_batch": 2, "optimizer.lr": 1e-3, "optimizer.weight_decay": 0.01,
-      "schedule.warmup_steps": 1, "schedule.warmup_from": "zero"}),
-    ("transformers", 2, """
+""",
+        {
+            "parallel.dp_shard": "auto",
+            "parallel.dp_replicate": 1,
+            "parallel.prefetch": 1,
+            "train.micro_batch": 2,
+            "optimizer.lr": 1e-3,
+            "optimizer.weight_decay": 0.01,
+            "schedule.warmup_steps": 1,
+            "schedule.warmup_from": "zero",
+        },
+    ),
+    (
+        "transformers",
+        2,
+        """
 output_dir: RUN
 config_name: model
 train_file: data
@@ -120,9 +248,22 @@ lr_scheduler_type: polynomial
 lr_scheduler_kwargs: {power: 2, lr_end: 1e-5}
 max_steps: 5
 fsdp: shard_grad_op auto_wrap
-""", {"parallel.dp_shard": "auto", "parallel.dp_replicate": 1, "parallel.reshard_after_forward": "false", "train.micro_batch": 2, "optimizer.lr": 1e-3,
-      "schedule.name": "polynomial", "schedule.power": 2, "schedule.min_lr": 1e-5}),
-    ("transformers", 2, """
+""",
+        {
+            "parallel.dp_shard": "auto",
+            "parallel.dp_replicate": 1,
+            "parallel.reshard_after_forward": "false",
+            "train.micro_batch": 2,
+            "optimizer.lr": 1e-3,
+            "schedule.name": "polynomial",
+            "schedule.power": 2,
+            "schedule.min_lr": 1e-5,
+        },
+    ),
+    (
+        "transformers",
+        2,
+        """
 compute_environment: LOCAL_MACHINE
 distributed_type: FSDP
 downcast_bf16: 'no'
@@ -137,8 +278,19 @@ block_size: 16
 per_device_train_batch_size: 2
 learning_rate: 1e-3
 max_steps: 5
-""", {"parallel.dp_shard": "auto", "parallel.dp_replicate": 1, "train.offload": "[optimizer, shards]", "train.micro_batch": 2, "optimizer.lr": 1e-3}),
-    ("transformers", 2, """
+""",
+        {
+            "parallel.dp_shard": "auto",
+            "parallel.dp_replicate": 1,
+            "train.offload": "[optimizer, shards]",
+            "train.micro_batch": 2,
+            "optimizer.lr": 1e-3,
+        },
+    ),
+    (
+        "transformers",
+        2,
+        """
 output_dir: RUN
 config_name: model
 train_file: data
@@ -147,8 +299,13 @@ per_device_train_batch_size: 2
 optim: adafactor
 learning_rate: 1e-2
 max_steps: 5
-""", {"train.micro_batch": 2, "optimizer.name": "adafactor", "optimizer.lr": 1e-2}),
-    ("transformers", 1, """
+""",
+        {"train.micro_batch": 2, "optimizer.name": "adafactor", "optimizer.lr": 1e-2},
+    ),
+    (
+        "transformers",
+        1,
+        """
 output_dir: RUN
 config_name: model
 train_file: data
@@ -163,20 +320,43 @@ save_strategy: epoch
 save_total_limit: 1
 num_train_epochs: 0.05
 logging_steps: 1
-""", {"train.micro_batch": 2, "train.accumulation": 3, "train.recompute": "block", "optimizer.name": "sgd", "optimizer.lr": 1e-2, "optimizer.clip_norm": 1,
-      "checkpoint.every": "1 epochs", "checkpoint.keep_last": 1, "train.max_steps": "null", "train.epochs": 0.05,
-      "data.short_last_step": "true"}),
+""",
+        {
+            "train.micro_batch": 2,
+            "train.accumulation": 3,
+            "train.recompute": "block",
+            "optimizer.name": "sgd",
+            "optimizer.lr": 1e-2,
+            "optimizer.clip_norm": 1,
+            "checkpoint.every": "1 epochs",
+            "checkpoint.keep_last": 1,
+            "train.max_steps": "null",
+            "train.epochs": 0.05,
+            "data.short_last_step": "true",
+        },
+    ),
 ]
 
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text()[:20000])
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    run(
+        "prepare-data",
+        tmp / "text.txt",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "none",
+    )
     write_config(tmp / "model", dict(LLAMA_TINY, vocab_size=257))
 
 
 def outcome(folder):
-    return [(record["step"], record["loss"]) for record in records(folder, "step")], [state_digest(path) for path in step_folders(folder)]
+    return [(record["step"], record["loss"]) for record in records(folder, "step")], [
+        state_digest(path) for path in step_folders(folder)
+    ]
 
 
 def test_runs_in_the_words_of_other_trainers_are_the_runs_of_the_canonical_options(tmp):
@@ -185,8 +365,16 @@ def test_runs_in_the_words_of_other_trainers_are_the_runs_of_the_canonical_optio
         (tmp / f"{number}.yaml").write_text(f"dialect: {dialect}\n" + text.replace("RUN", f"theirs-{number}"))
         logged = ["--lockstep.log.every", "1"] if "logging_steps" not in text else []
         run("train", f"{number}.yaml", *logged, ranks=ranks, cwd=tmp)
-        options = {"model.config": "model", "data.path": "data", "data.sequence_length": 16, "train.max_steps": 5, "train.run_dir": f"ours-{number}", "log.every": 1,
-                   "train.accumulation": 1, **canonical}
+        options = {
+            "model.config": "model",
+            "data.path": "data",
+            "data.sequence_length": 16,
+            "train.max_steps": 5,
+            "train.run_dir": f"ours-{number}",
+            "log.every": 1,
+            "train.accumulation": 1,
+            **canonical,
+        }
         run("train", *[word for key, value in options.items() for word in (f"--{key}", value)], ranks=ranks, cwd=tmp)
         theirs, ours = outcome(tmp / f"theirs-{number}"), outcome(tmp / f"ours-{number}")
         assert theirs == ours and theirs[0] and theirs[1], (number, theirs, ours)
@@ -198,7 +386,17 @@ def test_the_batch_that_a_run_resolved_holds_on_other_ranks(tmp):
     for name, turns in [("one", [(1, 5)]), ("turns", [(1, 2), (2, 5)])]:
         (tmp / "c.yaml").write_text(f"dialect: {dialect}\n" + text.replace("RUN", name))
         for ranks, steps in turns:
-            run("train", "c.yaml", f"--max_steps={steps}", "--lockstep.log.every", 1, "--lockstep.schedule.decay_steps", 5, ranks=ranks, cwd=tmp)
+            run(
+                "train",
+                "c.yaml",
+                f"--max_steps={steps}",
+                "--lockstep.log.every",
+                1,
+                "--lockstep.schedule.decay_steps",
+                5,
+                ranks=ranks,
+                cwd=tmp,
+            )
     batches = {record["global_batch"] for record in records(tmp / "turns", "run") if "global_batch" in record}
     assert batches <= {4}, batches
     for (step, theirs), (other, ours) in zip(outcome(tmp / "turns")[0], outcome(tmp / "one")[0]):
@@ -209,12 +407,19 @@ def steps_of_trainer(samples, micro_batch, accumulation, epochs, drop_last):
     """The samples of each step, as the Trainer of transformers counts steps and as its loop takes micro-batches."""
     trainer = needs("transformers.trainer").Trainer
     loader = list(needs("torch").utils.data.DataLoader(range(samples), batch_size=micro_batch, drop_last=drop_last))
-    stub = types.SimpleNamespace(get_total_train_batch_size=lambda args: micro_batch * accumulation, get_sp_size=lambda: 1, num_examples=lambda _: samples)
+    stub = types.SimpleNamespace(
+        get_total_train_batch_size=lambda args: micro_batch * accumulation,
+        get_sp_size=lambda: 1,
+        num_examples=lambda _: samples,
+    )
     args = types.SimpleNamespace(max_steps=-1, num_train_epochs=epochs, gradient_accumulation_steps=accumulation)
     total = trainer.set_initial_training_values(stub, args, loader)[-1]
     steps = []
     while len(steps) < total:
-        steps += [[sample for batch in loader[begin:begin + accumulation] for sample in batch.tolist()] for begin in range(0, len(loader), accumulation)]
+        steps += [
+            [sample for batch in loader[begin : begin + accumulation] for sample in batch.tolist()]
+            for begin in range(0, len(loader), accumulation)
+        ]
     return steps[:total]
 
 
@@ -225,9 +430,13 @@ def losses_in_torch(folder, stream, steps, warmup):
     schedule = transformers.get_scheduler("linear", optimizer, num_warmup_steps=warmup, num_training_steps=len(steps))
     losses = []
     for step in steps:
-        rows = torch.stack([torch.from_numpy(stream[16 * sample:16 * sample + 17].astype("int64")) for sample in step])
+        rows = torch.stack(
+            [torch.from_numpy(stream[16 * sample : 16 * sample + 17].astype("int64")) for sample in step]
+        )
         logits = model(input_ids=rows[:, :-1]).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())   # the mean over the step's own tokens
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), rows[:, 1:].flatten()
+        )  # the mean over the step's own tokens
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -238,26 +447,74 @@ def losses_in_torch(folder, stream, steps, warmup):
 
 def test_epochs_end_with_the_short_step_that_trainer_takes_whatever_ranks_go_on(tmp):
     torch, transformers = needs("torch"), needs("transformers")
-    (tmp / "text.txt").write_text(sample_text().encode("ascii", "ignore").decode()[:23 * 16 + 4])   # 23 samples
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    (tmp / "text.txt").write_text(sample_text().encode("ascii", "ignore").decode()[: 23 * 16 + 4])  # 23 samples
+    run(
+        "prepare-data",
+        tmp / "text.txt",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "none",
+    )
     write_config(tmp / "config", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
     torch.manual_seed(3)
-    transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.from_pretrained(tmp / "config")).save_pretrained(tmp / "model")
+    transformers.AutoModelForCausalLM.from_config(
+        transformers.AutoConfig.from_pretrained(tmp / "config")
+    ).save_pretrained(tmp / "model")
     stream = token_stream(tmp / "data")
     for ranks, micro_batch, accumulation, drop_last, counts in [
-            (1, 2, 3, False, [6, 6, 6, 5]), (1, 2, 3, True, [6, 6, 6, 4]), (2, 2, 3, True, [12, 8]), (2, 1, 11, False, [22, 1])]:   # of one sample some rank has none
+        (1, 2, 3, False, [6, 6, 6, 5]),
+        (1, 2, 3, True, [6, 6, 6, 4]),
+        (2, 2, 3, True, [12, 8]),
+        (2, 1, 11, False, [22, 1]),
+    ]:  # of one sample some rank has none
         steps = steps_of_trainer(23, micro_batch * ranks, accumulation, 2.5, drop_last)
-        assert [len(step) for step in steps] == (counts * 3)[:-(-5 * len(counts) // 2)], steps
+        assert [len(step) for step in steps] == (counts * 3)[: -(-5 * len(counts) // 2)], steps
         want = losses_in_torch(tmp / "model", stream, steps, 2)
         name = f"{ranks}-{micro_batch}-{drop_last}"
-        (tmp / f"{name}.yaml").write_text(json.dumps({
-            "dialect": "transformers", "model_name_or_path": "model", "train_file": "data", "block_size": 16, "output_dir": name, "optim": "sgd", "lr_scheduler_type": "linear",
-            "learning_rate": 0.1, "weight_decay": 0, "warmup_steps": 2, "max_grad_norm": 0, "num_train_epochs": 2.5, "per_device_train_batch_size": micro_batch, "seed": 3,
-            "gradient_accumulation_steps": accumulation, "dataloader_drop_last": drop_last, "logging_steps": 1, "save_strategy": "steps", "save_steps": 1,
-            "lockstep": {"data": {"shuffle": False}, "precision": {"dtype": "fp64"}, "checkpoint": {"background": False}}}))
+        (tmp / f"{name}.yaml").write_text(
+            json.dumps(
+                {
+                    "dialect": "transformers",
+                    "model_name_or_path": "model",
+                    "train_file": "data",
+                    "block_size": 16,
+                    "output_dir": name,
+                    "optim": "sgd",
+                    "lr_scheduler_type": "linear",
+                    "learning_rate": 0.1,
+                    "weight_decay": 0,
+                    "warmup_steps": 2,
+                    "max_grad_norm": 0,
+                    "num_train_epochs": 2.5,
+                    "per_device_train_batch_size": micro_batch,
+                    "seed": 3,
+                    "gradient_accumulation_steps": accumulation,
+                    "dataloader_drop_last": drop_last,
+                    "logging_steps": 1,
+                    "save_strategy": "steps",
+                    "save_steps": 1,
+                    "lockstep": {
+                        "data": {"shuffle": False},
+                        "precision": {"dtype": "fp64"},
+                        "checkpoint": {"background": False},
+                    },
+                }
+            )
+        )
         # Two stops, each amid an epoch, and other ranks from there on: steps, and what is left out, stay those of the first start.
         for number, step in [(ranks, 2), (3 - ranks, 3)]:
-            run("train", f"{name}.yaml", "--lockstep.train.inject", f"rank=0,phase=data,step={step},kind=throw,code=75", ranks=number, cwd=tmp, expect=75)
+            run(
+                "train",
+                f"{name}.yaml",
+                "--lockstep.train.inject",
+                f"rank=0,phase=data,step={step},kind=throw,code=75",
+                ranks=number,
+                cwd=tmp,
+                expect=75,
+            )
         run("train", f"{name}.yaml", ranks=2, cwd=tmp)
         told = {record["step"]: record["loss"] for record in records(tmp / name, "step")}
         assert sorted(told) == list(range(1, len(want) + 1)), (name, told, want)

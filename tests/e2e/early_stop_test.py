@@ -3,10 +3,10 @@ same one when it was stopped amid them."""
 
 from checkpoint_files import step_folders
 from lockstep_testing import records, run
-from shared_out import options, prepare
+from layout_runs import options, prepare
 
 STEPS = 24
-RISES = ["--optimizer.lr", 0.3, "--eval.every", 2, "--eval.batches", 1]   # so large that losses go up and down
+RISES = ["--optimizer.lr", 0.3, "--eval.every", 2, "--eval.batches", 1]  # so large that losses go up and down
 
 
 def train(tmp, folder, *more, ranks=None, expect=0):
@@ -36,17 +36,34 @@ def test_a_run_ends_behind_the_evaluations_that_were_no_better_as_a_count_of_its
     whole = evaluated(tmp / "whole")
     accuracies = evaluated(tmp / "whole", "accuracy")
     ends = set()
-    for number, (patience, least, ranks, more) in enumerate([(1, 0, 1, []), (2, 0, 3, []), (3, 0.05, 2, ["--parallel.dp_shard", 2]), (2, 0.002, 2, ["--checkpoint.best_metric", "accuracy"])]):
+    for number, (patience, least, ranks, more) in enumerate(
+        [
+            (1, 0, 1, []),
+            (2, 0, 3, []),
+            (3, 0.05, 2, ["--parallel.dp_shard", 2]),
+            (2, 0.002, 2, ["--checkpoint.best_metric", "accuracy"]),
+        ]
+    ):
         folder = tmp / f"run-{number}"
         done = train(tmp, folder, "--eval.patience", patience, "--eval.min_gain", least, *more, ranks=ranks)
         higher = "accuracy" in more
         end = end_of(accuracies if higher else whole, patience, least, higher)
         ends.add(end)
-        summary, = records(folder, "summary")
-        assert (summary["step"], summary["reason"], summary["exit_code"]) == (end, "finished", 0), (number, end, summary)
-        assert max(record["step"] for record in records(folder, "step")) == end and step_folders(folder)[-1].name == f"step-{end:010}"
+        (summary,) = records(folder, "summary")
+        assert (summary["step"], summary["reason"], summary["exit_code"]) == (end, "finished", 0), (
+            number,
+            end,
+            summary,
+        )
+        assert (
+            max(record["step"] for record in records(folder, "step")) == end
+            and step_folders(folder)[-1].name == f"step-{end:010}"
+        )
         if end < STEPS:
-            assert "the run is finished" in done.stderr and [event["name"] for event in records(folder, "event")].count("patience_lost") == 1
+            assert (
+                "the run is finished" in done.stderr
+                and [event["name"] for event in records(folder, "event")].count("patience_lost") == 1
+            )
             again = train(tmp, folder, "--eval.patience", patience, "--eval.min_gain", least, *more, ranks=ranks)
             assert f"nothing to do: step {end} of {STEPS} is done and eval.patience over" in again.stderr, again.stderr
     assert min(ends) < STEPS, ends
@@ -60,7 +77,15 @@ def test_a_run_that_is_stopped_ends_at_the_same_step_and_more_patience_goes_on(t
     end = end_of(losses.items(), patience)
     for stop in range(1, end, 3):
         folder = tmp / f"stopped-{stop}"
-        train(tmp, folder, "--eval.patience", patience, "--train.inject", f"rank=0,phase=data,step={stop},kind=stop", expect=75)
+        train(
+            tmp,
+            folder,
+            "--eval.patience",
+            patience,
+            "--train.inject",
+            f"rank=0,phase=data,step={stop},kind=stop",
+            expect=75,
+        )
         train(tmp, folder, "--eval.patience", patience)
         assert records(folder, "summary")[-1]["step"] == end, (stop, end)
     train(tmp, folder, "--eval.patience", 99)
@@ -69,7 +94,18 @@ def test_a_run_that_is_stopped_ends_at_the_same_step_and_more_patience_goes_on(t
 
 def test_the_best_weights_are_shown_by_a_run_that_ends_so(tmp):
     prepare(tmp)
-    done = train(tmp, tmp / "run", "--eval.patience", 1, "--eval.min_gain", 9, "--checkpoint.every", 2, "--checkpoint.load_best_at_end", "true")
+    done = train(
+        tmp,
+        tmp / "run",
+        "--eval.patience",
+        1,
+        "--eval.min_gain",
+        9,
+        "--checkpoint.every",
+        2,
+        "--checkpoint.load_best_at_end",
+        "true",
+    )
     assert records(tmp / "run", "summary")[-1]["step"] == 4, done.stderr
     losses = {}
     for step, loss in evaluated(tmp / "run"):
@@ -80,5 +116,10 @@ def test_the_best_weights_are_shown_by_a_run_that_ends_so(tmp):
 def test_patience_without_evaluations_is_refused(tmp):
     prepare(tmp)
     base = options(tmp, tmp / "run", steps=STEPS)
-    assert "eval.patience counts evaluations during training" in run("train", *base, "--eval.patience", 2, expect=2).stderr
-    assert "eval.min_gain has no effect without eval.patience" in run("train", *base, "--eval.every", 2, "--eval.min_gain", 1, expect=2).stderr
+    assert (
+        "eval.patience counts evaluations during training" in run("train", *base, "--eval.patience", 2, expect=2).stderr
+    )
+    assert (
+        "eval.min_gain has no effect without eval.patience"
+        in run("train", *base, "--eval.every", 2, "--eval.min_gain", 1, expect=2).stderr
+    )

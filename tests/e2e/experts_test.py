@@ -5,14 +5,30 @@ import re
 
 from checkpoint_files import read_tensor, step_folders, tensors_of
 from lockstep_testing import LLAMA_TINY, records, run
-from shared_out import check_goes_on_bit_for_bit, check_goes_on_elsewhere, options, prepare
+from layout_runs import check_resumes_bit_for_bit, check_resumes_on_other_layouts, options, prepare
 
 EXPERTS, LAYERS = 4, 2
-MODEL = {key: value for key, value in LLAMA_TINY.items() if key not in ("architectures", "attention_bias", "mlp_bias")} | {
-    "model_type": "mixtral", "hidden_size": 24, "intermediate_size": 21, "num_hidden_layers": LAYERS, "num_attention_heads": 12,
-    "num_key_value_heads": 2, "head_dim": 2, "num_local_experts": EXPERTS, "num_experts_per_tok": 2, "output_router_logits": True,
-    "router_aux_loss_coef": 0.5}
-SHARED = {"model_type": "qwen2_moe", "num_experts": EXPERTS, "moe_intermediate_size": 9, "shared_expert_intermediate_size": 13}
+MODEL = {
+    key: value for key, value in LLAMA_TINY.items() if key not in ("architectures", "attention_bias", "mlp_bias")
+} | {
+    "model_type": "mixtral",
+    "hidden_size": 24,
+    "intermediate_size": 21,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 2,
+    "head_dim": 2,
+    "num_local_experts": EXPERTS,
+    "num_experts_per_tok": 2,
+    "output_router_logits": True,
+    "router_aux_loss_coef": 0.5,
+}
+SHARED = {
+    "model_type": "qwen2_moe",
+    "num_experts": EXPERTS,
+    "moe_intermediate_size": 9,
+    "shared_expert_intermediate_size": 13,
+}
 
 
 def describe(tmp, **model):
@@ -30,20 +46,38 @@ def test_records_tell_both_losses_and_how_even_loads_are_whatever_the_layout(tmp
     run("train", *options(tmp, tmp / "one", *fixed, steps=4))
     want = records(tmp / "one", "step")
     for record in want:
-        assert 1.9 < record["aux_loss"] < EXPERTS and record["expert_dropped"] == 0, record   # 2 where all experts have as much
+        assert 1.9 < record["aux_loss"] < EXPERTS and record["expert_dropped"] == 0, (
+            record
+        )  # 2 where all experts have as much
         assert len(record["expert_entropy"]) == len(record["expert_share"]) == LAYERS, record
-        assert all(0.5 < entropy <= 1 for entropy in record["expert_entropy"]) and all(1 / EXPERTS <= share <= 0.5 for share in record["expert_share"]), record
+        assert all(0.5 < entropy <= 1 for entropy in record["expert_entropy"]) and all(
+            1 / EXPERTS <= share <= 0.5 for share in record["expert_share"]
+        ), record
     evaluations = records(tmp / "one", "eval")
-    assert [record["best"] for record in evaluations] == [all(earlier["loss"] > record["loss"] for earlier in evaluations[:place])
-                                                          for place, record in enumerate(evaluations)], evaluations
+    assert [record["best"] for record in evaluations] == [
+        all(earlier["loss"] > record["loss"] for earlier in evaluations[:place])
+        for place, record in enumerate(evaluations)
+    ], evaluations
     assert records(tmp / "one", "summary")[-1]["loss"] == want[-1]["loss"]
-    for ranks, layout in [(3, []), (2, ["--parallel.ulysses", 2]), (2, ["--parallel.pp", 2, "--parallel.micro_batches", 6, "--train.recompute", "block"]),
-                          (4, ["--parallel.ulysses", 2, "--parallel.dp_shard", 2])]:
+    for ranks, layout in [
+        (3, []),
+        (2, ["--parallel.ulysses", 2]),
+        (2, ["--parallel.pp", 2, "--parallel.micro_batches", 6, "--train.recompute", "block"]),
+        (4, ["--parallel.ulysses", 2, "--parallel.dp_shard", 2]),
+    ]:
         folder = tmp / "-".join(map(str, [ranks, *layout]))
         run("train", *options(tmp, folder, *fixed, *layout, steps=4), ranks=ranks)
         for got, one in zip(records(folder, "step"), want, strict=True):
-            assert all(abs(got[key] - one[key]) <= 1e-10 * one[key] for key in ("loss", "aux_loss", "grad_norm")), (layout, got, one)
-            assert all(got[key] == one[key] for key in ("expert_entropy", "expert_share", "expert_dropped")), (layout, got, one)
+            assert all(abs(got[key] - one[key]) <= 1e-10 * one[key] for key in ("loss", "aux_loss", "grad_norm")), (
+                layout,
+                got,
+                one,
+            )
+            assert all(got[key] == one[key] for key in ("expert_entropy", "expert_share", "expert_dropped")), (
+                layout,
+                got,
+                one,
+            )
 
 
 def test_without_it_nothing_is_told_of_it_and_loads_are_told_all_the_same(tmp):
@@ -54,7 +88,9 @@ def test_without_it_nothing_is_told_of_it_and_loads_are_told_all_the_same(tmp):
     describe(tmp, output_router_logits=False)
     run("train", *options(tmp, tmp / "run", steps=1))
     (record,) = records(tmp / "run", "step")
-    assert record["aux_loss"] is None and len(record["expert_entropy"]) == LAYERS and record["expert_dropped"] == 0, record
+    assert record["aux_loss"] is None and len(record["expert_entropy"]) == LAYERS and record["expert_dropped"] == 0, (
+        record
+    )
 
 
 def test_its_coefficient_makes_loads_more_even(tmp):
@@ -62,7 +98,10 @@ def test_its_coefficient_makes_loads_more_even(tmp):
     prepared(tmp)
     for coefficient in [0.0001, 2.0]:
         describe(tmp, router_aux_loss_coef=coefficient, initializer_range=0.3)
-        run("train", *options(tmp, tmp / f"run{coefficient}", "--optimizer.lr", 1e-2, "--schedule.warmup_steps", 0, steps=30))
+        run(
+            "train",
+            *options(tmp, tmp / f"run{coefficient}", "--optimizer.lr", 1e-2, "--schedule.warmup_steps", 0, steps=30),
+        )
         told = records(tmp / f"run{coefficient}", "step")
         entropy[coefficient] = [sum(record["expert_entropy"]) for record in (told[0], told[-1])]
     (first, low), (also_first, high) = entropy.values()
@@ -71,20 +110,59 @@ def test_its_coefficient_makes_loads_more_even(tmp):
 
 def test_a_run_that_is_stopped_goes_on_bit_for_bit(tmp):
     prepared(tmp)
-    check_goes_on_bit_for_bit(tmp, [(2, ["--parallel.ulysses", 2]), (3, ["--parallel.dp_shard", 3])])
+    check_resumes_bit_for_bit(tmp, [(2, ["--parallel.ulysses", 2]), (3, ["--parallel.dp_shard", 3])])
 
 
 def test_with_a_shared_expert_a_run_goes_on_on_other_layouts_as_on_one_rank(tmp):
     prepared(tmp, **SHARED)
-    check_goes_on_elsewhere(tmp, [(3, ["--parallel.dp_shard", 3, "--train.recompute", "block", "--train.recompute_keeps", "[matmul, experts]"]),
-                                  (2, ["--parallel.pp", 2, "--parallel.micro_batches", 6]), (2, ["--parallel.ulysses", 2])])
+    check_resumes_on_other_layouts(
+        tmp,
+        [
+            (
+                3,
+                [
+                    "--parallel.dp_shard",
+                    3,
+                    "--train.recompute",
+                    "block",
+                    "--train.recompute_keeps",
+                    "[matmul, experts]",
+                ],
+            ),
+            (2, ["--parallel.pp", 2, "--parallel.micro_batches", 6]),
+            (2, ["--parallel.ulysses", 2]),
+        ],
+    )
 
 
 def test_rules_for_tensors_take_a_shared_expert_by_name(tmp):
     prepared(tmp, **SHARED)
-    rules = ["--optimizer.frozen", '["shared_expert_gate"]', "--parallel.units", '["shared_expert\\\\."]', "--optimizer.decay_exclude", '["shared_expert"]']
-    run("train", *options(tmp, tmp / "run", *rules, "--parallel.dp_shard", 2, "--optimizer.lr", 1e-2, "--schedule.warmup_steps", 0, "--checkpoint.every", 1,
-                          steps=2), ranks=2)
+    rules = [
+        "--optimizer.frozen",
+        '["shared_expert_gate"]',
+        "--parallel.units",
+        '["shared_expert\\\\."]',
+        "--optimizer.decay_exclude",
+        '["shared_expert"]',
+    ]
+    run(
+        "train",
+        *options(
+            tmp,
+            tmp / "run",
+            *rules,
+            "--parallel.dp_shard",
+            2,
+            "--optimizer.lr",
+            1e-2,
+            "--schedule.warmup_steps",
+            0,
+            "--checkpoint.every",
+            1,
+            steps=2,
+        ),
+        ranks=2,
+    )
     first, last = (step_folders(tmp / "run")[place] for place in (0, -1))
     names = {tensor["name"] for tensor in tensors_of(last) if tensor["component"] == "model"}
     unmoved = {name for name in names if (read_tensor(first, "model", name) == read_tensor(last, "model", name)).all()}

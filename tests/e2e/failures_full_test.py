@@ -6,6 +6,7 @@ from failure_cells import KINDS, LAYOUTS, PHASES, cells, run_cells
 def campaign(kind):
     def test(tmp):
         run_cells(tmp, cells(LAYOUTS, PHASES, [kind]))
+
     return test
 
 

@@ -17,13 +17,42 @@ STEPS = 120
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    run(
+        "prepare-data",
+        tmp / "text.txt",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "none",
+    )
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 
 def arguments(tmp, folder, every, steps=STEPS):
-    return ["--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder, "--train.max_steps",
-            steps, "--schedule.decay_steps", STEPS, "--train.global_batch", 6, "--log.every", 1, "--log.tensorboard", "false", "--checkpoint.every", every]
+    return [
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "data",
+        "--data.sequence_length",
+        16,
+        "--train.run_dir",
+        folder,
+        "--train.max_steps",
+        steps,
+        "--schedule.decay_steps",
+        STEPS,
+        "--train.global_batch",
+        6,
+        "--log.every",
+        1,
+        "--log.tensorboard",
+        "false",
+        "--checkpoint.every",
+        every,
+    ]
 
 
 def records(folder, kind):
@@ -35,7 +64,9 @@ def records(folder, kind):
 
 def start(tmp, folder, ranks, every):
     command = [SOURCE / "tests/harness/mpirun.sh", ranks, program("train"), *arguments(tmp, folder, every)]
-    return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen(
+        [*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
 
 
 def kill_once(tmp, folder, ranks, every, draw, before):
@@ -43,7 +74,7 @@ def kill_once(tmp, folder, ranks, every, draw, before):
     process = start(tmp, folder, ranks, every)
     while process.poll() is None and len(records(folder, "run")) == before:
         time.sleep(0.01)
-    time.sleep(draw.uniform(0, 0.25))   # any moment will do
+    time.sleep(draw.uniform(0, 0.25))  # any moment will do
     victims = list(ranks_of(process).values())
     everyone = draw.random() < 0.5
     for victim in victims if everyone else draw.sample(victims, min(1, len(victims))):
@@ -79,7 +110,9 @@ def campaign(tmp, kills):
     digests, folders, count, ended = {}, dict.fromkeys([1, 2, 3], 0), {}, 0
     for ranks in [1, 2, 3]:
         run("train", *arguments(tmp, tmp / f"whole{ranks}", 1), "--checkpoint.keep_last", 1, ranks=ranks)
-        digests[ranks] = {record["step"]: record["state_digest"] for record in records(tmp / f"whole{ranks}", "checkpoint")}
+        digests[ranks] = {
+            record["step"]: record["state_digest"] for record in records(tmp / f"whole{ranks}", "checkpoint")
+        }
         assert len(digests[ranks]) == STEPS
     while sum(count.values()) < kills:
         ranks = draw.randint(1, 3)
@@ -88,17 +121,20 @@ def campaign(tmp, kills):
         if killed:
             count[killed] = count.get(killed, 0) + 1
         step = check_newest(folder, digests[ranks], [record["step"] for record in records(folder, "checkpoint")])
-        if step == STEPS:   # too late: the next kill is of a new run
+        if step == STEPS:  # too late: the next kill is of a new run
             ended += 1
             folders[ranks] += 1
-    for ranks in [1, 2, 3]:   # what was killed last goes on to the end, with the same bits
+    for ranks in [1, 2, 3]:  # what was killed last goes on to the end, with the same bits
         folder = tmp / f"run{ranks}-{folders[ranks]}"
         found = step_folders(folder)
         run("train", *arguments(tmp, folder, 2), ranks=ranks)
         start_step = records(folder, "run")[-1]["start_step"]
         assert start_step == (int(found[-1].name.removeprefix("step-")) if found else 0)
         assert state_digest(step_folders(folder)[-1]) == digests[ranks][STEPS]
-    print(f"# {kills} kills ({', '.join(f'{number} of {what}' for what, number in count.items())}), {ended} runs had come to their end, 0 wrong", flush=True)
+    print(
+        f"# {kills} kills ({', '.join(f'{number} of {what}' for what, number in count.items())}), {ended} runs had come to their end, 0 wrong",
+        flush=True,
+    )
 
 
 def test_whatever_is_killed_and_when_the_newest_checkpoint_is_whole_and_the_run_goes_on(tmp):
@@ -111,20 +147,38 @@ def test_jobs_that_repeat_their_own_command_end_as_one_run_whatever_checkpoint_r
     steps = 12
     run("train", *arguments(tmp, tmp / "whole", 2, steps), ranks=2)
     want = state_digest(step_folders(tmp / "whole")[-1])
-    cases = [(number, resume) for number in range(-(-int(os.environ.get("LOCKSTEP_TEST_KILLS", 3)) // 12)) for resume in ["auto", "never", "afresh"]]
+    cases = [
+        (number, resume)
+        for number in range(-(-int(os.environ.get("LOCKSTEP_TEST_KILLS", 3)) // 12))
+        for resume in ["auto", "never", "afresh"]
+    ]
     for number, resume in cases:
         draw, folder, restarts = random.Random(f"{number} {resume}"), tmp / f"run-{number}-{resume}", 0
-        if resume == "afresh":   # a former run is put aside once
+        if resume == "afresh":  # a former run is put aside once
             run("train", *arguments(tmp, folder, 2, 4), "--train.seed", 7)
         while True:
             ends_at, kind = draw.randint(1, steps - 1), draw.choice(["stop", "kill"])
-            inject = ["--train.inject", f"rank={draw.randint(0, 1)},phase=data,step={ends_at},kind={kind}"] if restarts < 8 else []
+            inject = (
+                ["--train.inject", f"rank={draw.randint(0, 1)},phase=data,step={ends_at},kind={kind}"]
+                if restarts < 8
+                else []
+            )
             before = step_folders(folder) if restarts or resume != "afresh" else []
-            done = run("train", *arguments(tmp, folder, 2, steps), "--checkpoint.resume", resume, *inject, ranks=2, expect=None,
-                       env={"SLURM_RESTART_COUNT": str(restarts)} if restarts else {})
+            done = run(
+                "train",
+                *arguments(tmp, folder, 2, steps),
+                "--checkpoint.resume",
+                resume,
+                *inject,
+                ranks=2,
+                expect=None,
+                env={"SLURM_RESTART_COUNT": str(restarts)} if restarts else {},
+            )
             why = (number, resume, restarts, ends_at, kind, done.returncode, done.stderr[-2000:])
             assert done.returncode in (0, 75) or kind == "kill", why
-            assert records(folder, "run")[-1]["start_step"] == (int(before[-1].name.removeprefix("step-")) if before else 0), why
+            assert records(folder, "run")[-1]["start_step"] == (
+                int(before[-1].name.removeprefix("step-")) if before else 0
+            ), why
             if done.returncode == 75:
                 assert "the same command goes on from here" in done.stderr, why
             restarts += 1

@@ -16,16 +16,57 @@ RANKS = 3
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    run(
+        "prepare-data",
+        tmp / "text.txt",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "none",
+    )
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 
 def train(tmp, folder, *more, steps=STEPS, late=None, keep=9, expect=0):
     """`late` is the rank that sees names late, and which."""
-    env = {"LD_PRELOAD": str(BUILD / "tests/liblate_names.so"), "LOCKSTEP_TEST_LATE": f"{late[0]} {LATE_S} {late[1]}"} if late else None
-    return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder,
-               "--train.max_steps", steps, "--schedule.decay_steps", 99, "--train.global_batch", 6, "--log.every", 1, "--log.tensorboard", "false",
-               "--checkpoint.every", EVERY, "--checkpoint.keep_last", keep, "--parallel.dp_shard", RANKS, *more, ranks=RANKS, env=env, expect=expect)
+    env = (
+        {"LD_PRELOAD": str(BUILD / "tests/liblate_names.so"), "LOCKSTEP_TEST_LATE": f"{late[0]} {LATE_S} {late[1]}"}
+        if late
+        else None
+    )
+    return run(
+        "train",
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "data",
+        "--data.sequence_length",
+        16,
+        "--train.run_dir",
+        folder,
+        "--train.max_steps",
+        steps,
+        "--schedule.decay_steps",
+        99,
+        "--train.global_batch",
+        6,
+        "--log.every",
+        1,
+        "--log.tensorboard",
+        "false",
+        "--checkpoint.every",
+        EVERY,
+        "--checkpoint.keep_last",
+        keep,
+        "--parallel.dp_shard",
+        RANKS,
+        *more,
+        ranks=RANKS,
+        env=env,
+        expect=expect,
+    )
 
 
 def digests(folder):
@@ -42,15 +83,28 @@ def test_a_start_waits_for_the_names_that_one_rank_sees_late(tmp):
     shutil.copytree(tmp / "begun", tmp / "whole")
     train(tmp, tmp / "whole", steps=STEPS + 2)
     newest = f"step-{STEPS:010d}"
-    places = [(rank, path) for path in [f"/checkpoints/{newest}", f"{newest}/MANIFEST.json", f"{newest}/INDEX.h5", "/part-", "/checkpoints"]
-              for rank in range(RANKS)]
+    places = [
+        (rank, path)
+        for path in [
+            f"/checkpoints/{newest}",
+            f"{newest}/MANIFEST.json",
+            f"{newest}/INDEX.h5",
+            "/part-",
+            "/checkpoints",
+        ]
+        for rank in range(RANKS)
+    ]
     for number, (rank, path) in enumerate(places if ALL else [places[1], places[5], places[9]]):
         folder = tmp / f"run-{number}"
         shutil.copytree(tmp / "begun", folder)
         done = train(tmp, folder, steps=STEPS + 2, late=(rank, path))
         assert "looked at anew for up to 60 s" in done.stderr, (rank, path, done.stderr)
         assert records(folder, "run")[-1]["start_step"] == STEPS, (rank, path)
-        assert names(folder) == names(tmp / "whole") and digests(folder) == digests(tmp / "whole"), (rank, path, names(folder))
+        assert names(folder) == names(tmp / "whole") and digests(folder) == digests(tmp / "whole"), (
+            rank,
+            path,
+            names(folder),
+        )
 
 
 def test_a_start_that_is_not_patient_enough_touches_nothing(tmp):
@@ -58,24 +112,47 @@ def test_a_start_that_is_not_patient_enough_touches_nothing(tmp):
     train(tmp, tmp / "run")
     held = {path: path.read_bytes() for path in sorted((tmp / "run/checkpoints").rglob("*")) if path.is_file()}
     for rank in range(RANKS if ALL else 1):
-        done = train(tmp, tmp / "run", "--checkpoint.patience", 0, steps=STEPS + 2, late=(rank, f"/checkpoints/step-{STEPS:010d}"), expect=4)
-        assert "(looked at anew for 0 s)" in done.stderr and "mend the storage and start the same command again" in done.stderr, done.stderr
-        assert held == {path: path.read_bytes() for path in sorted((tmp / "run/checkpoints").rglob("*")) if path.is_file()}
+        done = train(
+            tmp,
+            tmp / "run",
+            "--checkpoint.patience",
+            0,
+            steps=STEPS + 2,
+            late=(rank, f"/checkpoints/step-{STEPS:010d}"),
+            expect=4,
+        )
+        assert (
+            "(looked at anew for 0 s)" in done.stderr
+            and "mend the storage and start the same command again" in done.stderr
+        ), done.stderr
+        assert held == {
+            path: path.read_bytes() for path in sorted((tmp / "run/checkpoints").rglob("*")) if path.is_file()
+        }
 
 
 def test_a_save_waits_for_what_one_rank_sees_late(tmp):
     prepare(tmp)
     train(tmp, tmp / "whole")
     waited, background = ["--checkpoint.background", "false"], ["--checkpoint.background", "true"]
-    places = [(rank, more) for rank in range(RANKS) for more in [[*waited, "--checkpoint.ranks_per_file", 1], waited, background]]
+    places = [
+        (rank, more)
+        for rank in range(RANKS)
+        for more in [[*waited, "--checkpoint.ranks_per_file", 1], waited, background]
+    ]
     for number, (rank, more) in enumerate(places if ALL else [places[1], places[8]]):
         folder = tmp / f"run-{number}"
         train(tmp, folder, *more, late=(rank, "/.stage-"))
         assert not records(folder, "event"), (rank, more, records(folder, "event"))
-        assert names(folder) == names(tmp / "whole") and digests(folder) == digests(tmp / "whole"), (rank, more, names(folder))
+        assert names(folder) == names(tmp / "whole") and digests(folder) == digests(tmp / "whole"), (
+            rank,
+            more,
+            names(folder),
+        )
     told = train(tmp, tmp / "impatient", *waited, "--checkpoint.patience", 0, late=(1, "/.stage-"), expect=4).stderr
     assert "rank 1 (" in told and "is not there (looked at anew for 0 s)" in told, told
-    assert [event["name"] for event in records(tmp / "impatient", "event")] == ["save_failed"]   # of the last, which nothing follows, status.json tells
+    assert [event["name"] for event in records(tmp / "impatient", "event")] == [
+        "save_failed"
+    ]  # of the last, which nothing follows, status.json tells
     assert names(tmp / "impatient") == [], names(tmp / "impatient")
 
 

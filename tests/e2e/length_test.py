@@ -12,14 +12,33 @@ from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
 def prepare(tmp):
     lines = [line for line in sample_text().splitlines() if len(line) > 30][:40]
     (tmp / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
-    run("prepare-data", tmp / "docs.jsonl", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    run(
+        "prepare-data",
+        tmp / "docs.jsonl",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "none",
+    )
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 
 def train(tmp, folder, changes, *switches, ranks=None, expect=0):
-    settings = {"model.config": tmp / "model", "data.path": tmp / "data", "train.run_dir": tmp / folder, "data.sequence_length": 32,
-                "train.global_batch": 12, "train.epochs": 1, "log.every": 1, "log.tensorboard": "false", "eval.at_end": "false",
-                "precision.dtype": "fp64", **changes}
+    settings = {
+        "model.config": tmp / "model",
+        "data.path": tmp / "data",
+        "train.run_dir": tmp / folder,
+        "data.sequence_length": 32,
+        "train.global_batch": 12,
+        "train.epochs": 1,
+        "log.every": 1,
+        "log.tensorboard": "false",
+        "eval.at_end": "false",
+        "precision.dtype": "fp64",
+        **changes,
+    }
     arguments = [part for key, value in settings.items() if value is not None for part in (f"--{key}", str(value))]
     return run("train", *arguments, *switches, ranks=ranks, expect=expect)
 
@@ -44,8 +63,16 @@ def test_epochs_end_where_the_last_step_begins_in_them_with_packing_and_accumula
         steps = math.ceil(Fraction(epochs) * whole / 12)
         for ranks, micro_batch in [(1, 12), (2, 2), (3, 1)]:
             folder = f"{epochs}-{drop_last}-{ranks}"
-            changes = {**packed, "train.epochs": epochs, "data.drop_last": drop_last, "train.micro_batch": micro_batch, "schedule.name": "linear",
-                       "schedule.warmup_ratio": 0.25, "schedule.decay_ratio": 0.8, "optimizer.lr": 1e-3}
+            changes = {
+                **packed,
+                "train.epochs": epochs,
+                "data.drop_last": drop_last,
+                "train.micro_batch": micro_batch,
+                "schedule.name": "linear",
+                "schedule.warmup_ratio": 0.25,
+                "schedule.decay_ratio": 0.8,
+                "optimizer.lr": 1e-3,
+            }
             train(tmp, folder, changes, ranks=ranks)
             told = records(tmp / folder, "step")
             assert [record["step"] for record in told] == list(range(1, steps + 1)), folder
@@ -53,9 +80,17 @@ def test_epochs_end_where_the_last_step_begins_in_them_with_packing_and_accumula
             assert math.isclose(told[-1]["epoch"], steps * 12 / whole) and told[-1]["epoch"] >= float(epochs)
             warmup, end = math.ceil(Fraction(1, 4) * steps), math.ceil(Fraction(8, 10) * steps)
             told_plan = plan(tmp, changes, ranks)["data"]
-            assert told_plan["schedule"] == f"warm-up of {warmup} step{'s' if warmup > 1 else ''}, decay to step {end}", told_plan
+            assert (
+                told_plan["schedule"] == f"warm-up of {warmup} step{'s' if warmup > 1 else ''}, decay to step {end}"
+            ), told_plan
             for step, record in enumerate(told):
-                want = (step + 1) / warmup if step < warmup else max(0, 1 - (step - warmup) / (end - warmup)) if end > warmup else 0
+                want = (
+                    (step + 1) / warmup
+                    if step < warmup
+                    else max(0, 1 - (step - warmup) / (end - warmup))
+                    if end > warmup
+                    else 0
+                )
                 assert math.isclose(record["lr"], 1e-3 * want, rel_tol=1e-12, abs_tol=1e-18), (folder, step)
 
 
@@ -67,7 +102,9 @@ def test_a_run_in_epochs_is_the_run_in_its_steps_and_may_be_extended(tmp):
     assert [r["loss"] for r in records(tmp / "steps", "step")] == [r["loss"] for r in records(tmp / "count", "step")]
     assert state_digest(step_folders(tmp / "steps")[-1]) == state_digest(step_folders(tmp / "count")[-1])
     refused = train(tmp, "count", {"train.epochs": 2}, expect=2).stderr
-    assert f"schedule.decay_steps: saved {steps}, now" in refused and f"--schedule.decay_steps {steps} keeps" in refused, refused
+    assert (
+        f"schedule.decay_steps: saved {steps}, now" in refused and f"--schedule.decay_steps {steps} keeps" in refused
+    ), refused
     train(tmp, "count", {"train.epochs": 2, "schedule.decay_steps": steps}, ranks=2)
     longer = records(tmp / "count", "run")[-1]["steps"]
     assert records(tmp / "count", "step")[-1]["step"] == longer > steps
@@ -83,9 +120,19 @@ def steps_of_parts(part, samples, batch, last):
 
 def test_what_is_done_by_epochs_is_done_at_the_same_steps_however_often_the_run_is_interrupted(tmp):
     prepare(tmp)
-    changes = {"data.packing": "best_fit", "train.epochs": 3, "log.every": "0.3 epochs", "checkpoint.every": "0.7 epochs", "checkpoint.keep_last": 99,
-               "checkpoint.background": "false", "data.train_split": "train", "eval.datasets": json.dumps([{"name": "same", "path": str(tmp / "data"), "split": "train"}]),
-               "eval.every": "0.5 epochs", "eval.at_end": "true", "eval.batches": 1}
+    changes = {
+        "data.packing": "best_fit",
+        "train.epochs": 3,
+        "log.every": "0.3 epochs",
+        "checkpoint.every": "0.7 epochs",
+        "checkpoint.keep_last": 99,
+        "checkpoint.background": "false",
+        "data.train_split": "train",
+        "eval.datasets": json.dumps([{"name": "same", "path": str(tmp / "data"), "split": "train"}]),
+        "eval.every": "0.5 epochs",
+        "eval.at_end": "true",
+        "eval.batches": 1,
+    }
     samples = samples_of_epoch(tmp, **{"data.packing": "best_fit"})
     train(tmp, "whole", changes)
     last = records(tmp / "whole", "run")[0]["steps"]
@@ -103,7 +150,15 @@ def test_what_is_done_by_epochs_is_done_at_the_same_steps_however_often_the_run_
     assert saved("whole") == sorted({*steps_of_parts("0.7", samples, 12, last), last})
     stops = [2, last // 2, last - 2]
     for number, stop in enumerate(stops):
-        train(tmp, "parts", changes, "--train.inject", f"rank=0,phase=data,step={stop - 1},kind=stop", ranks=number % 3 + 1, expect=75)
+        train(
+            tmp,
+            "parts",
+            changes,
+            "--train.inject",
+            f"rank=0,phase=data,step={stop - 1},kind=stop",
+            ranks=number % 3 + 1,
+            expect=75,
+        )
     train(tmp, "parts", changes, ranks=2)
     assert steps("parts", "step") == sorted({*want["step"], *stops, last}), "the windows that stops end are logged, too"
     assert steps("parts", "eval") == steps("whole", "eval")
@@ -113,26 +168,48 @@ def test_what_is_done_by_epochs_is_done_at_the_same_steps_however_often_the_run_
 def test_what_is_done_by_time_or_never(tmp):
     """A time that is always over is over after each step."""
     prepare(tmp)
-    always = {"train.epochs": None, "train.max_steps": 5, "log.every": "1e-9s", "eval.every": "1e-9 seconds", "checkpoint.every": "1e-9s", "checkpoint.keep_last": 99,
-              "checkpoint.background": "false", "eval.datasets": json.dumps([{"name": "same", "path": str(tmp / "data"), "split": "train"}]), "eval.batches": 1}
+    always = {
+        "train.epochs": None,
+        "train.max_steps": 5,
+        "log.every": "1e-9s",
+        "eval.every": "1e-9 seconds",
+        "checkpoint.every": "1e-9s",
+        "checkpoint.keep_last": 99,
+        "checkpoint.background": "false",
+        "eval.datasets": json.dumps([{"name": "same", "path": str(tmp / "data"), "split": "train"}]),
+        "eval.batches": 1,
+    }
     train(tmp, "always", always, ranks=2)
     for kind in ["step", "eval"]:
         assert [record["step"] for record in records(tmp / "always", kind)] == [1, 2, 3, 4, 5], kind
     assert len(step_folders(tmp / "always")) == 5
     never = {**always, "log.every": "never", "eval.every": "never", "checkpoint.every": "never"}
     train(tmp, "never", never)
-    assert [record["step"] for record in records(tmp / "never", "step")] == [5] and not records(tmp / "never", "eval") and len(step_folders(tmp / "never")) == 1
+    assert (
+        [record["step"] for record in records(tmp / "never", "step")] == [5]
+        and not records(tmp / "never", "eval")
+        and len(step_folders(tmp / "never")) == 1
+    )
     refused = train(tmp, "refused", {**always, "checkpoint.interval": "1m"}, expect=2).stderr
     assert "checkpoint.interval 1m and checkpoint.every 1e-09s are both times between saves" in refused, refused
-    for value in [2, "null"]:   # as config.yaml of earlier versions may have it
+    for value in [2, "null"]:  # as config.yaml of earlier versions may have it
         (tmp / "former.yaml").write_text(f"checkpoint:\n  every_epochs: {value}\n")
         former = train(tmp, "never", never, tmp / "former.yaml", expect=0 if value == "null" else 2).stderr
-        assert ("former.yaml:2: checkpoint.every_epochs: this option is no more: checkpoint.every: N epochs says it now" in former) == (value == 2), former
+        assert (
+            "former.yaml:2: checkpoint.every_epochs: this option is no more: checkpoint.every: N epochs says it now"
+            in former
+        ) == (value == 2), former
 
 
 def test_a_cooldown_that_has_not_begun_may_move(tmp):
     prepare(tmp)
-    wsd = {"schedule.name": "wsd", "schedule.cooldown_steps": 3, "train.epochs": None, "train.max_steps": 8, "optimizer.lr": 1e-3}
+    wsd = {
+        "schedule.name": "wsd",
+        "schedule.cooldown_steps": 3,
+        "train.epochs": None,
+        "train.max_steps": 8,
+        "optimizer.lr": 1e-3,
+    }
     train(tmp, "run", wsd, "--train.inject", "rank=0,phase=data,step=3,kind=stop", expect=75)
     longer = {**wsd, "train.max_steps": 12, "schedule.cooldown_steps": 4}
     train(tmp, "run", longer, "--train.inject", "rank=0,phase=data,step=9,kind=stop", expect=75)
@@ -145,9 +222,26 @@ def test_a_cooldown_that_has_not_begun_may_move(tmp):
 
 def test_a_plan_without_the_data_tells_what_does_not_follow_from_them(tmp):
     prepare(tmp)
-    told = json.loads(train(tmp, "planned", {"data.path": tmp / "none"}, "--world-size", 2, "--dry-run", "--json", "--plan").stdout)
-    assert "run_tokens" not in told["work"] and "schedule" not in told["data"] and told["batch"]["global_batch_samples"] == 12
-    told = json.loads(train(tmp, "planned", {"data.path": tmp / "none", "train.epochs": None, "train.max_steps": 5}, "--world-size", 2, "--dry-run", "--json", "--plan").stdout)
+    told = json.loads(
+        train(tmp, "planned", {"data.path": tmp / "none"}, "--world-size", 2, "--dry-run", "--json", "--plan").stdout
+    )
+    assert (
+        "run_tokens" not in told["work"]
+        and "schedule" not in told["data"]
+        and told["batch"]["global_batch_samples"] == 12
+    )
+    told = json.loads(
+        train(
+            tmp,
+            "planned",
+            {"data.path": tmp / "none", "train.epochs": None, "train.max_steps": 5},
+            "--world-size",
+            2,
+            "--dry-run",
+            "--json",
+            "--plan",
+        ).stdout
+    )
     assert told["work"]["run_tokens"] == 5 * 12 * 32 and told["data"]["schedule"] == "decay to step 5"
 
 
@@ -173,25 +267,66 @@ def test_length_and_batch_are_said_once(tmp):
 
 def test_the_batch_that_ranks_make_at_the_first_start_holds_on_others(tmp):
     prepare(tmp)
-    said = {"train.global_batch": None, "train.micro_batch": 2, "train.accumulation": 3, "checkpoint.every": 2, "optimizer.lr": 1e-3,
-            "train.epochs": None, "train.max_steps": 10, "checkpoint.background": "false"}
+    said = {
+        "train.global_batch": None,
+        "train.micro_batch": 2,
+        "train.accumulation": 3,
+        "checkpoint.every": 2,
+        "optimizer.lr": 1e-3,
+        "train.epochs": None,
+        "train.max_steps": 10,
+        "checkpoint.background": "false",
+    }
     assert [plan(tmp, said, ranks)["batch"]["global_batch_samples"] for ranks in [1, 2, 3]] == [6, 12, 18]
     train(tmp, "plain", {**said, "train.accumulation": None, "train.global_batch": 12})
     want = [record["loss"] for record in records(tmp / "plain", "step")]
     stop = ["--train.inject"]
     train(tmp, "words", said, *stop, "rank=0,phase=forward,step=4,kind=throw,code=75", ranks=2, expect=75)
-    notes = train(tmp, "words", said, *stop, "rank=0,phase=forward,step=6,kind=throw,code=75", ranks=3, expect=75).stderr
-    assert "the 12 samples a step that this run began with hold on 3 ranks that share the data: 2 micro-batches a step" in notes, notes
-    assert json.loads(train(tmp, "words", said, "--dry-run", "--json", ranks=3).stdout)["batch"]["global_batch_samples"] == 12
-    train(tmp, "words", {**said, "train.accumulation": 6}, *stop, "rank=0,phase=forward,step=8,kind=throw,code=75", expect=75)   # 12 on one rank
+    notes = train(
+        tmp, "words", said, *stop, "rank=0,phase=forward,step=6,kind=throw,code=75", ranks=3, expect=75
+    ).stderr
+    assert (
+        "the 12 samples a step that this run began with hold on 3 ranks that share the data: 2 micro-batches a step"
+        in notes
+    ), notes
+    assert (
+        json.loads(train(tmp, "words", said, "--dry-run", "--json", ranks=3).stdout)["batch"]["global_batch_samples"]
+        == 12
+    )
+    train(
+        tmp,
+        "words",
+        {**said, "train.accumulation": 6},
+        *stop,
+        "rank=0,phase=forward,step=8,kind=throw,code=75",
+        expect=75,
+    )  # 12 on one rank
     refused = train(tmp, "words", said, ranks=1, expect=2).stderr
-    assert "say 6 samples a step on each of 1 rank that share the data, 6 together, but a step of this run has 12" in refused, refused
+    assert (
+        "say 6 samples a step on each of 1 rank that share the data, 6 together, but a step of this run has 12"
+        in refused
+    ), refused
     assert "--train.global_batch 12" in refused
     train(tmp, "words", {**said, "train.accumulation": 6}, ranks=2)
     got = {record["step"]: record["loss"] for record in records(tmp / "words", "step")}
-    assert sorted(got) == list(range(1, 11)) and all(math.isclose(got[step], loss, rel_tol=1e-9) for step, loss in enumerate(want, 1)), (got, want)
-    other = train(tmp, "words", {**said, "train.accumulation": None, "train.global_batch": 6, "train.max_steps": 12}, expect=2).stderr
+    assert sorted(got) == list(range(1, 11)) and all(
+        math.isclose(got[step], loss, rel_tol=1e-9) for step, loss in enumerate(want, 1)
+    ), (got, want)
+    other = train(
+        tmp, "words", {**said, "train.accumulation": None, "train.global_batch": 6, "train.max_steps": 12}, expect=2
+    ).stderr
     assert "train.global_batch: saved 12, now 6" in other, other
     # A new run that starts from all of that one has its batch, too.
-    train(tmp, "from", {**said, "train.accumulation": 6, "train.max_steps": 12, "schedule.decay_steps": 10, "checkpoint.resume": step_folders(tmp / "words")[-1]}, ranks=3)
+    train(
+        tmp,
+        "from",
+        {
+            **said,
+            "train.accumulation": 6,
+            "train.max_steps": 12,
+            "schedule.decay_steps": 10,
+            "checkpoint.resume": step_folders(tmp / "words")[-1],
+        },
+        ranks=3,
+    )
     assert records(tmp / "from", "run")[-1]["global_batch"] == 12

@@ -19,8 +19,9 @@ class Replicas:
 
     def __init__(self, folder, cells, make_optimizer, start_step, period):
         torch.manual_seed(5)
-        model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.from_pretrained(folder), attn_implementation="eager",
-                                                                  experts_implementation="eager")
+        model = transformers.AutoModelForCausalLM.from_config(
+            transformers.AutoConfig.from_pretrained(folder), attn_implementation="eager", experts_implementation="eager"
+        )
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.02)
@@ -34,9 +35,12 @@ class Replicas:
         cells = len(self.models)
         share, total = len(batch) // cells, 0.0
         for cell, model in enumerate(self.models):
-            rows = batch[cell * share:(cell + 1) * share]
+            rows = batch[cell * share : (cell + 1) * share]
             logits = model(input_ids=rows[:, :-1]).logits
-            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten(), reduction="sum") / batch[:, 1:].numel()
+            loss = (
+                torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten(), reduction="sum")
+                / batch[:, 1:].numel()
+            )
             model.zero_grad()
             (loss * cells).backward()
             total += loss.item()
@@ -50,7 +54,7 @@ class Replicas:
             optimizer.step()
         if number >= self.start_step and (number - self.start_step) % self.period == 0:
             self.average()
-        return total, (sum(norm ** 2 for norm in norms) / cells) ** 0.5
+        return total, (sum(norm**2 for norm in norms) / cells) ** 0.5
 
     @torch.no_grad()
     def average(self):
@@ -66,7 +70,12 @@ class Replicas:
 def adamw(model):
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     plain = [p for p in model.parameters() if p.dim() < 2]
-    return torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}], lr=LR, betas=(0.9, 0.95), eps=1e-8)
+    return torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}],
+        lr=LR,
+        betas=(0.9, 0.95),
+        eps=1e-8,
+    )
 
 
 def nesterov(model):
@@ -74,13 +83,23 @@ def nesterov(model):
 
 
 ADAMW = ["--optimizer.betas", "[0.9, 0.95]", "--optimizer.weight_decay", 0.1]
-SGD = ["--optimizer.name", "sgd", "--optimizer.momentum", 0.9, "--optimizer.nesterov", "true", "--optimizer.weight_decay", 0]
+SGD = [
+    "--optimizer.name",
+    "sgd",
+    "--optimizer.momentum",
+    0.9,
+    "--optimizer.nesterov",
+    "true",
+    "--optimizer.weight_decay",
+    0,
+]
 
 
 def test_cells_of_ranks_train_as_a_plain_script_of_replicas_does(tmp):
     prepare(tmp)
     stream = token_stream(tmp / "data")
-    for number, (ranks, cells, make, start, period, more) in enumerate([
+    for number, (ranks, cells, make, start, period, more) in enumerate(
+        [
             (2, 2, adamw, 3, 4, []),
             (3, 3, nesterov, 0, 3, ["--parallel.accumulate", "sums"]),
             (4, 2, adamw, 2, 3, ["--parallel.dp_shard", 2]),
@@ -88,15 +107,28 @@ def test_cells_of_ranks_train_as_a_plain_script_of_replicas_does(tmp):
             (4, 2, adamw, 4, 2, ["--post_local_sgd.cell", 2]),
             (4, 2, adamw, 2, 4, ["--parallel.pp", 2, "--parallel.schedule", "zbv", "--train.recompute", "block"]),
             (4, 2, adamw, 2, 3, ["--parallel.tp", 2, "--parallel.sequence_parallel", "true"]),
-            (4, 2, nesterov, 2, 4, ["--parallel.ring", 2])]):
+            (4, 2, nesterov, 2, 4, ["--parallel.ring", 2]),
+        ]
+    ):
         replicas = Replicas(tmp / "model", cells, make, start, period)
         want = []
         for step in range(STEPS):
-            rows = [stream[(step * SAMPLES + i) * LENGTH:][:LENGTH + 1] for i in range(SAMPLES)]
+            rows = [stream[(step * SAMPLES + i) * LENGTH :][: LENGTH + 1] for i in range(SAMPLES)]
             want.append(replicas.step(step, torch.from_numpy(numpy.stack(rows))))
         folder = tmp / f"run{number}"
-        arguments = options(tmp, folder, "--precision.dtype", "fp64", "--eval.every", 3, "--checkpoint.every", 7, *local(start, period), *more,
-                            *(ADAMW if make is adamw else SGD))
+        arguments = options(
+            tmp,
+            folder,
+            "--precision.dtype",
+            "fp64",
+            "--eval.every",
+            3,
+            "--checkpoint.every",
+            7,
+            *local(start, period),
+            *more,
+            *(ADAMW if make is adamw else SGD),
+        )
         run("train", *[word if word != "--model.config" else "--model.path" for word in arguments], ranks=ranks)
         got = [(record["loss"], record["grad_norm"]) for record in records(folder, "step")]
         for step, (ours, theirs) in enumerate(zip(got, want, strict=True)):
@@ -104,7 +136,9 @@ def test_cells_of_ranks_train_as_a_plain_script_of_replicas_does(tmp):
         last = step_folders(folder)[-1]
         for name, _ in replicas.models[0].named_parameters():
             mean = replicas.mean(name)
-            held = read_tensor(last, "model", name).reshape(mean.shape)   # a file may have queries, keys and values side by side
+            held = read_tensor(last, "model", name).reshape(
+                mean.shape
+            )  # a file may have queries, keys and values side by side
             assert numpy.linalg.norm(held - mean) <= 1e-9 * numpy.linalg.norm(mean), (number, name)
             for cell, model in enumerate(replicas.models):
                 own = model.get_parameter(name).detach().numpy()
@@ -112,7 +146,9 @@ def test_cells_of_ranks_train_as_a_plain_script_of_replicas_does(tmp):
                 assert numpy.linalg.norm(saved - own) <= 1e-9 * numpy.linalg.norm(own), (number, name, cell)
             state = "exp_avg" if make is adamw else "momentum_buffer"
             moments = [read_tensor(last, "local", f"dp_replicate={cell}/{state}/{name}") for cell in range(cells)]
-            assert numpy.allclose(read_tensor(last, "optimizer", f"{state}/{name}"), sum(moments) / cells, rtol=1e-12, atol=1e-18), (number, name)
+            assert numpy.allclose(
+                read_tensor(last, "optimizer", f"{state}/{name}"), sum(moments) / cells, rtol=1e-12, atol=1e-18
+            ), (number, name)
 
 
 def test_cells_whose_ranks_share_out_experts_train_as_a_plain_script_of_replicas_does(tmp):
@@ -121,11 +157,15 @@ def test_cells_whose_ranks_share_out_experts_train_as_a_plain_script_of_replicas
     with Doubles():
         replicas, want = Replicas(tmp / "model", 2, adamw, 1, 3), []
         for step in range(6):
-            rows = [stream[(step * SAMPLES + i) * LENGTH:][:LENGTH + 1].astype("int64") for i in range(SAMPLES)]
+            rows = [stream[(step * SAMPLES + i) * LENGTH :][: LENGTH + 1].astype("int64") for i in range(SAMPLES)]
             want.append(replicas.step(step, torch.from_numpy(numpy.stack(rows))))
-    for number, layout in enumerate([["--post_local_sgd.cell", 2], ["--parallel.dp_shard", 2], ["--parallel.ulysses", 2]]):
+    for number, layout in enumerate(
+        [["--post_local_sgd.cell", 2], ["--parallel.dp_shard", 2], ["--parallel.ulysses", 2]]
+    ):
         folder = tmp / f"run{number}"
-        arguments = options(tmp, folder, "--precision.dtype", "fp64", *local(1, 3), "--parallel.ep", 2, *layout, *ADAMW, steps=6)
+        arguments = options(
+            tmp, folder, "--precision.dtype", "fp64", *local(1, 3), "--parallel.ep", 2, *layout, *ADAMW, steps=6
+        )
         run("train", *[word if word != "--model.config" else "--model.path" for word in arguments], ranks=4)
         got = [(record["loss"], record["grad_norm"]) for record in records(folder, "step")]
         for step, (ours, theirs) in enumerate(zip(got, want, strict=True)):

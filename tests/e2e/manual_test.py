@@ -44,7 +44,9 @@ class Page:
                 break
             body.append(plain(line))
         kind, _, name = first.removeprefix('.\\" ').partition(": ")
-        assert kind in ("file", "output"), f"{path.name}: a literal block says by its first line whether it is a file or output: {first}"
+        assert kind in ("file", "output"), (
+            f"{path.name}: a literal block says by its first line whether it is a file or output: {first}"
+        )
         if kind == "output" and name:
             self.outputs.append((name, "\n".join(body) + "\n"))
         if kind == "file":
@@ -60,19 +62,30 @@ def write_byte_level_tokenizer(folder):
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     symbols = [chr(byte) for byte in printable] + [chr(256 + i) for i in range(len(others))]
-    (folder / "vocab.json").write_text(json.dumps({symbol: i for i, symbol in enumerate([*symbols, "th", "<|endoftext|>"])}))
+    (folder / "vocab.json").write_text(
+        json.dumps({symbol: i for i, symbol in enumerate([*symbols, "th", "<|endoftext|>"])})
+    )
     (folder / "merges.txt").write_text("#version: 0.2\nt h\n")
 
 
 def execute(command, folder):
     settings = environment()
-    settings["PATH"] += f":{BUILD / 'tests'}"   # compositions-table
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=folder, env=settings, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert done.returncode == 0, f"$ {command}\nreturned {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+    settings["PATH"] += f":{BUILD / 'tests'}"  # compositions-table
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=folder,
+        env=settings,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, (
+        f"$ {command}\nreturned {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+    )
     return done.stdout
 
 
-made = tempfile.TemporaryDirectory(prefix="lockstep-manual-")   # what all pages start from, made once
+made = tempfile.TemporaryDirectory(prefix="lockstep-manual-")  # what all pages start from, made once
 
 
 def start():
@@ -86,8 +99,12 @@ def start():
         shutil.copy(SOURCE / "lib/plugin" / name, folder)
     (folder / "book.txt").write_text(sample_text())
     (folder / "corpus").mkdir()
-    (folder / "answers.jsonl").write_text("".join(json.dumps({"prompt": f"{i} and {i}?", "completion": f" {2 * i}"}) + "\n" for i in range(300)))
-    (folder / "corpus/a.jsonl").write_text("".join(json.dumps({"body": line}) + "\n" for line in sample_text().splitlines() if line))
+    (folder / "answers.jsonl").write_text(
+        "".join(json.dumps({"prompt": f"{i} and {i}?", "completion": f" {2 * i}"}) + "\n" for i in range(300))
+    )
+    (folder / "corpus/a.jsonl").write_text(
+        "".join(json.dumps({"body": line}) + "\n" for line in sample_text().splitlines() if line)
+    )
     write_byte_level_tokenizer(folder / "gpt2")
     execute("prepare-data book.txt --output book-tokens --data.validation tail:0.1 --data.tokenizer bytes", folder)
     (folder / "tiny.yaml").write_text(PAGES["lockstep-config.5"].files["tiny.yaml"])
@@ -123,7 +140,7 @@ def parse_examples(page, tmp):
         for script in scripts:
             run_command("bash", "-n", SOURCE / script)
         if tool is not None:
-            execute(" ".join([pathlib.Path(words[tool]).name, *words[tool + 1:], "--print-config"]), start())
+            execute(" ".join([pathlib.Path(words[tool]).name, *words[tool + 1 :], "--print-config"]), start())
 
 
 for name, page in PAGES.items():
@@ -131,7 +148,9 @@ for name, page in PAGES.items():
     if page.commands or page.files:
         globals()[f"test_the_examples_of_{title}_work"] = lambda tmp, page=page: run_examples(page, tmp)
     if page.on_clusters:
-        globals()[f"test_the_examples_of_{title}_for_clusters_are_understood"] = lambda tmp, page=page: parse_examples(page, tmp)
+        globals()[f"test_the_examples_of_{title}_for_clusters_are_understood"] = lambda tmp, page=page: parse_examples(
+            page, tmp
+        )
 
 
 def test_every_page_of_a_program_has_examples():

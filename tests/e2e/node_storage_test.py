@@ -15,7 +15,16 @@ EVERY, STEPS = 2, 6
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    run(
+        "prepare-data",
+        tmp / "text.txt",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "none",
+    )
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 
@@ -27,10 +36,40 @@ def train(tmp, folder, *more, steps=STEPS, keep=99, every=EVERY, storage="per_no
     if faults:
         hosts["LD_PRELOAD"] += f":{BUILD / 'tests/libstorage_faults.so'}"
         hosts["LOCKSTEP_TEST_FAULTS"] = faults
-    return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", "run",
-               "--train.max_steps", steps, "--schedule.decay_steps", 20, "--train.global_batch", 4, "--log.every", 1, "--parallel.dp_shard", 4,
-               "--checkpoint.every", every, "--checkpoint.keep_last", keep, "--checkpoint.patience", "1s", "--checkpoint.storage", storage,
-               *more, ranks=4, env=hosts, through=[SOURCE / "tests/harness/on_node.sh", tmp / folder], expect=expect)
+    return run(
+        "train",
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "data",
+        "--data.sequence_length",
+        16,
+        "--train.run_dir",
+        "run",
+        "--train.max_steps",
+        steps,
+        "--schedule.decay_steps",
+        20,
+        "--train.global_batch",
+        4,
+        "--log.every",
+        1,
+        "--parallel.dp_shard",
+        4,
+        "--checkpoint.every",
+        every,
+        "--checkpoint.keep_last",
+        keep,
+        "--checkpoint.patience",
+        "1s",
+        "--checkpoint.storage",
+        storage,
+        *more,
+        ranks=4,
+        env=hosts,
+        through=[SOURCE / "tests/harness/on_node.sh", tmp / folder],
+        expect=expect,
+    )
 
 
 def checkpoints(tmp, folder, node):
@@ -53,7 +92,9 @@ def parts(checkpoint):
 
 def nothing_is_left(tmp, folder):
     for node in NODES:
-        left = [path.name for path in (tmp / folder / node / "run/checkpoints").iterdir() if path.name.startswith(".stage")]
+        left = [
+            path.name for path in (tmp / folder / node / "run/checkpoints").iterdir() if path.name.startswith(".stage")
+        ]
         assert not left, (node, left)
 
 
@@ -66,23 +107,31 @@ def test_each_node_has_what_its_ranks_wrote_and_a_run_goes_on_bit_for_bit_wherev
     for name in ["MANIFEST.json", "INDEX.h5"]:
         assert (first / name).read_bytes() == (second / name).read_bytes()
     assert [node["name"] for node in manifest_of(first)["nodes"]] == NODES
-    assert parts(first) == {"global/part-0000.h5", "per_group/part-0000.h5"} and parts(second) == {"per_group/part-0001.h5"}
+    assert parts(first) == {"global/part-0000.h5", "per_group/part-0000.h5"} and parts(second) == {
+        "per_group/part-0001.h5"
+    }
     assert (second.parent / "LATEST").read_text() == "step-0000000004\n"
 
     for folder in ["same", "swapped", "moved"]:
         shutil.copytree(tmp / "run", tmp / folder)
     train(tmp, "same")
-    (tmp / "swapped/alpha").rename(tmp / "swapped/gamma")   # the disks change places
+    (tmp / "swapped/alpha").rename(tmp / "swapped/gamma")  # the disks change places
     (tmp / "swapped/beta").rename(tmp / "swapped/alpha")
     (tmp / "swapped/gamma").rename(tmp / "swapped/beta")
     train(tmp, "swapped")
-    for name in parts(second):                              # one node has all of it, the other manifest and index alone
-        shutil.move(tmp / "moved/beta/run/checkpoints/step-0000000004" / name, tmp / "moved/alpha/run/checkpoints/step-0000000004" / name)
+    for name in parts(second):  # one node has all of it, the other manifest and index alone
+        shutil.move(
+            tmp / "moved/beta/run/checkpoints/step-0000000004" / name,
+            tmp / "moved/alpha/run/checkpoints/step-0000000004" / name,
+        )
     train(tmp, "moved", "--checkpoint.ranks_per_file", 1)
     for folder in ["same", "swapped", "moved"]:
         for node in NODES:
             assert digests(tmp, folder, node) == whole, (folder, node)
-    assert parts(checkpoints(tmp, "moved", "beta")["step-0000000006"]) == {"per_group/part-0002.h5", "per_group/part-0003.h5"}
+    assert parts(checkpoints(tmp, "moved", "beta")["step-0000000006"]) == {
+        "per_group/part-0002.h5",
+        "per_group/part-0003.h5",
+    }
 
 
 def test_one_folder_alone_is_told_to_be_a_part_and_both_together_are_a_checkpoint(tmp):
@@ -90,7 +139,9 @@ def test_one_folder_alone_is_told_to_be_a_part_and_both_together_are_a_checkpoin
     train(tmp, "run", steps=2)
     first, second = (checkpoints(tmp, "run", node)["step-0000000002"] for node in NODES)
     told = run("checkpoint-inspect", first, "--verify=fingerprints", expect=4).stdout
-    assert "unreadable" in told and "per_group/part-0001.h5 is not here: beta wrote it to storage of its own" in told, told
+    assert "unreadable" in told and "per_group/part-0001.h5 is not here: beta wrote it to storage of its own" in told, (
+        told
+    )
     told = run("checkpoint-inspect", tmp / "run/beta/run").stdout
     assert "global/part-0000.h5 is not here: alpha wrote it to storage of its own" in told, told
     told = run("finalize-quantize", first, "--output", tmp / "exported", expect=4).stderr
@@ -115,15 +166,30 @@ def test_whatever_phase_fails_on_one_node_a_save_is_on_all_nodes_or_none(tmp):
     wanted = {name: digest for name, digest in whole.items() if name != "step-0000000002"}
     before = {"step-0000000002": whole["step-0000000002"]}
     for phase in ["plan", "stage", "write", "seal", "commit"]:
-        told = train(tmp, phase, "--checkpoint.background", "false", "--train.inject", f"rank=2,phase=save.{phase},step=4,kind=throw", expect=None).stderr
+        told = train(
+            tmp,
+            phase,
+            "--checkpoint.background",
+            "false",
+            "--train.inject",
+            f"rank=2,phase=save.{phase},step=4,kind=throw",
+            expect=None,
+        ).stderr
         assert f"rank 2 (beta): " in told and f"injected failure in save.{phase} of step 4" in told, told
         for node in NODES:
             assert digests(tmp, phase, node) == before, (phase, node)
         nothing_is_left(tmp, phase)
-    for background in ["false", "true"]:   # the name itself: the other node has published, or not, by then
+    for background in ["false", "true"]:  # the name itself: the other node has published, or not, by then
         folder = f"unnamed-{background}"
-        train(tmp, folder, "--checkpoint.background", background, "--checkpoint.on_busy" if background == "true" else "--checkpoint.at_end",
-              "wait" if background == "true" else "true", faults=f"rename {errno.EIO} 1 0 2 /step-0000000002")
+        train(
+            tmp,
+            folder,
+            "--checkpoint.background",
+            background,
+            "--checkpoint.on_busy" if background == "true" else "--checkpoint.at_end",
+            "wait" if background == "true" else "true",
+            faults=f"rename {errno.EIO} 1 0 2 /step-0000000002",
+        )
         for node in NODES:
             assert digests(tmp, folder, node) == wanted, (folder, node)
         nothing_is_left(tmp, folder)
@@ -163,7 +229,9 @@ def test_a_start_that_takes_storage_of_nodes_for_shared_storage_says_so_and_touc
 
 def test_a_disk_of_one_node_without_room_lets_older_checkpoints_go_on_all_nodes(tmp):
     prepare(tmp)
-    faults = ";".join(f"pwrite {errno.ENOSPC} 1 0 2 .stage-000000000{step}" for step in [4, 5])   # once room was scarce, saves make some first
+    faults = ";".join(
+        f"pwrite {errno.ENOSPC} 1 0 2 .stage-000000000{step}" for step in [4, 5]
+    )  # once room was scarce, saves make some first
     told = train(tmp, "run", every=1, keep=3, steps=5, faults=faults, expect=4).stderr
     assert "step 5 is not saved" in told, told
     for node in NODES:

@@ -10,9 +10,19 @@ from running_jobs import with_short_and_long_deadline
 
 # What every run here is told; a test changes one option of it.
 BASE = {
-    "data.sequence_length": 16, "optimizer.lr": 3e-3, "schedule.warmup_steps": 1, "train.max_steps": 4, "train.global_batch": 4,
-    "checkpoint.every": 2, "checkpoint.background": "false", "log.every": 1, "eval.batches": 2, "train.callbacks": '["sample"]', "sample.prompts": '["The "]',
-    "sample.max_tokens": 6, "optimizer.clip_norm": 0.5,
+    "data.sequence_length": 16,
+    "optimizer.lr": 3e-3,
+    "schedule.warmup_steps": 1,
+    "train.max_steps": 4,
+    "train.global_batch": 4,
+    "checkpoint.every": 2,
+    "checkpoint.background": "false",
+    "log.every": 1,
+    "eval.batches": 2,
+    "train.callbacks": '["sample"]',
+    "sample.prompts": '["The "]',
+    "sample.max_tokens": 6,
+    "optimizer.clip_norm": 0.5,
 }
 
 
@@ -20,9 +30,13 @@ def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
     (tmp / "other").mkdir()
     (tmp / "other/text.txt").write_text(sample_text().upper())
-    (tmp / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in sample_text().splitlines() if len(line) > 30))
+    (tmp / "docs.jsonl").write_text(
+        "".join(json.dumps({"text": line}) + "\n" for line in sample_text().splitlines() if len(line) > 30)
+    )
     for name, source in [("data", tmp / "text.txt"), ("data2", tmp / "other/text.txt"), ("data3", tmp / "docs.jsonl")]:
-        run("prepare-data", source, "--output", tmp / name, "--data.tokenizer", "bytes", "--data.validation", "tail:0.3")
+        run(
+            "prepare-data", source, "--output", tmp / name, "--data.tokenizer", "bytes", "--data.validation", "tail:0.3"
+        )
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=2, n_head=2))
     write_config(tmp / "model2", dict(GPT2_TINY, n_embd=16, n_layer=3, n_head=2))
 
@@ -35,17 +49,48 @@ def observe(tmp, name, options, *switches, ranks=None):
     arguments = [*switches, *(part for key, value in settings.items() for part in (f"--{key}", str(value)))]
     plan = run("train", *arguments, "--dry-run", "--plan").stdout + run("train", *arguments, "--print-program").stdout
     done = run("train", *arguments, ranks=ranks)
-    numbers = [{key: value for key, value in record.items() if not key.endswith(("time", "_ms", "_s", "path", "build", "config", "run_dir",
-                                                                                 "removed", "checkpoint", "resumed_from", "mfu", "peak_memory_bytes"))}
-               for record in records(folder)]
+    numbers = [
+        {
+            key: value
+            for key, value in record.items()
+            if not key.endswith(
+                (
+                    "time",
+                    "_ms",
+                    "_s",
+                    "path",
+                    "build",
+                    "config",
+                    "run_dir",
+                    "removed",
+                    "checkpoint",
+                    "resumed_from",
+                    "mfu",
+                    "peak_memory_bytes",
+                )
+            )
+        }
+        for record in records(folder)
+    ]
     checkpoints = {path.name: state_digest(path) for path in step_folders(folder)}
     parts = sorted(str(path.relative_to(folder)) for path in folder.rglob("part-*.h5"))
-    return {"plan": plan, "numbers": numbers, "checkpoints": checkpoints, "parts": parts, "tensorboard": (folder / "tensorboard").exists(),
-            "mfu": [record["mfu"] is None for record in records(folder, "step")], "log": "watchdog" in done.stderr}
+    return {
+        "plan": plan,
+        "numbers": numbers,
+        "checkpoints": checkpoints,
+        "parts": parts,
+        "tensorboard": (folder / "tensorboard").exists(),
+        "mfu": [record["mfu"] is None for record in records(folder, "step")],
+        "log": "watchdog" in done.stderr,
+    }
 
 
 # A loss scale that falls in the first step and grows in the third.
-FP16 = {"precision.dtype": "fp16", "precision.growth_interval": 2, "train.inject": "rank=0,phase=backward,step=0,kind=nan"}
+FP16 = {
+    "precision.dtype": "fp16",
+    "precision.growth_interval": 2,
+    "train.inject": "rank=0,phase=backward,step=0,kind=nan",
+}
 # Steps that are most of an epoch, without a save but the last.
 LARGE_BATCHES = {"checkpoint.every": None, "train.global_batch": 600, "train.micro_batch": 60}
 # Of the checkpoints after each step the last stays, which is the best.
@@ -64,12 +109,19 @@ EFFECTS = {
     "model.config": lambda tmp: {"model.config": tmp / "model2"},
     "data.path": lambda tmp: {"data.path": tmp / "data2"},
     "checkpoint.components": lambda tmp: {"checkpoint.components": "[model, data]"},
-    "plugin": lambda tmp: {"plugin": BUILD / "lib/plugin/example_plugin.so", "schedule.name": "halving", "example.half_life": 1},
+    "plugin": lambda tmp: {
+        "plugin": BUILD / "lib/plugin/example_plugin.so",
+        "schedule.name": "halving",
+        "example.half_life": 1,
+    },
     "data.train_split": lambda tmp: {"data.train_split": "validation"},
     "data.validation_split": lambda tmp: {"data.validation_split": "train"},
     "data.sequence_length": lambda tmp: {"data.sequence_length": 12},
     "data.shuffle": lambda tmp: {"data.shuffle": "false"},
-    "data.datasets": lambda tmp: {"data.path": None, "data.datasets": json.dumps([{"path": str(tmp / name)} for name in ["data", "data2"]])},
+    "data.datasets": lambda tmp: {
+        "data.path": None,
+        "data.datasets": json.dumps([{"path": str(tmp / name)} for name in ["data", "data2"]]),
+    },
     "data.shard": lambda tmp: {"data.shard": "2/3"},
     "eval.datasets": lambda tmp: {"eval.datasets": json.dumps([{"path": str(tmp / "data2"), "name": "other"}])},
     "data.seed": lambda tmp: {"data.seed": 5},
@@ -88,7 +140,11 @@ EFFECTS = {
     "parallel.bucket_size": lambda tmp: {"parallel.bucket_size": "1MiB"},
     "optimizer.name": lambda tmp: {"optimizer.name": "sgd"},
     "optimizer.momentum": lambda tmp: {"optimizer.name": "sgd", "optimizer.momentum": 0.9},
-    "optimizer.nesterov": lambda tmp: {"optimizer.name": "sgd", "optimizer.momentum": 0.9, "optimizer.nesterov": "true"},
+    "optimizer.nesterov": lambda tmp: {
+        "optimizer.name": "sgd",
+        "optimizer.momentum": 0.9,
+        "optimizer.nesterov": "true",
+    },
     "optimizer.state_dtype": lambda tmp: {"optimizer.state_dtype": "bf16"},
     "optimizer.kahan": lambda tmp: {**SHORT, "optimizer.kahan": "true"},
     "precision.weights": lambda tmp: SHORT,
@@ -168,7 +224,7 @@ EFFECTS = {
     "log.peak_tflops": lambda tmp: {"log.peak_tflops": 1},
     "log.peak_device": lambda tmp: {"log.peak_device": "NVIDIA H200"},
 }
-BASES = {   # where the effect is against another base
+BASES = {  # where the effect is against another base
     "schedule.start_lr": {"schedule.warmup_steps": 2},
     "schedule.warmup_from": {"schedule.warmup_steps": 2},
     "schedule.cooldown_steps": WSD,
@@ -215,14 +271,119 @@ BASES = {   # where the effect is against another base
     "optimizer.nesterov": {"optimizer.name": "sgd", "optimizer.momentum": 0.9},
 }
 # Options whose effect is a test of its own, below or elsewhere.
-OWN_TESTS = {"optimizer.unmatched", "divergence.detector", "divergence.of", "divergence.threshold", "divergence.few", "divergence.many", "divergence.action", "data.prepare", "data.cache", "data.shuffle_where", "checkpoint.best_dataset", "model.path", "model.dropout", "model.embedding_dropout", "model.attention_dropout", "model.residual_dropout", "data.isolate_documents", "data.max_documents_per_row", "data.packing", "data.packing_group", "data.long_documents", "data.pad_to_multiple_of", "data.prefetch", "eval.packing", "data.verify", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero", "parallel.accumulate", "parallel.reshard_after_forward", "parallel.units", "parallel.reshard_after_backward", "parallel.prefetch", "parallel.pp", "parallel.tp", "parallel.sequence_parallel", "parallel.ep", "parallel.ep_outside", "parallel.ep_capacity", "parallel.ring", "parallel.ulysses", "parallel.cp_fsdp_mode", "parallel.schedule", "parallel.stages_per_rank", "parallel.split_points", "parallel.stage_splitter", "parallel.micro_batches", "parallel.order", "post_local_sgd.start_step", "post_local_sgd.period", "post_local_sgd.cell", "train.accumulation", "train.run_dir", "train.device",
-             "train.max_time", "train.memory_check", "train.host_memory", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "train.detect_anomaly", "optimizer.in_backward", "checkpoint.resume", "checkpoint.interval", "checkpoint.mtbf", "checkpoint.ranks_per_file", "checkpoint.storage", "checkpoint.local_dir", "checkpoint.max_unpromoted", "checkpoint.max_failures", "checkpoint.patience", "checkpoint.background", "checkpoint.on_difference", "checkpoint.validation", "checkpoint.validation_saves", "checkpoint.on_busy", "checkpoint.snapshot_memory", "checkpoint.read_back", "checkpoint.metadata", "checkpoint.only", "checkpoint.skip", "checkpoint.allow_change", "checkpoint.export_at_end",
-             "log.format", "log.speed_from_step", "log.tensorboard_dir", "log.wandb", "log.wandb_project", "log.wandb_name", "log.wandb_tags", "log.wandb_every", "log.wandb_dir", "log.profile_dir", "log.profile_ranks", "log.profile_shapes", "log.profile_memory", "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "precision.reduce_dtype", "precision.min_scale", "dialect", "preset"}
+OWN_TESTS = {
+    "optimizer.unmatched",
+    "divergence.detector",
+    "divergence.of",
+    "divergence.threshold",
+    "divergence.few",
+    "divergence.many",
+    "divergence.action",
+    "data.prepare",
+    "data.cache",
+    "data.shuffle_where",
+    "checkpoint.best_dataset",
+    "model.path",
+    "model.dropout",
+    "model.embedding_dropout",
+    "model.attention_dropout",
+    "model.residual_dropout",
+    "data.isolate_documents",
+    "data.max_documents_per_row",
+    "data.packing",
+    "data.packing_group",
+    "data.long_documents",
+    "data.pad_to_multiple_of",
+    "data.prefetch",
+    "eval.packing",
+    "data.verify",
+    "parallel.dp_replicate",
+    "parallel.dp_shard",
+    "parallel.zero",
+    "parallel.accumulate",
+    "parallel.reshard_after_forward",
+    "parallel.units",
+    "parallel.reshard_after_backward",
+    "parallel.prefetch",
+    "parallel.pp",
+    "parallel.tp",
+    "parallel.sequence_parallel",
+    "parallel.ep",
+    "parallel.ep_outside",
+    "parallel.ep_capacity",
+    "parallel.ring",
+    "parallel.ulysses",
+    "parallel.cp_fsdp_mode",
+    "parallel.schedule",
+    "parallel.stages_per_rank",
+    "parallel.split_points",
+    "parallel.stage_splitter",
+    "parallel.micro_batches",
+    "parallel.order",
+    "post_local_sgd.start_step",
+    "post_local_sgd.period",
+    "post_local_sgd.cell",
+    "train.accumulation",
+    "train.run_dir",
+    "train.device",
+    "train.max_time",
+    "train.memory_check",
+    "train.host_memory",
+    "train.watchdog",
+    "train.watchdog_phases",
+    "train.on_nonfinite",
+    "train.detect_anomaly",
+    "optimizer.in_backward",
+    "checkpoint.resume",
+    "checkpoint.interval",
+    "checkpoint.mtbf",
+    "checkpoint.ranks_per_file",
+    "checkpoint.storage",
+    "checkpoint.local_dir",
+    "checkpoint.max_unpromoted",
+    "checkpoint.max_failures",
+    "checkpoint.patience",
+    "checkpoint.background",
+    "checkpoint.on_difference",
+    "checkpoint.validation",
+    "checkpoint.validation_saves",
+    "checkpoint.on_busy",
+    "checkpoint.snapshot_memory",
+    "checkpoint.read_back",
+    "checkpoint.metadata",
+    "checkpoint.only",
+    "checkpoint.skip",
+    "checkpoint.allow_change",
+    "checkpoint.export_at_end",
+    "log.format",
+    "log.speed_from_step",
+    "log.tensorboard_dir",
+    "log.wandb",
+    "log.wandb_project",
+    "log.wandb_name",
+    "log.wandb_tags",
+    "log.wandb_every",
+    "log.wandb_dir",
+    "log.profile_dir",
+    "log.profile_ranks",
+    "log.profile_shapes",
+    "log.profile_memory",
+    "log.profile_start_step",
+    "log.profile_end_step",
+    "precision.matrix_unit",
+    "precision.reduce_dtype",
+    "precision.min_scale",
+    "dialect",
+    "preset",
+}
 
 
 def options_of_preparation():
     """How text is prepared, which prepare-data takes too (tests/e2e/train_from_text_test.py, tests/unit/data/preparation_key_test.cpp)."""
-    return {f"data.{key}" for key in json.loads(run("prepare-data", "--print-schema=config").stdout)["properties"]["data"]["properties"]}
+    return {
+        f"data.{key}"
+        for key in json.loads(run("prepare-data", "--print-schema=config").stdout)["properties"]["data"]["properties"]
+    }
 
 
 def test_every_option_is_listed_here():
@@ -262,7 +423,9 @@ def test_the_matrix_unit_can_be_left_alone(tmp):
     used, unused = (observe(tmp, name, {**bf16, "precision.matrix_unit": name}) for name in ["true", "false"])
     runs = [records(tmp / name, "run")[0]["arithmetic"] for name in ["true", "false"]]
     has_unit, left_alone = ["matrix unit" in arithmetic for arithmetic in runs]
-    assert not left_alone and (not has_unit or "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text()), runs   # the system may refuse it
+    assert not left_alone and (not has_unit or "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text()), (
+        runs
+    )  # the system may refuse it
     if not has_unit:
         assert used["checkpoints"] == unused["checkpoints"]
     losses = [[record["loss"] for record in records(tmp / name, "step")] for name in ["true", "false"]]
@@ -278,18 +441,38 @@ def test_documents_can_be_isolated(tmp):
 
 def test_how_documents_become_samples_can_be_chosen(tmp):
     prepare(tmp)
-    packed = {"data.path": tmp / "data3", "data.sequence_length": 60, "data.packing": "multipack"}   # as long as a line of the text
-    changes = {"windows": {"data.packing": "windows"}, "other": {"data.packing": "sequential"}, "group": {"data.packing_group": 3},
-               "long": {"data.long_documents": "truncate"}, "dropped": {"data.long_documents": "drop"}, "multiple": {"data.pad_to_multiple_of": 4},
-               "evaluation": {"eval.packing": "none"}, "alone": {"data.packing": "none"}}
+    packed = {
+        "data.path": tmp / "data3",
+        "data.sequence_length": 60,
+        "data.packing": "multipack",
+    }  # as long as a line of the text
+    changes = {
+        "windows": {"data.packing": "windows"},
+        "other": {"data.packing": "sequential"},
+        "group": {"data.packing_group": 3},
+        "long": {"data.long_documents": "truncate"},
+        "dropped": {"data.long_documents": "drop"},
+        "multiple": {"data.pad_to_multiple_of": 4},
+        "evaluation": {"eval.packing": "none"},
+        "alone": {"data.packing": "none"},
+    }
     seen = [observe(tmp, "packed", packed)["numbers"]]
     for name, change in changes.items():
         numbers = observe(tmp, name, {**packed, **change})["numbers"]
         assert numbers not in seen, name
         seen.append(numbers)
-    for multiple in [1, 7]:   # of rows that are shorter than the longest that may be
-        observe(tmp, f"rows-{multiple}", {**packed, "data.sequence_length": 64, "data.packing": "none", "data.long_documents": "drop",
-                                          "data.pad_to_multiple_of": multiple})
+    for multiple in [1, 7]:  # of rows that are shorter than the longest that may be
+        observe(
+            tmp,
+            f"rows-{multiple}",
+            {
+                **packed,
+                "data.sequence_length": 64,
+                "data.packing": "none",
+                "data.long_documents": "drop",
+                "data.pad_to_multiple_of": multiple,
+            },
+        )
     fills = [[record["fill"] for record in records(tmp / f"rows-{multiple}", "step")] for multiple in [1, 7]]
     assert all(one >= seven for one, seven in zip(*fills)) and fills[0] != fills[1], fills
 
@@ -309,7 +492,9 @@ def tracks_of(events):
     for event in events:
         if event["ph"] == "X":
             assert event["dur"] >= 0 and event["ts"] >= 0, event
-            tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"], event["name"]))
+            tracks.setdefault((event["pid"], event["tid"]), []).append(
+                (event["ts"], event["ts"] + event["dur"], event["name"])
+            )
     return {track: sorted(spans) for track, spans in tracks.items()}
 
 
@@ -322,21 +507,42 @@ def test_profiled_steps_end_as_records_a_table_and_a_trace_of_every_rank_and_lan
     assert found == plain, "a profile changes nothing else"
     assert {(row["first_step"], row["last_step"]) for row in rows} == {(2, 4)}
     work = {row["work"]: row for row in rows}
-    assert {"forward", "backward", "head", "gradient", "waiting", "norm", "optimizer", "heartbeat", "reduction", "data", "records", "evaluation",
-            "save"} == set(work), sorted(work)
+    assert {
+        "forward",
+        "backward",
+        "head",
+        "gradient",
+        "waiting",
+        "norm",
+        "optimizer",
+        "heartbeat",
+        "reduction",
+        "data",
+        "records",
+        "evaluation",
+        "save",
+    } == set(work), sorted(work)
     for row in rows:
         assert 0 <= row["min_ms"] <= row["mean_ms"] <= row["max_ms"] and row["imbalance"] >= 1, row
     trace = json.loads((tmp / "profiled/profile.json").read_text())
-    named = {(event["pid"], event["args"]["name"]): event["tid"] for event in trace["traceEvents"] if event["ph"] == "M"}
-    assert set(named) == {(rank, name) for rank in range(2) for name in [f"rank {rank}", "compute", "reduction", "loop"]}, named
+    named = {
+        (event["pid"], event["args"]["name"]): event["tid"] for event in trace["traceEvents"] if event["ph"] == "M"
+    }
+    assert set(named) == {
+        (rank, name) for rank in range(2) for name in [f"rank {rank}", "compute", "reduction", "loop"]
+    }, named
     tracks = tracks_of(trace["traceEvents"])
-    assert set(tracks) == {(rank, named[rank, name]) for rank in range(2) for name in ["compute", "reduction", "loop"]}, (named, set(tracks))
+    assert set(tracks) == {
+        (rank, named[rank, name]) for rank in range(2) for name in ["compute", "reduction", "loop"]
+    }, (named, set(tracks))
     for track, spans in tracks.items():
         for before, after in zip(spans, spans[1:]):
-            assert after[0] >= before[1] - 0.5, (track, before, after)   # microseconds; one thing at a time
-    actions = [event for event in trace["traceEvents"] if event["ph"] == "X" and event["pid"] == 0 and event["tid"] == 0]
+            assert after[0] >= before[1] - 0.5, (track, before, after)  # microseconds; one thing at a time
+    actions = [
+        event for event in trace["traceEvents"] if event["ph"] == "X" and event["pid"] == 0 and event["tid"] == 0
+    ]
     assert {event["args"]["step"] for event in actions} == {2, 3, 4}
-    backward_ms = sum(event["dur"] for event in actions if event["cat"] == "backward") / 1e3 / 3   # of the head as well
+    backward_ms = sum(event["dur"] for event in actions if event["cat"] == "backward") / 1e3 / 3  # of the head as well
     assert backward_ms >= work["backward"]["min_ms"] * 0.99
 
 
@@ -385,7 +591,14 @@ def test_a_start_that_no_machine_has_memory_for_is_refused_with_the_arithmetic(t
 
 def test_what_a_step_without_a_finite_loss_does_can_be_chosen(tmp):
     prepare(tmp)
-    settings = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.inject", "phase=forward,step=1,kind=nan"]
+    settings = [
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "data",
+        "--train.inject",
+        "phase=forward,step=1,kind=nan",
+    ]
     settings += [part for key, value in BASE.items() for part in (f"--{key}", value)]
     run("train", *settings, "--train.run_dir", tmp / "skip", expect=0)
     run("train", *settings, "--train.run_dir", tmp / "stop", "--train.on_nonfinite", "stop", expect=6)
@@ -400,16 +613,33 @@ def test_threads_wait_awake_for_a_short_time_unless_the_user_says_otherwise():
 
 def test_a_phase_can_have_a_limit_of_its_own(tmp):
     prepare(tmp)
-    settings = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.inject", "phase=save.write,kind=stall"]
+    settings = [
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "data",
+        "--train.inject",
+        "phase=save.write,kind=stall",
+    ]
     settings += [part for key, value in BASE.items() for part in (f"--{key}", value)]
 
     def check(limit_s, attempt):
         limits = f'[{{"phase": "save", "limit": "{limit_s}s"}}]'
-        done = run("train", *settings, "--train.run_dir", tmp / f"run-{attempt}", "--train.watchdog_phases", limits, expect=7)
+        done = run(
+            "train", *settings, "--train.run_dir", tmp / f"run-{attempt}", "--train.watchdog_phases", limits, expect=7
+        )
         assert "in save.write of step 2" in done.stderr and f"limit of {limit_s} s" in done.stderr, done.stderr
 
     with_short_and_long_deadline(check, 3)
-    done = run("train", *settings, "--train.run_dir", tmp / "run", "--train.watchdog_phases", '[{"phase": "lunch", "limit": "1s"}]', expect=2)
+    done = run(
+        "train",
+        *settings,
+        "--train.run_dir",
+        tmp / "run",
+        "--train.watchdog_phases",
+        '[{"phase": "lunch", "limit": "1s"}]',
+        expect=2,
+    )
     assert "lunch" in done.stderr and "start-up" in done.stderr, done.stderr
 
 
@@ -421,9 +651,23 @@ def test_a_stalled_phase_ends_at_the_watchdogs_deadline(tmp):
 
     def check(limit_s, attempt):
         folder = tmp / f"run-{attempt}"
-        done = run("train", *settings, "--train.run_dir", folder, "--train.watchdog", f"{limit_s}s", "--train.watchdog_phases", limits, "--train.inject",
-                   "rank=1,phase=forward,step=1,kind=stall", ranks=2, expect=7)
-        assert "rank 1" in done.stderr and "in forward of step 1" in done.stderr and f"limit of {limit_s} s" in done.stderr, done.stderr
+        done = run(
+            "train",
+            *settings,
+            "--train.run_dir",
+            folder,
+            "--train.watchdog",
+            f"{limit_s}s",
+            "--train.watchdog_phases",
+            limits,
+            "--train.inject",
+            "rank=1,phase=forward,step=1,kind=stall",
+            ranks=2,
+            expect=7,
+        )
+        assert (
+            "rank 1" in done.stderr and "in forward of step 1" in done.stderr and f"limit of {limit_s} s" in done.stderr
+        ), done.stderr
         assert json.loads((folder / "status.json").read_text())["code"] == 7
 
     with_short_and_long_deadline(check, 3)

@@ -9,24 +9,59 @@ import subprocess
 
 from checkpoint_files import step_folders
 from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, SOURCE, program, records, run, sample_text, write_config
-from running_jobs import launcher_of, launcher_patience, started_and_stopped, wait_for_pause, wait_for_steps, wait_until, with_short_and_long_deadline
+from running_jobs import (
+    launcher_of,
+    launcher_patience,
+    started_and_stopped,
+    wait_for_pause,
+    wait_for_steps,
+    wait_until,
+    with_short_and_long_deadline,
+)
 from storage_test import faults
 
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "tail:0.1")
+    run(
+        "prepare-data",
+        tmp / "text.txt",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "tail:0.1",
+    )
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 
 def options(tmp, folder, *more, steps, data="data"):
-    return ["--model.config", tmp / "model", "--data.path", tmp / data, "--data.sequence_length", 8, "--train.run_dir", folder,
-            "--train.max_steps", steps, "--schedule.decay_steps", 99, "--train.global_batch", 2, *([] if "--log.every" in more else ["--log.every", 1]), *more]
+    return [
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / data,
+        "--data.sequence_length",
+        8,
+        "--train.run_dir",
+        folder,
+        "--train.max_steps",
+        steps,
+        "--schedule.decay_steps",
+        99,
+        "--train.global_batch",
+        2,
+        *([] if "--log.every" in more else ["--log.every", 1]),
+        *more,
+    ]
 
 
 def start(tmp, folder, *more, steps, ranks=1, stdout=subprocess.PIPE, env=None):
     command = [SOURCE / "tests/harness/mpirun.sh", ranks, program("train"), *options(tmp, folder, *more, steps=steps)]
-    return subprocess.Popen([*map(str, command)], stdout=stdout, stderr=subprocess.PIPE, text=True, env=dict(os.environ, **(env or {})))
+    return subprocess.Popen(
+        [*map(str, command)], stdout=stdout, stderr=subprocess.PIPE, text=True, env=dict(os.environ, **(env or {}))
+    )
 
 
 def check_whole(folder, steps):
@@ -43,10 +78,12 @@ def alone(tmp, folder, *more, steps, stdout):
 
 def test_a_reader_that_pauses_costs_records_on_standard_output_and_nothing_else(tmp):
     prepare(tmp)
-    steps = 400   # 130 kB of records: a pipe takes 64
+    steps = 400  # 130 kB of records: a pipe takes 64
     process = alone(tmp, tmp / "run", steps=steps, stdout=subprocess.PIPE)
-    fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, min(1 << 16, fcntl.fcntl(process.stdout, fcntl.F_GETPIPE_SZ)))   # also where pages are large
-    error = process.stderr.read()   # nobody reads standard output
+    fcntl.fcntl(
+        process.stdout, fcntl.F_SETPIPE_SZ, min(1 << 16, fcntl.fcntl(process.stdout, fcntl.F_GETPIPE_SZ))
+    )  # also where pages are large
+    error = process.stderr.read()  # nobody reads standard output
     assert process.wait(PATIENCE_S) == 0, error
     assert "records to standard output: it took nothing for 5 s and gets no more" in error, error
     lost = check_whole(tmp / "run", steps)["records_lost"]
@@ -59,24 +96,31 @@ def test_a_reader_that_goes_away_and_a_full_disk_cost_records_and_nothing_else(t
     prepare(tmp)
     reading, writing = os.pipe()
     os.close(reading)
-    for name, stdout, reason in [("gone", writing, "Broken pipe"), ("full", os.open("/dev/full", os.O_WRONLY), "No space left on device")]:
+    for name, stdout, reason in [
+        ("gone", writing, "Broken pipe"),
+        ("full", os.open("/dev/full", os.O_WRONLY), "No space left on device"),
+    ]:
         process = alone(tmp, tmp / name, steps=5, stdout=stdout)
         os.close(stdout)
         error = process.communicate(timeout=PATIENCE_S)[1]
         assert process.returncode == 0, error
         told = [line for line in error.splitlines() if "warning: records to standard output: " in line]
         assert len(told) == 1 and reason in told[0], error
-        assert check_whole(tmp / name, 5)["records_lost"] >= 8   # run, steps, evaluation, checkpoint
+        assert check_whole(tmp / name, 5)["records_lost"] >= 8  # run, steps, evaluation, checkpoint
 
 
 def test_a_disk_that_takes_no_records_costs_them_and_nothing_else(tmp):
     prepare(tmp)
     arguments = options(tmp, tmp / "run", "--checkpoint.every", 3, steps=9)
     done = run("train", *arguments, ranks=2, env=faults("pwrite", "ENOSPC", 4, 1, path="/records.jsonl"))
-    assert done.stderr.count("records to records.jsonl: cannot write") == 1 and "No space left on device" in done.stderr, done.stderr
+    assert (
+        done.stderr.count("records to records.jsonl: cannot write") == 1 and "No space left on device" in done.stderr
+    ), done.stderr
     assert len(records(tmp / "run")) == 3 and len(step_folders(tmp / "run")) == 2
     summary = [json.loads(line) for line in done.stdout.splitlines() if '"kind":"summary"' in line][-1]
-    assert summary["records_lost"] == len([line for line in done.stdout.splitlines() if line.startswith("{")]) - 5, summary   # but three, the event and itself
+    assert summary["records_lost"] == len([line for line in done.stdout.splitlines() if line.startswith("{")]) - 5, (
+        summary
+    )  # but three, the event and itself
     assert run("train", *arguments, ranks=2).returncode == 0
 
 
@@ -103,7 +147,7 @@ def test_term_to_a_launcher_whose_output_nobody_reads_saves_and_stops(tmp):
     def check(launchers_s, attempt):
         folder = tmp / f"run-{attempt}"
         process = start(tmp, folder, steps=10**6, ranks=2, env=launcher_patience(launchers_s))
-        wait_for_steps(folder, 700, process)   # 230 kB: no pipe on the way takes more
+        wait_for_steps(folder, 700, process)  # 230 kB: no pipe on the way takes more
         os.kill(launcher_of(process), signal.SIGTERM)
         error = process.communicate(timeout=PATIENCE_S)[1]
         status = json.loads((folder / "status.json").read_text())
@@ -146,81 +190,171 @@ def test_the_control_file_asks_for_a_record_and_for_an_evaluation_that_nothing_e
         folder = tmp / f"asked-{ranks}"
         words = [str(word) for word in options(tmp, folder, steps=10**6)]
         words[words.index("--log.every") + 1] = "never"
-        process = subprocess.Popen([str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), program("train"), *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), program("train"), *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         wait_until(lambda: (folder / "records.jsonl").exists() and records(folder, "run"), process, "the run has begun")
         for word, kind in ("log", "step"), ("evaluate", "eval"):
             assert not records(folder, kind)
             (folder / "control").write_text(word + "\n")
             wait_until(lambda: records(folder, kind), process, f"{word} is done")
         (folder / "control").write_text("status\n")
-        status = wait_until(lambda: [event for event in records(folder, "event") if event["name"] == "status"], process, "how far it is")[0]
-        assert status["message"].startswith(f"step {status['step']} of 1000000, loss ") and "no checkpoint of this start yet" in status["message"], status
+        status = wait_until(
+            lambda: [event for event in records(folder, "event") if event["name"] == "status"], process, "how far it is"
+        )[0]
+        assert (
+            status["message"].startswith(f"step {status['step']} of 1000000, loss ")
+            and "no checkpoint of this start yet" in status["message"]
+        ), status
         (folder / "control").write_text("save-stop\n")
         error = process.communicate(timeout=PATIENCE_S)[1]
-        assert process.returncode == 75 and len(records(folder, "eval")) == 1 and status["message"] in error and len(step_folders(folder)) == 1, error
+        assert (
+            process.returncode == 75
+            and len(records(folder, "eval")) == 1
+            and status["message"] in error
+            and len(step_folders(folder)) == 1
+        ), error
 
 
 def test_the_control_file_changes_how_often_something_is_done_until_the_job_ends(tmp):
     prepare(tmp)
     for ranks in 1, 2:
         for option, value, said, done in [
-                ("log.every", "3", "log.every: 2 steps until here, 3 steps from here on", lambda folder: [record["step"] for record in records(folder, "step")]),
-                ("eval.every", "3 steps", "eval.every: 2 steps until here, 3 steps from here on", lambda folder: [record["step"] for record in records(folder, "eval")]),
-                ("checkpoint.every", "3", "checkpoint.every: 2 steps until here, 3 steps from here on",
-                 lambda folder: [record["step"] for record in records(folder, "checkpoint")]),
-                ("log.statistics_every", "3", "log.statistics_every: 2 steps until here, 3 steps from here on",
-                 lambda folder: [record["step"] for record in records(folder, "statistics")])]:
+            (
+                "log.every",
+                "3",
+                "log.every: 2 steps until here, 3 steps from here on",
+                lambda folder: [record["step"] for record in records(folder, "step")],
+            ),
+            (
+                "eval.every",
+                "3 steps",
+                "eval.every: 2 steps until here, 3 steps from here on",
+                lambda folder: [record["step"] for record in records(folder, "eval")],
+            ),
+            (
+                "checkpoint.every",
+                "3",
+                "checkpoint.every: 2 steps until here, 3 steps from here on",
+                lambda folder: [record["step"] for record in records(folder, "checkpoint")],
+            ),
+            (
+                "log.statistics_every",
+                "3",
+                "log.statistics_every: 2 steps until here, 3 steps from here on",
+                lambda folder: [record["step"] for record in records(folder, "statistics")],
+            ),
+        ]:
             folder = tmp / f"{option}-{ranks}"
 
             def go(steps):
-                more = ["--log.every", 2, "--log.statistics", "[weights]", "--log.statistics_every", 2, "--eval.every", 2, "--eval.at_end", "false",
-                        "--checkpoint.every", 2, "--checkpoint.background", "false", "--eval.batches", 1]
+                more = [
+                    "--log.every",
+                    2,
+                    "--log.statistics",
+                    "[weights]",
+                    "--log.statistics_every",
+                    2,
+                    "--eval.every",
+                    2,
+                    "--eval.at_end",
+                    "false",
+                    "--checkpoint.every",
+                    2,
+                    "--checkpoint.background",
+                    "false",
+                    "--eval.batches",
+                    1,
+                ]
                 return run("train", *options(tmp, folder, *more, steps=steps), ranks=ranks)
 
             go(2)
-            (folder / "control").write_text(f"{option} {value}\n")   # which is found in the third step
+            (folder / "control").write_text(f"{option} {value}\n")  # which is found in the third step
             assert said in go(7).stderr
             ends = [7] if option in ("log.every", "checkpoint.every") else []
-            want = [2, 6] if option == "log.statistics_every" else [2, 3, 6, *ends]   # whether a step has statistics is known before it
+            want = (
+                [2, 6] if option == "log.statistics_every" else [2, 3, 6, *ends]
+            )  # whether a step has statistics is known before it
             assert done(folder) == want, (ranks, option, done(folder))
             [event] = [event for event in records(folder, "event") if event["name"] != "records_lost"]
             assert (event["step"], event["name"], event["message"]) == (3, "option_changed", said), event
             assert not (folder / "control").exists()
-            go(10)   # by its configuration again
-            assert done(folder)[len(want):] == [8, 10], (ranks, option, done(folder))
+            go(10)  # by its configuration again
+            assert done(folder)[len(want) :] == [8, 10], (ranks, option, done(folder))
 
 
 def test_what_the_control_file_cannot_change_stays_as_it_is(tmp):
     prepare(tmp)
-    for number, (text, why) in enumerate([
-            ("log.every", "says 'log.every', which asks for nothing; write one of the words"), ("log.every 0", '"0" is not of the form CADENCE'),
-            ("log.every -5", '"-5" is not of the form CADENCE'), ("log.every 5 parsecs", '"5 parsecs" is not of the form CADENCE'),
-            ("log.every 5 + 6", "says steps twice"), ("log.every 99999999999999999999", "is not of the form CADENCE"), ("optimizer.lr 3", "which asks for nothing"),
-            ("log.every 5\neval.every 5", "which asks for nothing"), ("log.every \0\xff", "which asks for nothing"),
-            ("log.statistics_every 5", "log.statistics_every has no effect"), ("eval.every never", "eval.delay has no effect"),
-            ("checkpoint.every 5m", "checkpoint.interval 1h and checkpoint.every 5m are both times between saves")]):
+    for number, (text, why) in enumerate(
+        [
+            ("log.every", "says 'log.every', which asks for nothing; write one of the words"),
+            ("log.every 0", '"0" is not of the form CADENCE'),
+            ("log.every -5", '"-5" is not of the form CADENCE'),
+            ("log.every 5 parsecs", '"5 parsecs" is not of the form CADENCE'),
+            ("log.every 5 + 6", "says steps twice"),
+            ("log.every 99999999999999999999", "is not of the form CADENCE"),
+            ("optimizer.lr 3", "which asks for nothing"),
+            ("log.every 5\neval.every 5", "which asks for nothing"),
+            ("log.every \0\xff", "which asks for nothing"),
+            ("log.statistics_every 5", "log.statistics_every has no effect"),
+            ("eval.every never", "eval.delay has no effect"),
+            ("checkpoint.every 5m", "checkpoint.interval 1h and checkpoint.every 5m are both times between saves"),
+        ]
+    ):
         folder, ranks = tmp / f"run{number}", 1 + number % 2
-        more = ["--log.every", 2, "--eval.every", 2, "--eval.delay", 1, "--eval.batches", 1, "--checkpoint.interval", "1h"]
+        more = [
+            "--log.every",
+            2,
+            "--eval.every",
+            2,
+            "--eval.delay",
+            1,
+            "--eval.batches",
+            1,
+            "--checkpoint.interval",
+            "1h",
+        ]
         run("train", *options(tmp, folder, *more, steps=1), ranks=ranks)
         (folder / "control").write_bytes(text.encode("latin-1"))
         done = run("train", *options(tmp, folder, *more, steps=5), ranks=ranks)
         [event] = records(folder, "event")
-        assert event["name"] == "control_ignored" and why in event["message"] and "\n" not in event["message"], (text, event)
+        assert event["name"] == "control_ignored" and why in event["message"] and "\n" not in event["message"], (
+            text,
+            event,
+        )
         assert done.stderr.count(event["message"]) == 1, (text, done.stderr)
         assert [record["step"] for record in records(folder, "step")] == [1, 2, 4, 5], text
     more = ["--eval.at_end", "false", "--checkpoint.every", 9]
     run("train", *options(tmp, tmp / "none", *more, steps=1))
     (tmp / "none/control").write_text("eval.every 2\n")
     run("train", *options(tmp, tmp / "none", *more, steps=4))
-    assert "there is nothing to evaluate" in records(tmp / "none", "event")[0]["message"] and not records(tmp / "none", "eval")
+    assert "there is nothing to evaluate" in records(tmp / "none", "event")[0]["message"] and not records(
+        tmp / "none", "eval"
+    )
 
 
 def test_a_run_folder_that_is_moved_away_is_noticed_before_anything_is_saved_under_its_name(tmp):
     prepare(tmp)
     for name in ["moved", "replaced"]:
         folder = tmp / name
-        process = start(tmp, folder, "--checkpoint.every", 20, "--checkpoint.background", "false", "--checkpoint.max_failures", 1, "--train.inject",
-                        "rank=1,phase=forward,step=30,kind=pause", steps=10**6, ranks=2, stdout=subprocess.DEVNULL)
+        process = start(
+            tmp,
+            folder,
+            "--checkpoint.every",
+            20,
+            "--checkpoint.background",
+            "false",
+            "--checkpoint.max_failures",
+            1,
+            "--train.inject",
+            "rank=1,phase=forward,step=30,kind=pause",
+            steps=10**6,
+            ranks=2,
+            stdout=subprocess.DEVNULL,
+        )
         paused = wait_for_pause(process, 1)
         folder.rename(tmp / f"{name}-elsewhere")
         if name == "replaced":
@@ -228,7 +362,11 @@ def test_a_run_folder_that_is_moved_away_is_noticed_before_anything_is_saved_und
         os.kill(paused, signal.SIGCONT)
         error = process.communicate(timeout=PATIENCE_S)[1]
         assert process.returncode == 4, (process.returncode, error)
-        told = "the run folder {} was moved or removed" if name == "moved" else "another folder took the name of the run folder {}"
+        told = (
+            "the run folder {} was moved or removed"
+            if name == "moved"
+            else "another folder took the name of the run folder {}"
+        )
         assert told.format(folder) in error, error
         assert ["step-0000000020"] == [path.name for path in step_folders(tmp / f"{name}-elsewhere")]
         assert not (folder / "checkpoints").exists()
@@ -237,23 +375,49 @@ def test_a_run_folder_that_is_moved_away_is_noticed_before_anything_is_saved_und
 def test_a_run_folder_that_is_moved_amid_a_save_is_the_reason_that_is_told(tmp):
     prepare(tmp)
     folder = tmp / "moved"
-    for call, path in [("open", "/part-"), ("fsync", "/part-")]:   # before a part is made, and when it is whole
-        command = [program("train"), *options(tmp, folder, "--checkpoint.every", 2, "--checkpoint.max_failures", 1, steps=6)]
-        process = subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                                   env=dict(os.environ, OMP_NUM_THREADS="1", **faults(call, "stop", 1, path=path)))
+    for call, path in [("open", "/part-"), ("fsync", "/part-")]:  # before a part is made, and when it is whole
+        command = [
+            program("train"),
+            *options(tmp, folder, "--checkpoint.every", 2, "--checkpoint.max_failures", 1, steps=6),
+        ]
+        process = subprocess.Popen(
+            [*map(str, command)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=dict(os.environ, OMP_NUM_THREADS="1", **faults(call, "stop", 1, path=path)),
+        )
         started_and_stopped(process)
         folder.rename(tmp / f"elsewhere-{call}")
         os.kill(process.pid, signal.SIGCONT)
         error = process.communicate(timeout=PATIENCE_S)[1]
-        assert process.returncode == 4 and f"the run folder {folder} was moved or removed" in error, (call, process.returncode, error)
+        assert process.returncode == 4 and f"the run folder {folder} was moved or removed" in error, (
+            call,
+            process.returncode,
+            error,
+        )
         assert not folder.exists()
 
 
 def test_a_vocabulary_larger_than_the_tokenizers_does_not_end_a_run(tmp):
     prepare(tmp)
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2, vocab_size=600))
-    run("train", *options(tmp, tmp / "run", "--train.callbacks", '["sample"]', "--sample.prompts", '["a", "b"]', "--sample.max_tokens", 60,
-                          "--sample.temperature", 5, steps=3))
+    run(
+        "train",
+        *options(
+            tmp,
+            tmp / "run",
+            "--train.callbacks",
+            '["sample"]',
+            "--sample.prompts",
+            '["a", "b"]',
+            "--sample.max_tokens",
+            60,
+            "--sample.temperature",
+            5,
+            steps=3,
+        ),
+    )
     assert not records(tmp / "run", "event")
     assert [len(record["text"]) > 0 for record in records(tmp / "run", "sample")] == [True, True]
 
@@ -261,10 +425,35 @@ def test_a_vocabulary_larger_than_the_tokenizers_does_not_end_a_run(tmp):
 def test_a_callback_that_fails_costs_neither_the_run_nor_a_checkpoint(tmp):
     prepare(tmp)
     (tmp / "ab.txt").write_text("abba" * 400)
-    run("prepare-data", tmp / "ab.txt", "--output", tmp / "ab", "--data.tokenizer", "chars", "--data.validation", "tail:0.1")
-    done = run("train", *options(tmp, tmp / "run", "--train.callbacks", '["sample"]', "--sample.prompts", '["a", "x"]', "--eval.every", 1,
-                                 steps=3, data="ab"), ranks=2)
+    run(
+        "prepare-data",
+        tmp / "ab.txt",
+        "--output",
+        tmp / "ab",
+        "--data.tokenizer",
+        "chars",
+        "--data.validation",
+        "tail:0.1",
+    )
+    done = run(
+        "train",
+        *options(
+            tmp,
+            tmp / "run",
+            "--train.callbacks",
+            '["sample"]',
+            "--sample.prompts",
+            '["a", "x"]',
+            "--eval.every",
+            1,
+            steps=3,
+            data="ab",
+        ),
+        ranks=2,
+    )
     failed = [record for record in records(tmp / "run", "event") if record["name"] == "callback_failed"]
-    assert [record["step"] for record in failed] == [1, 2, 3] and "the callback sample: " in failed[0]["message"], failed
+    assert [record["step"] for record in failed] == [1, 2, 3] and "the callback sample: " in failed[0]["message"], (
+        failed
+    )
     assert done.stderr.count("the run goes on without it") == 3, done.stderr
     check_whole(tmp / "run", 3)

@@ -4,7 +4,7 @@ import json
 
 from checkpoint_files import read_tensor, state_digest, step_folders, tensors_of
 from lockstep_testing import GPT2_TINY, records, run, write_config
-from shared_out import losses, options, prepare
+from layout_runs import losses, options, prepare
 
 SOURCE_STEPS = 4
 
@@ -17,11 +17,18 @@ def source(tmp):
 
 
 def started(tmp, folder, checkpoint, *more, ranks=None, steps=1, expect=0):
-    return run("train", *options(tmp, folder, "--checkpoint.resume", checkpoint, *more, steps=steps), ranks=ranks, expect=expect)
+    return run(
+        "train",
+        *options(tmp, folder, "--checkpoint.resume", checkpoint, *more, steps=steps),
+        ranks=ranks,
+        expect=expect,
+    )
 
 
 def same_tensors(one, other, component):
-    names = [tensor["name"] for tensor in tensors_of(one) if tensor["component"] == component and tensor["name"] != "_values"]
+    names = [
+        tensor["name"] for tensor in tensors_of(one) if tensor["component"] == component and tensor["name"] != "_values"
+    ]
     return {name: (read_tensor(one, component, name) == read_tensor(other, component, name)).all() for name in names}
 
 
@@ -31,7 +38,10 @@ def test_weights_alone_begin_a_run_as_exported_ones_do(tmp):
     for ranks, layout in [(None, []), (2, ["--parallel.dp_shard", 2])]:
         folder = tmp / f"part-{ranks}-{len(layout)}"
         done = started(tmp, folder, checkpoint, "--checkpoint.only", "[model]", *layout, ranks=ranks, steps=2)
-        assert f"starts with weights of {checkpoint}" in done.stderr and "component 'optimizer' is not loaded: it starts afresh" in done.stderr, done.stderr
+        assert (
+            f"starts with weights of {checkpoint}" in done.stderr
+            and "component 'optimizer' is not loaded: it starts afresh" in done.stderr
+        ), done.stderr
         assert records(folder, "run")[-1]["start_step"] == 0 and [step for step in losses(folder)] == [1, 2]
         exported = tmp / f"exported-{ranks}-{len(layout)}"
         run("train", "--model.path", tmp / "export", *options(tmp, exported, *layout, steps=2)[2:], ranks=ranks)
@@ -43,14 +53,32 @@ def test_weights_alone_begin_a_run_as_exported_ones_do(tmp):
 
 def test_a_first_step_that_changes_nothing_leaves_the_weights_and_the_loss_of_the_source(tmp):
     checkpoint = source(tmp)
-    evaluated = json.loads(run("train", *options(tmp, tmp / "none", "--eval-only", "--checkpoint.resume", checkpoint, steps=9)).stdout)
+    evaluated = json.loads(
+        run("train", *options(tmp, tmp / "none", "--eval-only", "--checkpoint.resume", checkpoint, steps=9)).stdout
+    )
     for ranks in [None, 2]:
         folder = tmp / f"still-{ranks}"
-        started(tmp, folder, checkpoint, "--checkpoint.only", "model", "--optimizer.lr", 0, "--schedule.min_lr", 0, ranks=ranks)
+        started(
+            tmp,
+            folder,
+            checkpoint,
+            "--checkpoint.only",
+            "model",
+            "--optimizer.lr",
+            0,
+            "--schedule.min_lr",
+            0,
+            ranks=ranks,
+        )
         [step] = step_folders(folder)
-        assert all(same_tensors(step, checkpoint, "model").values()) and not any(same_tensors(step, checkpoint, "optimizer").values())
+        assert all(same_tensors(step, checkpoint, "model").values()) and not any(
+            same_tensors(step, checkpoint, "optimizer").values()
+        )
         loss = records(folder, "eval")[-1]["loss"]
-        assert loss == evaluated["loss"] if ranks is None else abs(loss - evaluated["loss"]) < 1e-6 * loss, (loss, evaluated)
+        assert loss == evaluated["loss"] if ranks is None else abs(loss - evaluated["loss"]) < 1e-6 * loss, (
+            loss,
+            evaluated,
+        )
 
 
 def test_the_same_command_goes_on_from_the_run_s_own_checkpoint_with_all_of_it(tmp):
@@ -65,7 +93,9 @@ def test_the_same_command_goes_on_from_the_run_s_own_checkpoint_with_all_of_it(t
 
 def test_without_its_place_in_the_data_a_run_goes_on_at_its_step_with_other_data(tmp):
     checkpoint = source(tmp)
-    refused = started(tmp, tmp / "refused", checkpoint, "--train.seed", 6, "--checkpoint.skip", "local", steps=6, expect=2)
+    refused = started(
+        tmp, tmp / "refused", checkpoint, "--train.seed", 6, "--checkpoint.skip", "local", steps=6, expect=2
+    )
     assert "checkpoint.skip local: no component has that name" in refused.stderr, refused.stderr
     started(tmp, tmp / "run", checkpoint, "--train.seed", 6, "--checkpoint.skip", "[data]", steps=6)
     assert records(tmp / "run", "run")[-1]["start_step"] == SOURCE_STEPS and list(losses(tmp / "run")) == [5, 6]
@@ -83,7 +113,7 @@ def test_a_run_whose_data_began_anew_goes_on_in_it_however_often_it_is_started(t
     started(tmp, tmp / "placed", checkpoint, *like_source, steps=SOURCE_STEPS + 1)
     step = SOURCE_STEPS + 1
     assert losses(tmp / "straight")[step] != losses(tmp / "placed")[step]
-    words = tmp / "words.yaml"   # the same as transformers says it
+    words = tmp / "words.yaml"  # the same as transformers says it
     words.write_text(f"dialect: transformers\nresume_from_checkpoint: {checkpoint}\nignore_data_skip: true\n")
     shown = run("train", words, "--print-config=changed").stdout
     assert f"resume: {checkpoint}" in shown and 'skip: ["data"]' in shown, shown
@@ -95,32 +125,65 @@ def test_tensors_that_a_pattern_leaves_out_are_as_a_run_starts_even_of_another_s
     still = ["--optimizer.lr", 0, "--schedule.min_lr", 0]
     arguments = ["--model.config", tmp / "wider", *options(tmp, tmp / "fresh", *still, steps=1)[2:]]
     run("train", *arguments)
-    arguments = ["--model.config", tmp / "wider", *options(tmp, tmp / "part", *still, "--checkpoint.resume", checkpoint, "--checkpoint.only", "[model]",
-                                                           "--checkpoint.skip", '["mlp"]', steps=1)[2:]]
+    arguments = [
+        "--model.config",
+        tmp / "wider",
+        *options(
+            tmp,
+            tmp / "part",
+            *still,
+            "--checkpoint.resume",
+            checkpoint,
+            "--checkpoint.only",
+            "[model]",
+            "--checkpoint.skip",
+            '["mlp"]',
+            steps=1,
+        )[2:],
+    ]
     done = run("train", *arguments, ranks=2)
     [part], [fresh] = step_folders(tmp / "part"), step_folders(tmp / "fresh")
     names = [tensor["name"] for tensor in tensors_of(part) if tensor["component"] == "model"]
     for name in names:
-        assert (read_tensor(part, "model", name) == read_tensor(fresh if "mlp" in name else checkpoint, "model", name)).all(), name
+        assert (
+            read_tensor(part, "model", name) == read_tensor(fresh if "mlp" in name else checkpoint, "model", name)
+        ).all(), name
     assert read_tensor(part, "model", next(name for name in names if "mlp.c_fc.weight" in name)).shape == (18, 50)
     loaded = sum("mlp" not in name for name in names)
-    assert 0 < loaded < len(names) and f"{loaded} of {len(names)} tensors of component 'model' are loaded" in done.stderr, done.stderr
+    assert (
+        0 < loaded < len(names) and f"{loaded} of {len(names)} tensors of component 'model' are loaded" in done.stderr
+    ), done.stderr
 
 
 def test_what_does_not_fit_together_or_names_nothing_is_refused(tmp):
     checkpoint = source(tmp)
     for arguments, words in [
-            (["--checkpoint.only", "modle"], ["checkpoint.only modle: no component has that name", "the nearest name is 'model'"]),
-            (["--checkpoint.only", "[optimizer, trainer]"], ["checkpoint.only takes nothing of the model of"]),
-            (["--checkpoint.skip", "[optimizer]"], ["takes the trainer of", "without its optimizer"]),
-            (["--checkpoint.only", "[model, optimizer]"], ["takes the optimizer of", "without its trainer"]),
-            (["--checkpoint.only", "[model, data]", "--train.seed", 6], ["is one among other samples", "train.seed", "--checkpoint.skip data"]),
-            (["--checkpoint.skip", "data"], ["train.max_steps is 1", "has done 4 steps"])]:
-        refused = started(tmp, tmp / "refused", checkpoint, *arguments, ranks=2 if "modle" in arguments else None, expect=2)
+        (
+            ["--checkpoint.only", "modle"],
+            ["checkpoint.only modle: no component has that name", "the nearest name is 'model'"],
+        ),
+        (["--checkpoint.only", "[optimizer, trainer]"], ["checkpoint.only takes nothing of the model of"]),
+        (["--checkpoint.skip", "[optimizer]"], ["takes the trainer of", "without its optimizer"]),
+        (["--checkpoint.only", "[model, optimizer]"], ["takes the optimizer of", "without its trainer"]),
+        (
+            ["--checkpoint.only", "[model, data]", "--train.seed", 6],
+            ["is one among other samples", "train.seed", "--checkpoint.skip data"],
+        ),
+        (["--checkpoint.skip", "data"], ["train.max_steps is 1", "has done 4 steps"]),
+    ]:
+        refused = started(
+            tmp, tmp / "refused", checkpoint, *arguments, ranks=2 if "modle" in arguments else None, expect=2
+        )
         assert all(word in refused.stderr for word in words), (arguments, refused.stderr)
     evaluated = started(tmp, tmp / "refused", checkpoint, "--checkpoint.only", "model", "--eval-only", expect=2)
-    assert "checkpoint.only has no effect: --eval-only evaluates a checkpoint as it is" in evaluated.stderr, evaluated.stderr
-    own = run("train", *options(tmp, tmp / "source", "--checkpoint.resume", checkpoint, "--checkpoint.only", "model", steps=9), expect=2)
+    assert "checkpoint.only has no effect: --eval-only evaluates a checkpoint as it is" in evaluated.stderr, (
+        evaluated.stderr
+    )
+    own = run(
+        "train",
+        *options(tmp, tmp / "source", "--checkpoint.resume", checkpoint, "--checkpoint.only", "model", steps=9),
+        expect=2,
+    )
     assert "which is a checkpoint of" in own.stderr and "a train.run_dir of its own" in own.stderr, own.stderr
 
 
@@ -130,7 +193,7 @@ def test_of_a_run_whose_newest_checkpoint_is_damaged_the_one_before_is_taken_in_
     older, newer = step_folders(tmp / "source")
     part = next(newer.glob("replicated/*.h5"))
     content = bytearray(part.read_bytes())
-    content[4096::64] = bytes(byte ^ 1 for byte in content[4096::64])   # some of it in the weights
+    content[4096::64] = bytes(byte ^ 1 for byte in content[4096::64])  # some of it in the weights
     part.write_bytes(content)
     started(tmp, tmp / "expected", older, "--checkpoint.only", "model", ranks=2)
     done = started(tmp, tmp / "found", tmp / "source", "--checkpoint.only", "model", ranks=2)
@@ -139,16 +202,34 @@ def test_of_a_run_whose_newest_checkpoint_is_damaged_the_one_before_is_taken_in_
 
 
 def components_of(checkpoint):
-    return {component["name"] if "name" in component else component["key"] for component in json.loads((checkpoint / "MANIFEST.json").read_text())["components"]}
+    return {
+        component["name"] if "name" in component else component["key"]
+        for component in json.loads((checkpoint / "MANIFEST.json").read_text())["components"]
+    }
 
 
 def test_a_run_saves_what_checkpoint_components_says_from_which_others_start_and_it_does_not_go_on(tmp):
     whole = source(tmp)
-    for saved, ranks, more in [(["model"], None, []), (["model", "data"], 2, ["--parallel.dp_shard", 2, "--checkpoint.background", "true"]),
-                               (["model", "optimizer", "trainer"], 2, ["--parallel.pp", 2])]:
+    for saved, ranks, more in [
+        (["model"], None, []),
+        (["model", "data"], 2, ["--parallel.dp_shard", 2, "--checkpoint.background", "true"]),
+        (["model", "optimizer", "trainer"], 2, ["--parallel.pp", 2]),
+    ]:
         folder = tmp / "-".join(saved)
-        words = options(tmp, folder, "--train.seed", 5, "--optimizer.lr", 0.003, "--checkpoint.components", f"[{', '.join(saved)}]", "--checkpoint.every", 2, *more,
-                        steps=SOURCE_STEPS)
+        words = options(
+            tmp,
+            folder,
+            "--train.seed",
+            5,
+            "--optimizer.lr",
+            0.003,
+            "--checkpoint.components",
+            f"[{', '.join(saved)}]",
+            "--checkpoint.every",
+            2,
+            *more,
+            steps=SOURCE_STEPS,
+        )
         told = run("train", *words, ranks=ranks).stderr
         assert "checkpoint.components leaves out what a run goes on from" in told, told
         for checkpoint in step_folders(folder):
@@ -161,8 +242,23 @@ def test_a_run_saves_what_checkpoint_components_says_from_which_others_start_and
         assert ranks is not None or ("model " in shown and "optimizer" not in shown), shown
         longer = [word if word != SOURCE_STEPS else SOURCE_STEPS + 2 for word in words]
         told = run("train", *longer, ranks=ranks, expect=2).stderr
-        assert "holds no component '" in told and "another run, with a train.run_dir of its own, may start from what there is" in told, told
-        onwards = started(tmp, tmp / f"from-{folder.name}", checkpoint, *(["--train.seed", 5] if "data" in saved else []), "--optimizer.lr", 0.003, steps=SOURCE_STEPS + 2)
-        assert "it starts afresh" in onwards.stderr and f"with weights of {checkpoint}" in onwards.stderr or "trainer" in saved, onwards.stderr
+        assert (
+            "holds no component '" in told
+            and "another run, with a train.run_dir of its own, may start from what there is" in told
+        ), told
+        onwards = started(
+            tmp,
+            tmp / f"from-{folder.name}",
+            checkpoint,
+            *(["--train.seed", 5] if "data" in saved else []),
+            "--optimizer.lr",
+            0.003,
+            steps=SOURCE_STEPS + 2,
+        )
+        assert (
+            "it starts afresh" in onwards.stderr
+            and f"with weights of {checkpoint}" in onwards.stderr
+            or "trainer" in saved
+        ), onwards.stderr
         begun = records(tmp / f"from-{folder.name}", "run")[-1]["start_step"]
         assert begun == (SOURCE_STEPS if "trainer" in saved else 0), begun

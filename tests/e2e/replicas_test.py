@@ -11,14 +11,48 @@ WAITED, BACKGROUND = ["--checkpoint.background", "false"], ["--checkpoint.backgr
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "tail:0.1")
+    run(
+        "prepare-data",
+        tmp / "text.txt",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "tail:0.1",
+    )
     write_config(tmp / "model", LLAMA_TINY)
 
 
 def train(tmp, name, *more, ranks, expect=0, every=2, steps=STEPS, lr=1e-3):
-    return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / name, "--train.max_steps", steps,
-               "--schedule.decay_steps", 20, "--data.sequence_length", 32, "--optimizer.lr", lr, "--train.global_batch", 12, "--log.every", 1,
-               "--checkpoint.keep_last", 99, "--checkpoint.every", every, *more, ranks=ranks, expect=expect)
+    return run(
+        "train",
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "data",
+        "--train.run_dir",
+        tmp / name,
+        "--train.max_steps",
+        steps,
+        "--schedule.decay_steps",
+        20,
+        "--data.sequence_length",
+        32,
+        "--optimizer.lr",
+        lr,
+        "--train.global_batch",
+        12,
+        "--log.every",
+        1,
+        "--checkpoint.keep_last",
+        99,
+        "--checkpoint.every",
+        every,
+        *more,
+        ranks=ranks,
+        expect=expect,
+    )
 
 
 def digests(folder):
@@ -35,12 +69,14 @@ def messages(folder, name):
 
 def test_repaired_replicas_train_on_as_if_nothing_had_been(tmp):
     prepare(tmp)
-    for number, (ranks, more) in enumerate([(3, WAITED), (4, ["--precision.dtype", "bf16"]), (3, BACKGROUND), (6, ["--parallel.dp_shard", 2])]):
+    for number, (ranks, more) in enumerate(
+        [(3, WAITED), (4, ["--precision.dtype", "bf16"]), (3, BACKGROUND), (6, ["--parallel.dp_shard", 2])]
+    ):
         whole, repaired = f"whole-{number}", f"repaired-{number}"
         train(tmp, whole, *more, ranks=ranks)
         told = train(tmp, repaired, *more, *FLIP, "--checkpoint.on_difference", "repair", ranks=ranks).stderr
         assert f"rank 1 took over what most hold, from rank {3 if ranks == 6 else 0}" in told, told
-        event, = messages(tmp / repaired, "replicas_repaired")
+        (event,) = messages(tmp / repaired, "replicas_repaired")
         others = {3: "ranks 0,2", 4: "ranks 0,2-3", 6: "ranks 3,5"}[ranks]
         assert f"rank 1 against {others}: 1 of " in event and "by at most" in event, event
         assert digests(tmp / whole) == digests(tmp / repaired) and len(digests(tmp / whole)) == STEPS / 2, more
@@ -51,7 +87,7 @@ def test_saves_in_turn_find_a_difference_within_so_many_also_across_a_resume(tmp
     """The bit flips as the second save begins; the job is stopped and started anew between saves, and the turns go on."""
     prepare(tmp)
     rolling = ["--checkpoint.validation", "rolling", "--checkpoint.validation_saves", 4]
-    still = {"ranks": 2, "every": 1, "lr": 0}   # so that a bit that flips stays the only one
+    still = {"ranks": 2, "every": 1, "lr": 0}  # so that a bit that flips stays the only one
 
     def compared(name):
         return [record["compared_bytes"] for record in records(tmp / name, "checkpoint")]
@@ -81,8 +117,12 @@ def test_without_repair_a_difference_ends_the_run_or_is_told_of_and_one_rank_is_
         name = f"told-{more[1]}"
         told = train(tmp, name, *more, *FLIP, "--checkpoint.on_difference", "warn", ranks=3).stderr
         assert "warning" in told and "replicas differ in model/" in told, told
-        assert [message.split(": ")[1] for message in messages(tmp / name, "replicas_differ")] == ["rank 1 against ranks 0,2"] * 3
-        assert digests(tmp / name)["step-0000000002"] == digests(tmp / "whole")["step-0000000002"]   # rank 0 had no part in it
+        assert [message.split(": ")[1] for message in messages(tmp / name, "replicas_differ")] == [
+            "rank 1 against ranks 0,2"
+        ] * 3
+        assert (
+            digests(tmp / name)["step-0000000002"] == digests(tmp / "whole")["step-0000000002"]
+        )  # rank 0 had no part in it
         for checkpoint in step_folders(tmp / name):
             run("checkpoint-inspect", checkpoint, "--verify=fingerprints")
 
@@ -90,7 +130,9 @@ def test_without_repair_a_difference_ends_the_run_or_is_told_of_and_one_rank_is_
 def test_two_replicas_are_not_repaired(tmp):
     prepare(tmp)
     refused = train(tmp, "run", *FLIP, "--checkpoint.on_difference", "repair", ranks=2, expect=1).stderr
-    assert "checkpoint.on_difference repair takes three ranks that hold the same, and this run has 2 ranks" in refused, refused
+    assert (
+        "checkpoint.on_difference repair takes three ranks that hold the same, and this run has 2 ranks" in refused
+    ), refused
     assert "not repaired: of 2 replicas nobody can say which is right" in refused, refused
     assert not step_folders(tmp / "run")
 

@@ -16,13 +16,41 @@ BATCH, LENGTH = 4, 8
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "tail:0.1")
+    run(
+        "prepare-data",
+        tmp / "text.txt",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "tail:0.1",
+    )
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=2, n_head=2))
 
 
 def options(tmp, folder, *more, steps=4, model="model"):
-    return ["--model.config", tmp / model, "--data.path", tmp / "data", "--data.sequence_length", LENGTH, "--train.run_dir", folder,
-            "--train.max_steps", steps, "--schedule.decay_steps", 99, "--train.global_batch", BATCH, "--log.every", 1, "--eval.batches", 1, *more]
+    return [
+        "--model.config",
+        tmp / model,
+        "--data.path",
+        tmp / "data",
+        "--data.sequence_length",
+        LENGTH,
+        "--train.run_dir",
+        folder,
+        "--train.max_steps",
+        steps,
+        "--schedule.decay_steps",
+        99,
+        "--train.global_batch",
+        BATCH,
+        "--log.every",
+        1,
+        "--eval.batches",
+        1,
+        *more,
+    ]
 
 
 def refused(*more):
@@ -30,6 +58,7 @@ def refused(*more):
 
 
 # ---- the log
+
 
 def test_a_structured_log_is_json_with_the_numbers_of_each_step_record(tmp):
     prepare(tmp)
@@ -52,10 +81,18 @@ def test_a_structured_log_is_json_with_the_numbers_of_each_step_record(tmp):
 
 def test_what_fails_is_json_too_once_the_log_is_structured(tmp):
     prepare(tmp)
-    done = run("train", *options(tmp, tmp / "run", "--log.format", "structured", "--train.inject", "rank=1,phase=forward,step=1,kind=throw"), ranks=2,
-               expect=None)
+    done = run(
+        "train",
+        *options(
+            tmp, tmp / "run", "--log.format", "structured", "--train.inject", "rank=1,phase=forward,step=1,kind=throw"
+        ),
+        ranks=2,
+        expect=None,
+    )
     assert done.returncode != 0
-    errors = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{") and '"level":"error"' in line]
+    errors = [
+        json.loads(line) for line in done.stderr.splitlines() if line.startswith("{") and '"level":"error"' in line
+    ]
     assert len(errors) == 1 and "rank 1" in errors[0]["message"], done.stderr
 
 
@@ -69,6 +106,7 @@ def test_a_log_for_people_in_a_pipe_has_whole_lines_and_nothing_drawn(tmp):
 
 # ---- final metrics
 
+
 def summary_of(folder):
     return records(folder, "summary")[-1]
 
@@ -80,7 +118,9 @@ def close(a, b):
 def check_speeds(summary, steps, tokens_per_step, flops_per_token):
     """Of so many steps that count: all speeds are of the same time."""
     seconds = steps / summary["steps_per_s"]
-    assert close(summary["samples_per_s"] * seconds, steps * BATCH) and close(summary["tokens_per_s"] * seconds, steps * tokens_per_step), summary
+    assert close(summary["samples_per_s"] * seconds, steps * BATCH) and close(
+        summary["tokens_per_s"] * seconds, steps * tokens_per_step
+    ), summary
     assert close(summary["flops_per_s"] * seconds, steps * tokens_per_step * flops_per_token), summary
     assert 0 < seconds < summary["wall_s"], (seconds, summary)
 
@@ -92,17 +132,37 @@ def test_the_summary_has_speeds_from_a_step_on_losses_work_and_memory_of_each_ra
         run("train", *options(tmp, folder, "--eval.every", 2, "--log.peak_tflops", 0.5), ranks=ranks)
         summary, steps, [start] = summary_of(folder), records(folder, "step"), records(folder, "run")
         flops_per_token = start["flops_per_step"] / start["tokens_per_step"]
-        assert summary["samples"] == 4 * BATCH and summary["global_batch"] == BATCH and summary["epoch"] == steps[-1]["epoch"], summary
-        assert close(summary["mean_loss"], sum(record["loss"] for record in steps) / 4) and summary["loss"] == steps[-1]["loss"]
+        assert (
+            summary["samples"] == 4 * BATCH
+            and summary["global_batch"] == BATCH
+            and summary["epoch"] == steps[-1]["epoch"]
+        ), summary
+        assert (
+            close(summary["mean_loss"], sum(record["loss"] for record in steps) / 4)
+            and summary["loss"] == steps[-1]["loss"]
+        )
         assert close(summary["flops"], flops_per_token * summary["tokens"]), summary
         assert summary["speed_from_step"] == 2
         check_speeds(summary, 3, summary["tokens"] / 4, flops_per_token)
         assert close(summary["mfu"], summary["flops_per_s"] / (0.5e12 * ranks)), summary
         assert len(summary["peak_memory_bytes"]) == ranks and min(summary["peak_memory_bytes"]) > 1 << 20, summary
         metrics = json.loads((folder / "final_metrics.json").read_text())
-        same = {"train_runtime": "wall_s", "train_samples": "samples", "train_samples_per_second": "samples_per_s", "train_steps_per_second": "steps_per_s",
-                "train_loss": "mean_loss", "eval_loss": "eval_loss", "epoch": "epoch", "step": "step", "effective_batch_size": "global_batch",
-                "total_tokens": "tokens", "tokens_per_second": "tokens_per_s", "total_flos": "flops", "flops_per_second": "flops_per_s", "mfu": "mfu"}
+        same = {
+            "train_runtime": "wall_s",
+            "train_samples": "samples",
+            "train_samples_per_second": "samples_per_s",
+            "train_steps_per_second": "steps_per_s",
+            "train_loss": "mean_loss",
+            "eval_loss": "eval_loss",
+            "epoch": "epoch",
+            "step": "step",
+            "effective_batch_size": "global_batch",
+            "total_tokens": "tokens",
+            "tokens_per_second": "tokens_per_s",
+            "total_flos": "flops",
+            "flops_per_second": "flops_per_s",
+            "mfu": "mfu",
+        }
         assert metrics.pop("peak_mem_allocated") == max(summary["peak_memory_bytes"])
         assert metrics == {name: summary[field] for name, field in same.items()}, metrics
 
@@ -119,23 +179,40 @@ def test_steps_that_count_for_the_speed_are_those_of_a_start(tmp):
     check_speeds(second, 3, BATCH * LENGTH, flops_per_token)
     run("train", *options(tmp, tmp / "short", "--log.speed_from_step", 5))
     short = summary_of(tmp / "short")
-    assert {short[name] for name in ["speed_from_step", "steps_per_s", "samples_per_s", "tokens_per_s", "flops_per_s", "mfu"]} == {None}, short
+    assert {
+        short[name]
+        for name in ["speed_from_step", "steps_per_s", "samples_per_s", "tokens_per_s", "flops_per_s", "mfu"]
+    } == {None}, short
     assert short["samples"] == 4 * BATCH and short["mean_loss"] is not None
 
 
 def test_the_peak_of_memory_grows_with_what_a_rank_holds(tmp):
     prepare(tmp)
-    rows = 1 << 20   # of 16 numbers: 64 MiB of weights, and as much for the gradient and each of two moments
+    rows = 1 << 20  # of 16 numbers: 64 MiB of weights, and as much for the gradient and each of two moments
     write_config(tmp / "wide", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2, vocab_size=rows))
     small, wide = ((tmp / name, name) for name in ["model", "wide"])
     peaks = []
     for folder, model in [small, wide]:
-        run("train", *options(tmp, folder.with_suffix(".run"), "--checkpoint.at_end", "false", "--eval.at_end", "false", model=model, steps=2), ranks=2)
+        run(
+            "train",
+            *options(
+                tmp,
+                folder.with_suffix(".run"),
+                "--checkpoint.at_end",
+                "false",
+                "--eval.at_end",
+                "false",
+                model=model,
+                steps=2,
+            ),
+            ranks=2,
+        )
         peaks.append(summary_of(folder.with_suffix(".run"))["peak_memory_bytes"])
     assert all(large - little > 4 * 64 * 0.9 * (1 << 20) for little, large in zip(*peaks)), peaks
 
 
 # ---- utilisation
+
 
 def test_utilisation_divides_by_the_peak_of_a_device_in_the_type_of_the_run(tmp):
     prepare(tmp)
@@ -147,13 +224,18 @@ def test_utilisation_divides_by_the_peak_of_a_device_in_the_type_of_the_run(tmp)
             flops_per_s = record["tokens_per_s"] * start["flops_per_step"] / start["tokens_per_step"]
             assert close(record["mfu"], flops_per_s / (tflops * 1e12 * 2)), record
     run("train", *options(tmp, tmp / "unsaid"))
-    assert {record["mfu"] for record in records(tmp / "unsaid", "step")} == {None} and summary_of(tmp / "unsaid")["mfu"] is None
+    assert {record["mfu"] for record in records(tmp / "unsaid", "step")} == {None} and summary_of(tmp / "unsaid")[
+        "mfu"
+    ] is None
 
 
 def test_a_device_or_type_without_a_known_peak_is_refused(tmp):
     prepare(tmp)
     told = refused(*options(tmp, tmp / "run", "--log.peak_device", "NVIDIA H300"))
-    assert "no peak is known of a device 'NVIDIA H300': say it with log.peak_tflops" in told and "NVIDIA H200, NVIDIA H200 NVL, NVIDIA H20," in told, told
+    assert (
+        "no peak is known of a device 'NVIDIA H300': say it with log.peak_tflops" in told
+        and "NVIDIA H200, NVIDIA H200 NVL, NVIDIA H20," in told
+    ), told
     told = refused(*options(tmp, tmp / "run", "--log.peak_device", "Tesla V100-SXM2-32GB", "--precision.dtype", "bf16"))
     assert "Tesla V100-SXM2-32GB has no peak in bf16 that its maker tells" in told, told
     told = refused(*options(tmp, tmp / "run", "--log.peak_device", "NVIDIA H20", "--log.peak_tflops", 3))
@@ -186,9 +268,18 @@ def test_wandb_reads_a_run_and_its_next_start_as_parts_of_one_run(tmp):
     assert f"wandb sync {file.parent} sends this run to W&B" in done.stderr, done.stderr
     assert check_rows(wandb_files.rows(file), tmp / "run") == 4
     told = wandb_files.state(file)
-    assert (told["project"], told["name"], told["tags"], told["state"], told["exit_code"]) == ("a project", "run", ["one", "two"], "finished", 0), told
+    assert (told["project"], told["name"], told["tags"], told["state"], told["exit_code"]) == (
+        "a project",
+        "run",
+        ["one", "two"],
+        "finished",
+        0,
+    ), told
     assert told["config"]["train"]["global_batch"] == BATCH and told["config"]["lockstep"]["ranks"] == 2, told["config"]
-    assert told["summary"]["step/loss"] == records(tmp / "run", "step")[-1]["loss"] and told["summary"]["summary/samples"] == 4 * BATCH, told["summary"]
+    assert (
+        told["summary"]["step/loss"] == records(tmp / "run", "step")[-1]["loss"]
+        and told["summary"]["summary/samples"] == 4 * BATCH
+    ), told["summary"]
     run("train", *options(tmp, tmp / "run", *WANDB, "--log.wandb_name", "other", steps=6))
     [second] = [path for path in (tmp / "run/wandb").glob("*/*.wandb") if path != file]
     assert second.name == file.name
@@ -201,8 +292,23 @@ def test_wandb_reads_a_run_and_its_next_start_as_parts_of_one_run(tmp):
 def test_wandb_takes_chosen_steps_into_a_chosen_folder(tmp):
     wandb_files.wandb_program()
     prepare(tmp)
-    run("train", *options(tmp, tmp / "run", "--log.wandb", "offline", "--log.wandb_every", 3, "--log.wandb_dir", tmp / "w", "--eval.at_end", "false",
-                          steps=7), ranks=2)
+    run(
+        "train",
+        *options(
+            tmp,
+            tmp / "run",
+            "--log.wandb",
+            "offline",
+            "--log.wandb_every",
+            3,
+            "--log.wandb_dir",
+            tmp / "w",
+            "--eval.at_end",
+            "false",
+            steps=7,
+        ),
+        ranks=2,
+    )
     assert not (tmp / "run/wandb").exists()
     rows = wandb_files.rows(wandb_files.run_file(tmp / "w"))
     assert [row["_step"] for row in rows] == [3, 6] and check_rows(rows, tmp / "run", every=3) == 2
@@ -211,28 +317,53 @@ def test_wandb_takes_chosen_steps_into_a_chosen_folder(tmp):
 def test_what_a_killed_run_wrote_for_wandb_is_read_but_for_the_last_row(tmp):
     wandb_files.wandb_program()
     prepare(tmp)
-    words = options(tmp, tmp / "run", *WANDB, "--train.inject", "rank=0,phase=forward,step=20,kind=pause", "--checkpoint.every", 5, steps=99)
-    job = subprocess.Popen([*map(str, [SOURCE / "tests/harness/mpirun.sh", 2, program("train"), *words])], stdout=subprocess.DEVNULL,
-                           stderr=subprocess.PIPE, text=True)
+    words = options(
+        tmp,
+        tmp / "run",
+        *WANDB,
+        "--train.inject",
+        "rank=0,phase=forward,step=20,kind=pause",
+        "--checkpoint.every",
+        5,
+        steps=99,
+    )
+    job = subprocess.Popen(
+        [*map(str, [SOURCE / "tests/harness/mpirun.sh", 2, program("train"), *words])],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     os.kill(wait_for_pause(job, 0), signal.SIGKILL)
     job.communicate(timeout=PATIENCE_S)
     file = wandb_files.run_file(tmp / "run/wandb")
     rows = wandb_files.rows(file)
     written = [record["step"] for record in records(tmp / "run", "step")]
-    assert [row["_step"] for row in rows] in (written[:-1], written) and len(rows) >= 18, (rows, written)   # written beside training
+    assert [row["_step"] for row in rows] in (written[:-1], written) and len(rows) >= 18, (
+        rows,
+        written,
+    )  # written beside training
     check_rows(rows, tmp / "run")
     assert wandb_files.state(file)["exit_code"] is None
-    torn = file.read_bytes()[:-5]   # as where the machine went down
+    torn = file.read_bytes()[:-5]  # as where the machine went down
     file.write_bytes(torn)
     assert [row["_step"] for row in wandb_files.rows(file)] == [row["_step"] for row in rows][:-1]
 
 
 def test_a_disk_that_takes_no_wandb_records_costs_them_and_nothing_else(tmp):
     prepare(tmp)
-    done = run("train", *options(tmp, tmp / "run", *WANDB, steps=6), ranks=2, env=faults("pwrite", "ENOSPC", 4, 1, path=".wandb"))
-    assert "warning: records to W&B: cannot write" in done.stderr and "No space left on device" in done.stderr, done.stderr
+    done = run(
+        "train",
+        *options(tmp, tmp / "run", *WANDB, steps=6),
+        ranks=2,
+        env=faults("pwrite", "ENOSPC", 4, 1, path=".wandb"),
+    )
+    assert "warning: records to W&B: cannot write" in done.stderr and "No space left on device" in done.stderr, (
+        done.stderr
+    )
     summary = summary_of(tmp / "run")
-    assert len(records(tmp / "run", "step")) == 6 and summary["reason"] == "finished" and summary["records_lost"] >= 5, summary
+    assert (
+        len(records(tmp / "run", "step")) == 6 and summary["reason"] == "finished" and summary["records_lost"] >= 5
+    ), summary
     assert {event["name"] for event in records(tmp / "run", "event")} == {"records_lost"}
 
 
@@ -253,9 +384,11 @@ def test_wandb_online_and_what_has_no_effect_are_refused(tmp):
 
 # ---- TensorBoard
 
+
 def test_event_files_go_to_a_chosen_folder_and_tensorboard_reads_them(tmp):
     needs("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     prepare(tmp)
     run("train", *options(tmp, tmp / "run", "--log.tensorboard_dir", tmp / "events/of/runs"), ranks=2)
     assert not (tmp / "run/tensorboard").exists()
@@ -268,6 +401,7 @@ def test_event_files_go_to_a_chosen_folder_and_tensorboard_reads_them(tmp):
 
 
 # ---- profiles
+
 
 def trace_of(folder):
     return json.loads((folder / "profile.json").read_text())["traceEvents"]
@@ -283,7 +417,11 @@ PROFILE = ["--log.profile_start_step", 2, "--log.profile_end_step", 3]
 def test_a_profile_shows_the_steps_of_its_window_in_a_chosen_folder_on_any_number_of_ranks(tmp):
     prepare(tmp)
     for ranks in [1, 2]:
-        run("train", *options(tmp, tmp / f"run{ranks}", *PROFILE, "--log.profile_dir", tmp / f"traces/{ranks}"), ranks=ranks)
+        run(
+            "train",
+            *options(tmp, tmp / f"run{ranks}", *PROFILE, "--log.profile_dir", tmp / f"traces/{ranks}"),
+            ranks=ranks,
+        )
         assert not (tmp / f"run{ranks}/profile.json").exists()
         events = trace_of(tmp / f"traces/{ranks}")
         assert {event["pid"] for event in events} == set(range(ranks))
@@ -291,7 +429,9 @@ def test_a_profile_shows_the_steps_of_its_window_in_a_chosen_folder_on_any_numbe
             mine = [event for event in actions(events) if event["pid"] == rank]
             assert {event["args"]["step"] for event in mine} == {2, 3}
             assert {"forward", "backward", "optimizer"} <= {event["cat"] for event in mine}
-        assert all(set(event["args"]) == {"action", "step"} for event in actions(events)), "nothing more than was asked for"
+        assert all(set(event["args"]) == {"action", "step"} for event in actions(events)), (
+            "nothing more than was asked for"
+        )
         assert not [event for event in events if event["ph"] == "C"]
 
 
@@ -308,22 +448,47 @@ def test_a_profile_shows_chosen_ranks_and_its_records_are_of_all(tmp):
 
 def test_a_profile_has_shapes_and_memory_where_they_are_asked_for(tmp):
     prepare(tmp)
-    run("train", *options(tmp, tmp / "run", *PROFILE, "--log.profile_shapes", "true", "--log.profile_memory", "true", "--train.micro_batch", 1), ranks=2)
+    run(
+        "train",
+        *options(
+            tmp,
+            tmp / "run",
+            *PROFILE,
+            "--log.profile_shapes",
+            "true",
+            "--log.profile_memory",
+            "true",
+            "--train.micro_batch",
+            1,
+        ),
+        ranks=2,
+    )
     events = trace_of(tmp / "run")
     passes = [event for event in actions(events) if event["cat"] in ("forward", "backward")]
-    assert passes and all(event["args"]["micro_batch"] == {"samples": 1, "tokens": LENGTH} for event in passes), passes[0]
+    assert passes and all(event["args"]["micro_batch"] == {"samples": 1, "tokens": LENGTH} for event in passes), passes[
+        0
+    ]
     updated = [event for event in actions(events) if event["cat"] == "optimizer"]
     weights = {name: shape for event in updated for name, shape in event["args"]["weights"].items()}
     shapes = json.loads((tmp / "model/config.json").read_text())
-    width, rows = shapes["n_embd"], 257   # bytes and the end of a text
-    assert weights["transformer.wte.weight"] == [rows, width] and weights["transformer.h.1.attn.c_attn.weight"] == [width, 3 * width], weights
+    width, rows = shapes["n_embd"], 257  # bytes and the end of a text
+    assert weights["transformer.wte.weight"] == [rows, width] and weights["transformer.h.1.attn.c_attn.weight"] == [
+        width,
+        3 * width,
+    ], weights
     reduced = [event for event in actions(events) if event["cat"] == "all_reduce"]
-    assert reduced and all(event["args"]["bytes"] > 0 and event["args"]["over"] == ["dp_replicate"] for event in reduced), reduced
+    assert reduced and all(
+        event["args"]["bytes"] > 0 and event["args"]["over"] == ["dp_replicate"] for event in reduced
+    ), reduced
     for rank, peak in enumerate(summary_of(tmp / "run")["peak_memory_bytes"]):
         held = [event["args"]["bytes"] for event in events if event["ph"] == "C" and event["pid"] == rank]
         ends = [event["ts"] + event["dur"] for event in actions(events) if event["pid"] == rank]
         assert len(held) > 20 and all(peak / 4 < bytes <= peak for bytes in held), (held[:3], peak)
-        assert all(any(abs(event["ts"] - end) < 1 for end in ends) for event in events if event["ph"] == "C" and event["pid"] == rank)
+        assert all(
+            any(abs(event["ts"] - end) < 1 for end in ends)
+            for event in events
+            if event["ph"] == "C" and event["pid"] == rank
+        )
 
 
 def test_a_profile_that_cannot_be_written_costs_the_picture_and_nothing_else(tmp):
@@ -337,8 +502,20 @@ def test_a_profile_that_cannot_be_written_costs_the_picture_and_nothing_else(tmp
 
 def test_details_of_a_profile_without_a_profile_are_refused(tmp):
     prepare(tmp)
-    told = refused(*options(tmp, tmp / "run", "--log.profile_dir", "x", "--log.profile_ranks", "[0]", "--log.profile_shapes", "true", "--log.profile_memory",
-                            "true"))
+    told = refused(
+        *options(
+            tmp,
+            tmp / "run",
+            "--log.profile_dir",
+            "x",
+            "--log.profile_ranks",
+            "[0]",
+            "--log.profile_shapes",
+            "true",
+            "--log.profile_memory",
+            "true",
+        )
+    )
     for option in ["dir", "ranks", "shapes", "memory"]:
         assert f"log.profile_{option} has no effect: no step is profiled" in told, told
 
@@ -377,5 +554,10 @@ lockstep:
     assert [row["_step"] for row in rows] == [2, 4, 6] and check_rows(rows, tmp / "run", every=2) == 3
     assert wandb_files.state(file)["name"] == "named"
     events = trace_of(tmp / "trace")
-    assert {event["pid"] for event in events} == {0} and {event["args"]["step"] for event in actions(events)} == {3, 4}   # the end is not in it
-    assert [event for event in events if event["ph"] == "C"] and all("weights" in event["args"] for event in actions(events) if event["cat"] == "optimizer")
+    assert {event["pid"] for event in events} == {0} and {event["args"]["step"] for event in actions(events)} == {
+        3,
+        4,
+    }  # the end is not in it
+    assert [event for event in events if event["ph"] == "C"] and all(
+        "weights" in event["args"] for event in actions(events) if event["cat"] == "optimizer"
+    )

@@ -1,4 +1,4 @@
-"""Rows that ranks share (parallel.ring, parallel.ulysses): what a run says, saves and goes on from, on the same layout; on others: tests/mpi/train."""
+"""Context parallelism (parallel.ring, parallel.ulysses): records, checkpoints and resumes on the same layout; on others: tests/mpi/train."""
 
 import json
 import re
@@ -6,17 +6,36 @@ import shutil
 
 from checkpoint_files import step_folders
 from lockstep_testing import LLAMA_TINY, records, run, sample_text
-from shared_out import check_goes_on_bit_for_bit, check_is_a_checkpoint_as_any_other, losses, options, prepare
+from layout_runs import (
+    check_checkpoint_tools,
+    check_failures,
+    check_nonfinite_loss,
+    check_resumes_bit_for_bit,
+    check_samples,
+    losses,
+    options,
+    prepare,
+)
 
-MODEL = dict(LLAMA_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=12, num_key_value_heads=2, head_dim=2)
+MODEL = dict(
+    LLAMA_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=12, num_key_value_heads=2, head_dim=2
+)
 # No number of ranks here divides the rows of a micro-batch: two samples of 37.
 ODD = ["--data.sequence_length", 37, "--data.isolate_documents", "true"]
-ULYSSES = [(2, ["--parallel.ulysses", 2, *ODD]), (4, ["--parallel.ulysses", 4, *ODD, "--precision.dtype", "bf16"]),
-           (4, ["--parallel.ulysses", 2, "--parallel.dp_shard", 2, *ODD]), (4, ["--parallel.ulysses", 2, "--parallel.tp", 2, *ODD]),
-           (4, ["--parallel.ulysses", 2, "--parallel.pp", 2, "--parallel.micro_batches", 6, *ODD])]
-RINGS = [(2, ["--parallel.ring", 2, *ODD]), (3, ["--parallel.ring", 3, *ODD, "--precision.dtype", "bf16"]),
-         (4, ["--parallel.ring", 2, "--parallel.ulysses", 2, *ODD]), (4, ["--parallel.ring", 2, "--parallel.dp_shard", 2, *ODD]),
-         (4, ["--parallel.ring", 2, "--parallel.tp", 2, "--parallel.sequence_parallel", "true", *ODD])]
+ULYSSES = [
+    (2, ["--parallel.ulysses", 2, *ODD]),
+    (4, ["--parallel.ulysses", 4, *ODD, "--precision.dtype", "bf16"]),
+    (4, ["--parallel.ulysses", 2, "--parallel.dp_shard", 2, *ODD]),
+    (4, ["--parallel.ulysses", 2, "--parallel.tp", 2, *ODD]),
+    (4, ["--parallel.ulysses", 2, "--parallel.pp", 2, "--parallel.micro_batches", 6, *ODD]),
+]
+RINGS = [
+    (2, ["--parallel.ring", 2, *ODD]),
+    (3, ["--parallel.ring", 3, *ODD, "--precision.dtype", "bf16"]),
+    (4, ["--parallel.ring", 2, "--parallel.ulysses", 2, *ODD]),
+    (4, ["--parallel.ring", 2, "--parallel.dp_shard", 2, *ODD]),
+    (4, ["--parallel.ring", 2, "--parallel.tp", 2, "--parallel.sequence_parallel", "true", *ODD]),
+]
 
 
 def prepared(tmp, **model):
@@ -24,19 +43,30 @@ def prepared(tmp, **model):
     prepare(tmp, n_embd=None)
     shutil.rmtree(tmp / "data")
     lines = [line for line in sample_text().splitlines() if line]
-    (tmp / "documents.jsonl").write_text("".join(json.dumps({"text": line[:3 if i % 4 == 0 else 60]}) + "\n" for i, line in enumerate(lines)))
-    run("prepare-data", tmp / "documents.jsonl", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "tail:0.1")
+    (tmp / "documents.jsonl").write_text(
+        "".join(json.dumps({"text": line[: 3 if i % 4 == 0 else 60]}) + "\n" for i, line in enumerate(lines))
+    )
+    run(
+        "prepare-data",
+        tmp / "documents.jsonl",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "tail:0.1",
+    )
     (tmp / "model/config.json").write_text(json.dumps(dict(MODEL, **model)))
 
 
 def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
     prepared(tmp)
-    check_goes_on_bit_for_bit(tmp, ULYSSES)
+    check_resumes_bit_for_bit(tmp, ULYSSES)
 
 
 def test_a_run_on_a_ring_that_is_stopped_goes_on_bit_for_bit(tmp):
     prepared(tmp)
-    check_goes_on_bit_for_bit(tmp, RINGS)
+    check_resumes_bit_for_bit(tmp, RINGS)
 
 
 def test_losses_are_those_of_one_rank_whatever_divides_the_rows(tmp):
@@ -45,23 +75,43 @@ def test_losses_are_those_of_one_rank_whatever_divides_the_rows(tmp):
     run("train", *options(tmp, tmp / "one", *fixed, steps=4))
     want = losses(tmp / "one")
     evaluated = [(record["loss"], record["tokens"]) for record in records(tmp / "one", "eval")]
-    for ranks, layout in [(2, ["--parallel.ulysses", 2]), (4, ["--parallel.ulysses", 2, "--parallel.tp", 2]),
-                          (3, ["--parallel.ring", 3]), (4, ["--parallel.ring", 2, "--parallel.ulysses", 2]),
-                          (4, ["--parallel.ring", 2, "--parallel.tp", 2, "--parallel.sequence_parallel", "true"]),
-                          (8, ["--parallel.ring", 2, "--parallel.ulysses", 2, "--parallel.dp_shard", 2, "--parallel.cp_fsdp_mode", "ring_only"]),
-                          (4, ["--parallel.ulysses", 4, "--parallel.dp_shard", 1, "--parallel.cp_fsdp_mode", "none"]),
-                          (6, ["--parallel.ulysses", 2, "--parallel.dp_shard", 3, "--parallel.cp_fsdp_mode", "ulysses_only"])]:
+    for ranks, layout in [
+        (2, ["--parallel.ulysses", 2]),
+        (4, ["--parallel.ulysses", 2, "--parallel.tp", 2]),
+        (3, ["--parallel.ring", 3]),
+        (4, ["--parallel.ring", 2, "--parallel.ulysses", 2]),
+        (4, ["--parallel.ring", 2, "--parallel.tp", 2, "--parallel.sequence_parallel", "true"]),
+        (
+            8,
+            [
+                "--parallel.ring",
+                2,
+                "--parallel.ulysses",
+                2,
+                "--parallel.dp_shard",
+                2,
+                "--parallel.cp_fsdp_mode",
+                "ring_only",
+            ],
+        ),
+        (4, ["--parallel.ulysses", 4, "--parallel.dp_shard", 1, "--parallel.cp_fsdp_mode", "none"]),
+        (6, ["--parallel.ulysses", 2, "--parallel.dp_shard", 3, "--parallel.cp_fsdp_mode", "ulysses_only"]),
+    ]:
         folder = tmp / "-".join(map(str, layout))
         run("train", *options(tmp, folder, *fixed, *layout, steps=4), ranks=ranks)
         got = losses(folder)
-        assert sorted(got) == sorted(want) and all(abs(got[step] - want[step]) <= 1e-11 * want[step] for step in want), (layout, got, want)
-        for (loss, tokens), (one, counted) in zip([(record["loss"], record["tokens"]) for record in records(folder, "eval")], evaluated, strict=True):
+        assert sorted(got) == sorted(want) and all(
+            abs(got[step] - want[step]) <= 1e-11 * want[step] for step in want
+        ), (layout, got, want)
+        for (loss, tokens), (one, counted) in zip(
+            [(record["loss"], record["tokens"]) for record in records(folder, "eval")], evaluated, strict=True
+        ):
             assert tokens == counted and abs(loss - one) <= 1e-11 * one, (layout, loss, one, tokens, counted)
 
 
 def test_a_checkpoint_is_inspected_resharded_and_exported_as_any_other(tmp):
     prepared(tmp)
-    check_is_a_checkpoint_as_any_other(tmp, 2, ["--parallel.ulysses", 2, "--parallel.dp_shard", 1])
+    check_checkpoint_tools(tmp, 2, ["--parallel.ulysses", 2, "--parallel.dp_shard", 1])
 
 
 def test_the_plan_of_a_ring_says_how_evenly_it_shares_and_what_its_ranks_tell_each_other(tmp):
@@ -70,8 +120,12 @@ def test_the_plan_of_a_ring_says_how_evenly_it_shares_and_what_its_ranks_tell_ea
     program = run("train", *options(tmp, tmp / "plan", *ring), "--print-program", "--rank", 0).stdout
     around = r"\n +block +shift over ring, .*"
     assert re.search(rf"forward block layer\.0 mb 0 over ring, .*{around * 2}\n +\d+ ", program), program[:2000]
-    assert re.search(rf"backward block layer\.0 mb 0 over ring, .*{around * 5}\n +\d+ ", program), program[:4000]   # two of keys, three of their gradients
-    rows = json.loads(run("train", *options(tmp, tmp / "plan", *ring, "--data.sequence_length", 64), "--dry-run", "--json").stdout)
+    assert re.search(rf"backward block layer\.0 mb 0 over ring, .*{around * 5}\n +\d+ ", program), program[
+        :4000
+    ]  # two of keys, three of their gradients
+    rows = json.loads(
+        run("train", *options(tmp, tmp / "plan", *ring, "--data.sequence_length", 64), "--dry-run", "--json").stdout
+    )
     text = json.dumps(rows)
     assert '"ring_imbalance"' in text, text[:2000]
     plan = run("train", *options(tmp, tmp / "plan", *ring, "--data.sequence_length", 64), "--dry-run", "--plan").stdout
@@ -82,58 +136,66 @@ def test_memory_is_planned_for_the_most_documents_of_a_sample(tmp):
     """Each document is padded by itself; samples of the dataset are counted, and one with more than planned for is told at the start."""
     prepared(tmp)
     isolated = ["--parallel.ring", 2, "--parallel.dp_replicate", 1, *ODD]
-    found = run("train", *options(tmp, tmp / "plan", *isolated, "--data.max_documents_per_row", 1), "--dry-run", expect=3)
+    found = run(
+        "train", *options(tmp, tmp / "plan", *isolated, "--data.max_documents_per_row", 1), "--dry-run", expect=3
+    )
     most = int(re.search(r"has samples of (\d+) documents", found.stderr).group(1))
     assert most > 1 and f"set data.max_documents_per_row to {most}" in found.stderr, found.stderr
     peaks = []
     for more in [[], ["--data.max_documents_per_row", most], ["--data.max_documents_per_row", 37]]:
         shown = run("train", *options(tmp, tmp / "plan", *isolated, *more), "--print-program", "--rank", 0).stdout
         peaks.append(re.search(r"forward block layer\.0 mb 0 over ring, (\S+ \S+)", shown).group(1))
-    assert peaks[0] == peaks[1] == peaks[2], peaks   # of what the dataset has
+    assert peaks[0] == peaks[1] == peaks[2], peaks  # of what the dataset has
 
 
 def test_the_program_says_what_ranks_tell_each_other_and_where_weights_lie(tmp):
     prepared(tmp)
     shared = options(tmp, tmp / "plan", "--parallel.ulysses", 2, "--parallel.dp_replicate", 2)
     program = run("train", *shared, "--print-program").stdout
-    forward = program[program.index("forward block layer.0 mb 0 over ulysses"):]
-    assert re.match(r"forward block layer\.0 mb 0 over ulysses, .*\n +block +all_to_all_v over ulysses, .*\n +block +all_to_all_v over ulysses, .*\n +\d+ ", forward), \
-        forward[:400]
+    forward = program[program.index("forward block layer.0 mb 0 over ulysses") :]
+    assert re.match(
+        r"forward block layer\.0 mb 0 over ulysses, .*\n +block +all_to_all_v over ulysses, .*\n +block +all_to_all_v over ulysses, .*\n +\d+ ",
+        forward,
+    ), forward[:400]
     assert "all_reduce unit layer.0 over dp_replicate+ulysses" in program, program
-    for mode, over in [("all", "dp_shard+ulysses"), ("ulysses_only", "dp_shard+ulysses"), ("ring_only", "dp_shard"), ("none", "dp_shard")]:
-        cut = run("train", *options(tmp, tmp / "plan", "--parallel.ulysses", 2, "--parallel.dp_shard", 2, "--parallel.dp_replicate", 1,
-                            "--parallel.cp_fsdp_mode", mode),
-                  "--print-program").stdout
+    for mode, over in [
+        ("all", "dp_shard+ulysses"),
+        ("ulysses_only", "dp_shard+ulysses"),
+        ("ring_only", "dp_shard"),
+        ("none", "dp_shard"),
+    ]:
+        cut = run(
+            "train",
+            *options(
+                tmp,
+                tmp / "plan",
+                "--parallel.ulysses",
+                2,
+                "--parallel.dp_shard",
+                2,
+                "--parallel.dp_replicate",
+                1,
+                "--parallel.cp_fsdp_mode",
+                mode,
+            ),
+            "--print-program",
+        ).stdout
         assert re.search(rf"reduce_scatter unit layer\.0 .*over {re.escape(over)}, ", cut), (mode, cut)
         assert ("all_reduce unit layer.0 " in cut) == (over == "dp_shard"), (mode, cut)
 
 
-def test_texts_are_those_of_one_rank(tmp):
+def test_samples_are_those_of_one_rank(tmp):
     prepared(tmp)
-    sample = ["--train.callbacks", '["sample"]', "--sample.prompts", '["The ", "A"]', "--sample.max_tokens", 24, "--eval.every", 2, "--eval.batches", 1,
-              "--precision.dtype", "fp64"]
-    texts = []
-    for ranks, layout in [(None, []), (2, ["--parallel.ulysses", 2]), (3, ["--parallel.ring", 3]), (8, ["--parallel.ulysses", 2, "--parallel.tp", 2, "--parallel.pp", 2])]:
-        folder = tmp / f"run{ranks}"
-        run("train", *options(tmp, folder, *layout, *sample, steps=4), ranks=ranks)
-        texts.append([(record["step"], record["text"]) for record in records(folder, "sample")])
-        assert len(texts[-1]) == 4 and texts[-1] == texts[0], (layout, texts)
+    together = ["--parallel.ulysses", 2, "--parallel.tp", 2, "--parallel.pp", 2]
+    check_samples(tmp, [(None, []), (2, ["--parallel.ulysses", 2]), (3, ["--parallel.ring", 3]), (8, together)])
 
 
-def test_a_failure_on_one_rank_within_a_block_ends_the_job_by_its_own_word_and_saves_nothing(tmp):
+def test_a_failure_on_one_rank_ends_the_job_with_its_message_and_saves_nothing(tmp):
     prepared(tmp)
-    for axis, phase, kind in [(axis, phase, "throw") for axis in ["ulysses", "ring"] for phase in ["forward", "backward", "evaluation", "lane"]]:
-        folder = tmp / f"{axis}-{phase}-{kind}"
-        done = run("train", *options(tmp, folder, f"--parallel.{axis}", 2, "--eval.every", 2, "--train.inject", f"rank=1,phase={phase},step=2,kind={kind},code=5"),
-                   ranks=2, expect=None)
-        assert done.returncode == 5, (phase, done.returncode, done.stderr[-3000:])
-        assert done.stderr.count("injected failure in") >= 1 and "rank 1" in done.stderr, (phase, done.stderr[-3000:])
-        assert not [path for path in step_folders(folder) if int(path.name.split("-")[-1]) > 2], phase
+    for axis in ["ulysses", "ring"]:
+        check_failures(tmp, 2, [f"--parallel.{axis}", 2], ["forward", "backward", "evaluation", "lane"])
 
 
-def test_a_loss_that_is_no_number_on_one_rank_is_everybodys(tmp):
+def test_a_nonfinite_loss_on_one_rank_skips_the_step_on_all(tmp):
     prepared(tmp)
-    for phase in ["forward", "backward"]:
-        run("train", *options(tmp, tmp / phase, "--parallel.ulysses", 2, "--train.inject", f"rank=1,phase={phase},step=2,kind=nan"), ranks=2)
-        skipped = [record for record in records(tmp / phase, "event") if record["name"] == "nonfinite_step"]
-        assert len(skipped) == 1, (phase, records(tmp / phase, "event"))
+    check_nonfinite_loss(tmp, 2, ["--parallel.ulysses", 2])

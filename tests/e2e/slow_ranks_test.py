@@ -22,27 +22,73 @@ RANKS = 3
 SLOW_MS = 20
 PHASES = ["save.plan", "save.stage", "save.write", "save.seal", "save.commit"]
 WAYS = {"waits": ["--checkpoint.background", "false"], "background": ["--checkpoint.background", "true"]}
-PLACES = [(phase, (number + offset) % RANKS, way) for offset in range(RANKS) for shift in range(2) for number, phase in enumerate(PHASES)
-          for way in [list(WAYS)[(number + shift) % 2]]]
+PLACES = [
+    (phase, (number + offset) % RANKS, way)
+    for offset in range(RANKS)
+    for shift in range(2)
+    for number, phase in enumerate(PHASES)
+    for way in [list(WAYS)[(number + shift) % 2]]
+]
 
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    run(
+        "prepare-data",
+        tmp / "text.txt",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "none",
+    )
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 
 def options(tmp, folder, *more, steps=STEPS):
-    return ["--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder, "--train.max_steps",
-            steps, "--schedule.decay_steps", 99, "--train.global_batch", 6, "--log.every", 1, "--log.tensorboard", "false", "--checkpoint.every", EVERY,
-            "--checkpoint.keep_last", 9, "--checkpoint.ranks_per_file", 1, "--parallel.dp_shard", RANKS, *more]
+    return [
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "data",
+        "--data.sequence_length",
+        16,
+        "--train.run_dir",
+        folder,
+        "--train.max_steps",
+        steps,
+        "--schedule.decay_steps",
+        99,
+        "--train.global_batch",
+        6,
+        "--log.every",
+        1,
+        "--log.tensorboard",
+        "false",
+        "--checkpoint.every",
+        EVERY,
+        "--checkpoint.keep_last",
+        9,
+        "--checkpoint.ranks_per_file",
+        1,
+        "--parallel.dp_shard",
+        RANKS,
+        *more,
+    ]
 
 
 def start(arguments):
     """A run that one can look into, and which goes if the test does."""
     command = [SOURCE / "tests/harness/mpirun.sh", RANKS, program("train"), *arguments]
-    return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                            env=dict(os.environ, LOCKSTEP_TEST_TIMEOUT="400"))
+    return subprocess.Popen(
+        [*map(str, command)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=dict(os.environ, LOCKSTEP_TEST_TIMEOUT="400"),
+    )
 
 
 def children(pid):
@@ -60,10 +106,12 @@ def stopped_among(process):
             try:
                 if pathlib.Path(f"/proc/{rank}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T":
                     return rank
-            except OSError:   # it ended meanwhile
+            except OSError:  # it ended meanwhile
                 pass
         time.sleep(0.02)
-    raise AssertionError(f"no rank stopped: {process.poll()} {process.communicate()[1] if process.poll() is not None else ''}")
+    raise AssertionError(
+        f"no rank stopped: {process.poll()} {process.communicate()[1] if process.poll() is not None else ''}"
+    )
 
 
 def digests(folder):
@@ -71,7 +119,11 @@ def digests(folder):
 
 
 def left_over(folder):
-    return [path.name for path in (folder / "checkpoints").iterdir() if not path.name.startswith("step-") and path.name != "LATEST"]
+    return [
+        path.name
+        for path in (folder / "checkpoints").iterdir()
+        if not path.name.startswith("step-") and path.name != "LATEST"
+    ]
 
 
 def losses(folder):
@@ -109,13 +161,17 @@ def test_a_rank_that_stands_still_amid_a_save_and_goes_on_changes_no_bit(tmp):
 
     def outlive(place):
         folder, process, stopped = start_paused(tmp, place)
-        time.sleep(0.5)   # what the others can do without it, they have time for
+        time.sleep(0.5)  # what the others can do without it, they have time for
         assert digests(folder) == digests(tmp / "begun"), (place, digests(folder))
         os.kill(stopped, signal.SIGCONT)
         error = process.communicate(timeout=500)[1]
         assert process.returncode == 0, (place, error)
         assert digests(folder) == want and losses(folder) == lost, place
-        assert not records(folder, "event") and left_over(folder) == [], (place, records(folder, "event"), left_over(folder))
+        assert not records(folder, "event") and left_over(folder) == [], (
+            place,
+            records(folder, "event"),
+            left_over(folder),
+        )
         run("checkpoint-inspect", folder, "--verify=fingerprints")
 
     in_parallel(outlive, PLACES[:PAUSES])
@@ -127,23 +183,39 @@ def test_a_rank_that_never_goes_on_ends_the_job_and_the_checkpoint_before_stays(
 
     def end(place, limit_s, attempt):
         phase, rank, way = place
-        limits = [{"phase": name, "limit": f"{limit_s}s"} for name in ["save", "step"]]   # of a save behind training the others go on to a step
-        folder, process, _ = start_paused(tmp, place, "--train.watchdog", "300s", "--train.watchdog_phases", json.dumps(limits), attempt=attempt)
+        limits = [
+            {"phase": name, "limit": f"{limit_s}s"} for name in ["save", "step"]
+        ]  # of a save behind training the others go on to a step
+        folder, process, _ = start_paused(
+            tmp, place, "--train.watchdog", "300s", "--train.watchdog_phases", json.dumps(limits), attempt=attempt
+        )
         error = process.communicate(timeout=500)[1]
         told = [line for line in error.splitlines() if line.startswith("watchdog: ")]
         assert process.returncode == 7 and len(told) == 1, (place, process.returncode, error)
-        assert told[0].startswith(f"watchdog: rank {rank} (") and "the process is stopped" in told[0] and f"limit of {limit_s} s" in told[0], (place, told)
+        assert (
+            told[0].startswith(f"watchdog: rank {rank} (")
+            and "the process is stopped" in told[0]
+            and f"limit of {limit_s} s" in told[0]
+        ), (place, told)
         assert phase in told[0], (place, told)
         status = json.loads((folder / "status.json").read_text())
         assert status["code"] == 7 and status["rank"] == rank and status["explanation"] == told[0], (place, status)
-        found = digests(folder)   # the launcher continues what it ends: where all was written, that may suffice for the commit
+        found = digests(
+            folder
+        )  # the launcher continues what it ends: where all was written, that may suffice for the commit
         assert digests(tmp / "begun").items() <= found.items() <= want.items(), (place, found)
         assert phase == "save.commit" or found == digests(tmp / "begun"), (place, found)
         run("checkpoint-inspect", folder, "--verify=fingerprints")
-        run("train", *options(tmp, folder, *WAYS[way]), ranks=RANKS)   # it goes on from there to the same bits
-        assert records(folder, "run")[-1]["start_step"] == EVERY * len(found) and digests(folder) == want and left_over(folder) == [], place
+        run("train", *options(tmp, folder, *WAYS[way]), ranks=RANKS)  # it goes on from there to the same bits
+        assert (
+            records(folder, "run")[-1]["start_step"] == EVERY * len(found)
+            and digests(folder) == want
+            and left_over(folder) == []
+        ), place
 
-    in_parallel(lambda place: with_short_and_long_deadline(functools.partial(end, place), 3), (PLACES[3:] + PLACES[:3])[:PAUSES])
+    in_parallel(
+        lambda place: with_short_and_long_deadline(functools.partial(end, place), 3), (PLACES[3:] + PLACES[:3])[:PAUSES]
+    )
 
 
 def test_storage_that_is_slow_for_one_rank_costs_time_alone(tmp):
@@ -152,9 +224,11 @@ def test_storage_that_is_slow_for_one_rank_costs_time_alone(tmp):
     for number in range(2 if PAUSES < len(PLACES) else 6):
         rank, way = number % RANKS, list(WAYS)[number % 2]
         folder = tmp / f"slow-{number}"
-        slow = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"),
-                "LOCKSTEP_TEST_FAULTS": f"change {-1000 - SLOW_MS} 1 1 {rank} /checkpoints/",
-                "LOCKSTEP_TEST_CALLS": str(tmp / f"calls-{number}")}
+        slow = {
+            "LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"),
+            "LOCKSTEP_TEST_FAULTS": f"change {-1000 - SLOW_MS} 1 1 {rank} /checkpoints/",
+            "LOCKSTEP_TEST_CALLS": str(tmp / f"calls-{number}"),
+        }
         run("train", *options(tmp, folder, *WAYS[way]), ranks=RANKS, env=slow)
         assert (tmp / f"calls-{number}").stat().st_size > 20
         assert digests(folder) == want and losses(folder) == lost, (rank, way)

@@ -12,8 +12,14 @@ from running_jobs import is_delivered, is_stopped
 from slurm_cluster import SlurmCluster
 
 # For MPI on a machine with fewer cores than ranks, as any user.
-MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
-       "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+}
 TAIL = "--data.validation tail:0.1"
 RANKS = ["--ntasks-per-node=2", "--time=10"]
 CONFIG = """
@@ -38,12 +44,16 @@ def clone_like(tmp):
 
 
 def submit(cluster, folder, *words, **settings):
-    environment = dict(MPI, INPUT="text.txt", DATA="data/text", CONFIG="job.yaml", RUN="runs/job", MODEL="models/job", **settings)
+    environment = dict(
+        MPI, INPUT="text.txt", DATA="data/text", CONFIG="job.yaml", RUN="runs/job", MODEL="models/job", **settings
+    )
     return cluster.command(*words, env=environment, cwd=folder)
 
 
 def prepared(cluster, folder):
-    number = submit(cluster, folder, "sbatch", "--parsable", *RANKS, "scripts/slurm/prepare.sbatch", LAUNCH="mpirun", OPTIONS=TAIL).strip()
+    number = submit(
+        cluster, folder, "sbatch", "--parsable", *RANKS, "scripts/slurm/prepare.sbatch", LAUNCH="mpirun", OPTIONS=TAIL
+    ).strip()
     assert cluster.wait_for_end(number)["JobState"] == "COMPLETED", log_of(folder, "prepare", number)
 
 
@@ -65,9 +75,14 @@ def paused_rank(cluster, folder, number):
 
     def under_way():
         state = cluster.job(number)["JobState"]
-        assert state in ("PENDING", "RUNNING"), (state, log_of(folder, "train", number), [log.read_text() for log in folder.glob("prepare-*.log")])
+        assert state in ("PENDING", "RUNNING"), (
+            state,
+            log_of(folder, "train", number),
+            [log.read_text() for log in folder.glob("prepare-*.log")],
+        )
         found.extend(process for process in processes_in(folder) if is_stopped(process))
         return found
+
     cluster.wait_for(under_way, "training to be under way")
     return found[0]
 
@@ -77,13 +92,15 @@ def processes_in(folder):
         try:
             if path.readlink() == folder:
                 yield int(path.parent.name)
-        except OSError:   # it has ended
+        except OSError:  # it has ended
             pass
 
 
 def go_on_once_asked_to_stop(cluster, process):
     """The rank that waits, once the request has come to it; Slurm may have it go on before that."""
-    cluster.wait_for(lambda: not is_stopped(process) or not is_delivered(process), "the request to come to the rank that waits")
+    cluster.wait_for(
+        lambda: not is_stopped(process) or not is_delivered(process), "the request to come to the rank that waits"
+    )
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, signal.SIGCONT)
 
@@ -91,8 +108,18 @@ def go_on_once_asked_to_stop(cluster, process):
 def chain_with_a_pre_emption(tmp, launcher):
     folder = clone_like(tmp)
     with SlurmCluster(tmp / "slurm") as cluster:
-        numbers = dict(line.split() for line in submit(cluster, folder, "scripts/slurm/pipeline.sh", *RANKS, LAUNCH=launcher, PREPARE_OPTIONS=TAIL,
-                                                            TRAIN_OPTIONS=PAUSE).splitlines())
+        numbers = dict(
+            line.split()
+            for line in submit(
+                cluster,
+                folder,
+                "scripts/slurm/pipeline.sh",
+                *RANKS,
+                LAUNCH=launcher,
+                PREPARE_OPTIONS=TAIL,
+                TRAIN_OPTIONS=PAUSE,
+            ).splitlines()
+        )
         paused = paused_rank(cluster, folder, numbers["train"])
         cluster.command("scancel", "--signal=USR1", "--batch", numbers["train"])
         go_on_once_asked_to_stop(cluster, paused)
@@ -101,12 +128,23 @@ def chain_with_a_pre_emption(tmp, launcher):
             assert end["JobState"] == "COMPLETED", (name, end, log_of(folder, name, numbers[name]))
         assert ends["train"]["Restarts"] == "1"
         log = log_of(folder, "train", numbers["train"])
-        assert "start 1," in log and "start 2," in log and f"{launcher} returned 75" in log and f"{launcher} returned 0" in log, log
-        assert re.search(rf": {launcher} train job\.yaml --train\.inject rank=1", log), log   # the line that was launched
+        assert (
+            "start 1," in log
+            and "start 2," in log
+            and f"{launcher} returned 75" in log
+            and f"{launcher} returned 0" in log
+        ), log
+        assert re.search(rf": {launcher} train job\.yaml --train\.inject rank=1", log), (
+            log
+        )  # the line that was launched
     summaries = records(folder / "runs/job", "summary")
     assert [(record["reason"], record["exit_code"]) for record in summaries] == [("stopped", 75), ("finished", 0)]
     first, second = records(folder / "runs/job", "run")
-    assert 10 < summaries[0]["step"] < 300 and second["start_step"] == summaries[0]["step"] and first["ranks"] == second["ranks"] == 2
+    assert (
+        10 < summaries[0]["step"] < 300
+        and second["start_step"] == summaries[0]["step"]
+        and first["ranks"] == second["ranks"] == 2
+    )
     assert (folder / "models/job/model.safetensors").exists() and (folder / "models/job/config.json").exists()
 
 
@@ -124,11 +162,19 @@ def test_only_code_75_is_requeued_and_not_for_ever(tmp):
         prepared(cluster, folder)
         wrong = train_job(cluster, folder, LAUNCH="mpirun", OPTIONS="--optimizer.lrr 1")
         end = cluster.wait_for_end(wrong)
-        assert (end["JobState"], end["ExitCode"], end["Restarts"]) == ("FAILED", "2:0", "0"), (end, log_of(folder, "train", wrong))
+        assert (end["JobState"], end["ExitCode"], end["Restarts"]) == ("FAILED", "2:0", "0"), (
+            end,
+            log_of(folder, "train", wrong),
+        )
         # every start is asked to stop after its first step
-        stopped = train_job(cluster, folder, LAUNCH="mpirun", OPTIONS="--train.inject rank=0,phase=data,kind=stop", MAX_REQUEUES="1")
+        stopped = train_job(
+            cluster, folder, LAUNCH="mpirun", OPTIONS="--train.inject rank=0,phase=data,kind=stop", MAX_REQUEUES="1"
+        )
         end = cluster.wait_for_end(stopped)
-        assert (end["JobState"], end["ExitCode"], end["Restarts"]) == ("FAILED", "75:0", "1"), (end, log_of(folder, "train", stopped))
+        assert (end["JobState"], end["ExitCode"], end["Restarts"]) == ("FAILED", "75:0", "1"), (
+            end,
+            log_of(folder, "train", stopped),
+        )
         assert "not again" in log_of(folder, "train", stopped)
     assert [record["step"] for record in records(folder / "runs/job", "summary")] == [1, 2]
 

@@ -17,10 +17,37 @@ def middle(values):
 def held_by_ranks(tmp, steps, *more):
     """KiB of memory, descriptors and threads of each of two ranks, at each step that is logged."""
     (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    run(
+        "prepare-data",
+        tmp / "text.txt",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "none",
+    )
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
-    done = run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", tmp / "run",
-               "--train.max_steps", steps, "--train.global_batch", 4, "--log-level", "debug", *more, ranks=2, timeout=1500)
+    done = run(
+        "train",
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "data",
+        "--data.sequence_length",
+        16,
+        "--train.run_dir",
+        tmp / "run",
+        "--train.max_steps",
+        steps,
+        "--train.global_batch",
+        4,
+        "--log-level",
+        "debug",
+        *more,
+        ranks=2,
+        timeout=1500,
+    )
     held = {0: [], 1: []}
     for rank, step, *numbers in (map(int, found.groups()) for found in HELD.finditer(done.stderr)):
         held[rank].append(numbers)
@@ -33,12 +60,22 @@ def check_flat(tmp, saves, every, *more):
     assert len(records(tmp / "run", "checkpoint")) == saves and len(step_folders(tmp / "run")) == 2
     for rank, counts in held.items():
         assert len(counts) == every * saves, (rank, len(counts))
-        early, late = counts[len(counts) // 3:2 * len(counts) // 3], counts[2 * len(counts) // 3:]   # what comes before warms up
-        memory, descriptors, threads = ([[count[what] for count in part] for part in (early, late)] for what in range(3))
-        print(f"# rank {rank}, {saves} saves: {middle(memory[0])} -> {middle(memory[1])} KiB, descriptors {set(descriptors[0])} -> "
-              f"{set(descriptors[1])}, threads {set(threads[0])} -> {set(threads[1])}")
+        early, late = (
+            counts[len(counts) // 3 : 2 * len(counts) // 3],
+            counts[2 * len(counts) // 3 :],
+        )  # what comes before warms up
+        memory, descriptors, threads = (
+            [[count[what] for count in part] for part in (early, late)] for what in range(3)
+        )
+        print(
+            f"# rank {rank}, {saves} saves: {middle(memory[0])} -> {middle(memory[1])} KiB, descriptors {set(descriptors[0])} -> "
+            f"{set(descriptors[1])}, threads {set(threads[0])} -> {set(threads[1])}"
+        )
         assert middle(memory[1]) <= middle(memory[0]) * 1.01 + 512, (rank, memory)
-        assert min(descriptors[1]) <= min(descriptors[0]), (rank, descriptors)   # whoever deletes or saves beside the steps has one now and then
+        assert min(descriptors[1]) <= min(descriptors[0]), (
+            rank,
+            descriptors,
+        )  # whoever deletes or saves beside the steps has one now and then
         assert min(threads[1]) <= min(threads[0]), (rank, threads)
 
 

@@ -17,15 +17,51 @@ HANGS = int(os.environ.get("LOCKSTEP_TEST_HANGS", 2))
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    run(
+        "prepare-data",
+        tmp / "text.txt",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "none",
+    )
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 
 def commands(tmp, folder, limit_s):
     """Programs whose work does not end before the limit, unless they are asked to."""
-    train = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder / "run",
-             "--train.max_steps", 10**9, "--train.global_batch", 6, "--train.watchdog", f"{limit_s}s"]
-    return {"train": train, "prepare-data": ["-", "--format", "txt", "--output", folder / "out", "--data.tokenizer", "bytes", "--watchdog", f"{limit_s}s"]}
+    train = [
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "data",
+        "--data.sequence_length",
+        16,
+        "--train.run_dir",
+        folder / "run",
+        "--train.max_steps",
+        10**9,
+        "--train.global_batch",
+        6,
+        "--train.watchdog",
+        f"{limit_s}s",
+    ]
+    return {
+        "train": train,
+        "prepare-data": [
+            "-",
+            "--format",
+            "txt",
+            "--output",
+            folder / "out",
+            "--data.tokenizer",
+            "bytes",
+            "--watchdog",
+            f"{limit_s}s",
+        ],
+    }
 
 
 def test_a_rank_that_is_stopped_at_any_moment_of_its_start_is_named(tmp):
@@ -37,10 +73,17 @@ def test_a_rank_that_is_stopped_at_any_moment_of_its_start_is_named(tmp):
         folder.mkdir()
         where = (number, tool, ranks, victim, delay_s)
         command = [SOURCE / "tests/harness/mpirun.sh", ranks, program(tool), *commands(tmp, folder, limit_s)[tool]]
-        job = subprocess.Popen([*map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                               env=dict(os.environ, LOCKSTEP_TEST_TIMEOUT=str(PATIENCE_S)))
+        job = subprocess.Popen(
+            [*map(str, command)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env=dict(os.environ, LOCKSTEP_TEST_TIMEOUT=str(PATIENCE_S)),
+        )
         stopped = wait_until(lambda: ranks_of(job).get(victim), job, f"a process of rank {victim}")
-        time.sleep(delay_s)   # any moment will do
+        time.sleep(delay_s)  # any moment will do
         os.kill(stopped, signal.SIGSTOP)
         error = job.communicate(timeout=PATIENCE_S + 60)[1]
         told = [line for line in error.splitlines() if line.startswith("watchdog: ")]

@@ -18,30 +18,75 @@ ALL = POINTS > 1
 STEPS = 4
 NEVER = 10**9
 WAITED, BACKGROUND = ["--checkpoint.background", "false"], ["--checkpoint.background", "true"]
-WAYS = {"one rank": (None, WAITED), "two ranks": (2, [*WAITED, "--parallel.dp_shard", 2, "--checkpoint.ranks_per_file", 1]),
-        "in the background": (2, BACKGROUND), "through a disk of the node": (2, WAITED)}
+WAYS = {
+    "one rank": (None, WAITED),
+    "two ranks": (2, [*WAITED, "--parallel.dp_shard", 2, "--checkpoint.ranks_per_file", 1]),
+    "in the background": (2, BACKGROUND),
+    "through a disk of the node": (2, WAITED),
+}
 
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    run(
+        "prepare-data",
+        tmp / "text.txt",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "none",
+    )
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 
 def train(tmp, folder, way, *more, steps=STEPS, keep=9, orders=None, calls=None, expect=None):
     """`orders` are what fails (call, errno, first, period, rank, path)."""
     ranks, layout = WAYS[way]
-    if way == "through a disk of the node":   # saves end there; each is promoted to the folder of the run
+    if way == "through a disk of the node":  # saves end there; each is promoted to the folder of the run
         layout = [*layout, "--checkpoint.local_dir", folder / "disk"]
     env = {}
     if orders:
-        env = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": ";".join(" ".join(map(str, order)) for order in orders)}
+        env = {
+            "LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"),
+            "LOCKSTEP_TEST_FAULTS": ";".join(" ".join(map(str, order)) for order in orders),
+        }
     if calls:
         env["LOCKSTEP_TEST_CALLS"] = str(calls)
-    return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder,
-               "--train.max_steps", steps, "--schedule.decay_steps", 99, "--train.global_batch", 4, "--log.every", 1, "--log.tensorboard", "false",
-               "--checkpoint.every", 1, "--checkpoint.keep_last", keep, "--checkpoint.patience", "1s", *layout, *more, ranks=ranks, env=env, expect=expect,
-               timeout=PATIENCE_S)
+    return run(
+        "train",
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "data",
+        "--data.sequence_length",
+        16,
+        "--train.run_dir",
+        folder,
+        "--train.max_steps",
+        steps,
+        "--schedule.decay_steps",
+        99,
+        "--train.global_batch",
+        4,
+        "--log.every",
+        1,
+        "--log.tensorboard",
+        "false",
+        "--checkpoint.every",
+        1,
+        "--checkpoint.keep_last",
+        keep,
+        "--checkpoint.patience",
+        "1s",
+        *layout,
+        *more,
+        ranks=ranks,
+        env=env,
+        expect=expect,
+        timeout=PATIENCE_S,
+    )
 
 
 def in_run(folder):
@@ -98,7 +143,15 @@ def check_sound(folder, want, why):
 def count_calls(tmp, way, call, path, rank, folder):
     """How many there are in an undisturbed run."""
     told = tmp / f"calls-{folder.name}"
-    train(tmp, folder, way, orders=[(call, 0, NEVER, 0, rank, path)], steps=STEPS if call == "change" else STEPS + 1, calls=told, expect=0)
+    train(
+        tmp,
+        folder,
+        way,
+        orders=[(call, 0, NEVER, 0, rank, path)],
+        steps=STEPS if call == "change" else STEPS + 1,
+        calls=told,
+        expect=0,
+    )
     shutil.rmtree(folder)
     count = told.stat().st_size
     told.unlink()
@@ -131,7 +184,7 @@ def test_a_kill_before_any_call_of_a_save_costs_no_checkpoint_that_was_told_of(t
             folder, why = tmp / f"kill-{seed}-{point}", (way, rank, point)
             done = train(tmp, folder, way, orders=[("change", -9, point, 0, rank, "/checkpoints/")])
             found = check_sound(folder, want, why)
-            if done.returncode != 0:   # it goes on from the newest, to the same bits
+            if done.returncode != 0:  # it goes on from the newest, to the same bits
                 train(tmp, folder, way, steps=STEPS + 1, expect=0)
                 assert records(folder, "run")[-1]["start_step"] == max(found, default=0), why
                 assert check_sound(folder, want, why)[STEPS + 1] == want[STEPS + 1], why
@@ -139,7 +192,7 @@ def test_a_kill_before_any_call_of_a_save_costs_no_checkpoint_that_was_told_of(t
             return done.returncode != 0
 
         killed = in_parallel(kill, points(calls, seed))
-        assert sum(killed) >= 0.9 * len(killed)   # how many calls the deletion of trash takes is not always the same
+        assert sum(killed) >= 0.9 * len(killed)  # how many calls the deletion of trash takes is not always the same
         print(f"# {way}, rank {rank}: {sum(killed)} kills before one of {calls} calls, 0 wrong", flush=True)
 
 
@@ -153,7 +206,14 @@ def test_an_error_of_any_call_of_a_save_costs_that_save_alone(tmp):
         def fail(point):
             code = codes[(point + seed) % len(codes)]
             folder, why = tmp / f"fail-{seed}-{point}", (way, rank, point, code)
-            done = train(tmp, folder, way, "--checkpoint.max_failures", 99, orders=[("change", getattr(errno, code), point, 0, rank, "/checkpoints/")])
+            done = train(
+                tmp,
+                folder,
+                way,
+                "--checkpoint.max_failures",
+                99,
+                orders=[("change", getattr(errno, code), point, 0, rank, "/checkpoints/")],
+            )
             found = check_sound(folder, want, why)
             assert len(found) >= STEPS - 1 or (folder / "disk").exists(), (why, found)
             assert done.returncode == (0 if STEPS in in_run(folder) else 4), (why, done.returncode, found, done.stderr)
@@ -161,29 +221,47 @@ def test_an_error_of_any_call_of_a_save_costs_that_save_alone(tmp):
             return STEPS - len(found)
 
         lost = in_parallel(fail, points(calls, seed))
-        print(f"# {way}, rank {rank}: {len(lost)} errors at one of {calls} calls cost {sum(lost)} saves, 0 wrong", flush=True)
+        print(
+            f"# {way}, rank {rank}: {len(lost)} errors at one of {calls} calls cost {sum(lost)} saves, 0 wrong",
+            flush=True,
+        )
 
 
 def test_a_quota_that_is_used_up_at_any_call_of_a_save_is_named_and_costs_that_save_alone(tmp):
     prepare(tmp)
     reason = os.strerror(errno.EDQUOT)
-    for seed, (way, rank) in enumerate([("two ranks", 0), ("two ranks", 1), ("in the background", 1)] if ALL else [("two ranks", 1)]):
+    for seed, (way, rank) in enumerate(
+        [("two ranks", 0), ("two ranks", 1), ("in the background", 1)] if ALL else [("two ranks", 1)]
+    ):
         want = whole_run(tmp, way)
         calls = count_calls(tmp, way, "change", "/checkpoints/", rank, tmp / "counted")
 
         def fail(point):
             folder, why = tmp / f"quota-{seed}-{point}", (way, rank, point)
-            done = train(tmp, folder, way, "--checkpoint.max_failures", 99, orders=[("change", errno.EDQUOT, point, 0, rank, "/checkpoints/")])
+            done = train(
+                tmp,
+                folder,
+                way,
+                "--checkpoint.max_failures",
+                99,
+                orders=[("change", errno.EDQUOT, point, 0, rank, "/checkpoints/")],
+            )
             found = check_sound(folder, want, why)
             lost = [record["message"] for record in records(folder, "event") if record["name"] == "save_failed"]
             assert len(found) >= STEPS - 1 and all(reason in message for message in lost), (why, found, lost)
-            assert done.returncode == 0 if STEPS in found else done.returncode == 4 and reason in done.stderr, (why, done.stderr)
+            assert done.returncode == 0 if STEPS in found else done.returncode == 4 and reason in done.stderr, (
+                why,
+                done.stderr,
+            )
             assert len(lost) == STEPS - len(found) - (STEPS not in found), (why, found, lost)
             shutil.rmtree(folder)
             return STEPS - len(found)
 
         lost = in_parallel(fail, points(calls, seed))
-        print(f"# {way}, rank {rank}: a quota at one of {calls} calls, {len(lost)} tried, cost {sum(lost)} saves, 0 wrong", flush=True)
+        print(
+            f"# {way}, rank {rank}: a quota at one of {calls} calls, {len(lost)} tried, cost {sum(lost)} saves, 0 wrong",
+            flush=True,
+        )
 
 
 def test_an_error_of_any_call_of_a_resume_costs_no_checkpoint(tmp):
@@ -194,15 +272,35 @@ def test_an_error_of_any_call_of_a_resume_costs_no_checkpoint(tmp):
         train(tmp, made, way, expect=0)
 
         def again(point, once):
-            code = [*codes, "ENOENT"][point % 6] if once else codes[point % 5]   # what every look says is missing is damage
+            code = (
+                [*codes, "ENOENT"][point % 6] if once else codes[point % 5]
+            )  # what every look says is missing is damage
             why = (way, point, code, once)
             folder = tmp / f"view-{way}-{point}-{once}".replace(" ", "-")
             shutil.copytree(made, folder)
-            done = train(tmp, folder, way, steps=STEPS + 1, orders=[("view", getattr(errno, code), point, 0 if once else 1, (WAYS[way][0] or 1) - 1,
-                                                                     "/checkpoints/step-0000000004/")])
+            done = train(
+                tmp,
+                folder,
+                way,
+                steps=STEPS + 1,
+                orders=[
+                    (
+                        "view",
+                        getattr(errno, code),
+                        point,
+                        0 if once else 1,
+                        (WAYS[way][0] or 1) - 1,
+                        "/checkpoints/step-0000000004/",
+                    )
+                ],
+            )
             found = check_sound(folder, want, why)
             assert set(range(1, STEPS + 1)) <= set(found), (why, found, done.stderr)
-            assert done.returncode in (0, 4) and (done.returncode == 0 or done.stderr.count("error: ") >= 1), (why, done.returncode, done.stderr)
+            assert done.returncode in (0, 4) and (done.returncode == 0 or done.stderr.count("error: ") >= 1), (
+                why,
+                done.returncode,
+                done.stderr,
+            )
             if done.returncode == 0:
                 assert records(folder, "run")[-1]["start_step"] == STEPS and found == want, (why, found)
             shutil.rmtree(folder)
@@ -211,9 +309,14 @@ def test_an_error_of_any_call_of_a_resume_costs_no_checkpoint(tmp):
         shutil.copytree(made, tmp / "counted")
         rank = (WAYS[way][0] or 1) - 1
         calls = count_calls(tmp, way, "view", "/checkpoints/step-0000000004/", rank, tmp / "counted")
-        ended = in_parallel(lambda point: again(point, True), points(calls, 1)) + in_parallel(lambda point: again(point, False), points(calls, 2))
-        print(f"# {way}, rank {rank}: {len(ended)} errors from one of {calls} calls on, {ended.count(0)} outlived, {len(ended) - ended.count(0)} told, "
-              "0 checkpoints renamed or gone", flush=True)
+        ended = in_parallel(lambda point: again(point, True), points(calls, 1)) + in_parallel(
+            lambda point: again(point, False), points(calls, 2)
+        )
+        print(
+            f"# {way}, rank {rank}: {len(ended)} errors from one of {calls} calls on, {ended.count(0)} outlived, {len(ended) - ended.count(0)} told, "
+            "0 checkpoints renamed or gone",
+            flush=True,
+        )
 
 
 def test_file_systems_that_lack_a_call_hold_the_same_bytes(tmp):
@@ -224,8 +327,15 @@ def test_file_systems_that_lack_a_call_hold_the_same_bytes(tmp):
         whole = tmp / f"whole {way}".replace(" ", "-")
         train(tmp, whole, way, steps=STEPS + 1, expect=0)
         want = digests(whole)
-        for number, (call, code) in enumerate([("direct", "EINVAL"), ("allocate", "EOPNOTSUPP"), ("exchange", "EINVAL"), ("flock", "EOPNOTSUPP"),
-                                               ("flock", "ENOLCK")]):
+        for number, (call, code) in enumerate(
+            [
+                ("direct", "EINVAL"),
+                ("allocate", "EOPNOTSUPP"),
+                ("exchange", "EINVAL"),
+                ("flock", "EOPNOTSUPP"),
+                ("flock", "ENOLCK"),
+            ]
+        ):
             folder = tmp / f"lacks-{way}-{number}".replace(" ", "-")
             orders = [(call, getattr(errno, code), 1, 1, rank, "/lacks-") for rank in range(ranks or 1)]
             train(tmp, folder, way, orders=orders, steps=STEPS + 1, expect=0)
@@ -242,15 +352,17 @@ def test_a_folder_that_takes_nothing_and_a_limit_of_descriptors_cost_saves_alone
         if way != "two ranks" and not ALL:
             continue
         want = whole_run(tmp, way)
-        for name, orders in [("read-only", [("change", errno.EROFS, 60, 1, rank, "/checkpoints") for rank in range(ranks or 1)]),
-                             ("descriptors", [("open", errno.EMFILE, 5, 1, (ranks or 1) - 1, "/checkpoints")]),
-                             ("advice", [("pwrite", errno.ENOSPC, 1, 1, 0, "/.LATEST")])]:
+        for name, orders in [
+            ("read-only", [("change", errno.EROFS, 60, 1, rank, "/checkpoints") for rank in range(ranks or 1)]),
+            ("descriptors", [("open", errno.EMFILE, 5, 1, (ranks or 1) - 1, "/checkpoints")]),
+            ("advice", [("pwrite", errno.ENOSPC, 1, 1, 0, "/.LATEST")]),
+        ]:
             folder = tmp / f"{name}-{way}".replace(" ", "-")
             done = train(tmp, folder, way, "--checkpoint.max_failures", 99, orders=orders)
             found = check_sound(folder, want, (way, name))
             assert done.returncode == (0 if STEPS in found else 4), (way, name, done.returncode, done.stderr)
             assert (name == "advice") == (len(found) == STEPS), (way, name, found, done.stderr)
-            train(tmp, folder, way, steps=STEPS + 1, expect=0)   # it goes on where the storage is sound again
+            train(tmp, folder, way, steps=STEPS + 1, expect=0)  # it goes on where the storage is sound again
             assert STEPS + 1 in check_sound(folder, want, (way, name)), (way, name)
 
 
@@ -264,7 +376,7 @@ def check_never_far_behind(folder, most):
     it once the job was asked to stop."""
     newer, ends = [], [record["step"] for record in told(folder, "summary")]
     for record in records(folder):
-        if record["kind"] == "run":   # what was promoted before a kill may be in no record
+        if record["kind"] == "run":  # what was promoted before a kill may be in no record
             newer = []
         elif record["kind"] == "checkpoint":
             newer.append(record["step"])
@@ -283,13 +395,31 @@ def test_a_local_tier_before_slow_storage_is_never_far_behind_and_loses_nothing(
 
     def slow(number):
         draw = random.Random(number)
-        folder, last, every, most = tmp / f"slow-{number}", draw.randint(1, 3), draw.choice([3, 4, NEVER]), draw.randint(1, 4)
-        orders = [("pwrite", -1000 - draw.choice([5, 50, 150]), 1, 1, rank, f"/slow-{number}/checkpoints/.stage") for rank in range(2)]
-        more = ["--checkpoint.max_unpromoted", most, "--checkpoint.keep_best", 0, *(["--checkpoint.keep_every", every] if every < NEVER else [])]
+        folder, last, every, most = (
+            tmp / f"slow-{number}",
+            draw.randint(1, 3),
+            draw.choice([3, 4, NEVER]),
+            draw.randint(1, 4),
+        )
+        orders = [
+            ("pwrite", -1000 - draw.choice([5, 50, 150]), 1, 1, rank, f"/slow-{number}/checkpoints/.stage")
+            for rank in range(2)
+        ]
+        more = [
+            "--checkpoint.max_unpromoted",
+            most,
+            "--checkpoint.keep_best",
+            0,
+            *(["--checkpoint.keep_every", every] if every < NEVER else []),
+        ]
         ends = []
         for start in range(12):
             step, kind = draw.randint(0, steps - 1), draw.choice(["stop", "kill"])
-            inject = ["--train.inject", f"rank={draw.randint(0, 1)},phase=forward,step={step},kind={kind}"] if start < 11 else []
+            inject = (
+                ["--train.inject", f"rank={draw.randint(0, 1)},phase=forward,step={step},kind={kind}"]
+                if start < 11
+                else []
+            )
             done = train(tmp, folder, way, *more, *inject, steps=steps, keep=last, orders=orders)
             why = (number, start, step, kind, last, every, most, done.returncode, done.stderr[-2000:])
             if (folder / "records.jsonl").exists():
@@ -297,8 +427,13 @@ def test_a_local_tier_before_slow_storage_is_never_far_behind_and_loses_nothing(
                 assert digests(folder).items() <= want.items() and not put_aside(folder), why
             assert done.returncode in (0, 75) or kind == "kill", why
             saved = list(range(1, max(digests(folder), default=0) + 1))
-            if done.returncode == 75:   # the newest is where all see it, and what retention keeps besides is there or on the disk of the node
-                assert max(in_run(folder)) == max(saved) and kept_of(saved, last, every) <= set(digests(folder)), (why, saved)
+            if (
+                done.returncode == 75
+            ):  # the newest is where all see it, and what retention keeps besides is there or on the disk of the node
+                assert max(in_run(folder)) == max(saved) and kept_of(saved, last, every) <= set(digests(folder)), (
+                    why,
+                    saved,
+                )
             ends.append(done.returncode)
             if done.returncode == 0:
                 break
@@ -342,15 +477,29 @@ def test_retention_leaves_a_checkpoint_of_a_later_format_as_it_is(tmp):
         make_foreign(older)
         held = contents(older)
         train(tmp, folder, way, steps=STEPS + 2, keep=1, expect=0)
-        assert [path.name[-2:] for path in step_folders(folder)] == ["02", f"0{STEPS + 2}"] and not put_aside(folder), step_folders(folder)
+        assert [path.name[-2:] for path in step_folders(folder)] == ["02", f"0{STEPS + 2}"] and not put_aside(folder), (
+            step_folders(folder)
+        )
         assert held == contents(older)
 
 
 def test_no_write_of_a_file_is_lost_without_a_word(tmp):
     """Each write of a save fails in turn, also those that the HDF5 library puts off: the save fails, or every byte is as it would be."""
+
     def job(folder, order):
-        env = dict(os.environ, LD_PRELOAD=str(BUILD / "tests/libstorage_faults.so"), LOCKSTEP_TEST_FAULTS=order, LOCKSTEP_TEST_CALLS=str(tmp / "calls"))
-        return subprocess.run([BUILD / "tests/cli/checkpoint-job", folder / "run", "2", "1", "2"], env=env, capture_output=True, text=True, timeout=PATIENCE_S)
+        env = dict(
+            os.environ,
+            LD_PRELOAD=str(BUILD / "tests/libstorage_faults.so"),
+            LOCKSTEP_TEST_FAULTS=order,
+            LOCKSTEP_TEST_CALLS=str(tmp / "calls"),
+        )
+        return subprocess.run(
+            [BUILD / "tests/cli/checkpoint-job", folder / "run", "2", "1", "2"],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
 
     def parts(folder):
         return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*.h5"))}

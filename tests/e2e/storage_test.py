@@ -11,29 +11,82 @@ import subprocess
 import unittest
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, SOURCE, program, records, run, run_command, sample_text, write_config
+from lockstep_testing import (
+    BUILD,
+    GPT2_TINY,
+    PATIENCE_S,
+    SOURCE,
+    program,
+    records,
+    run,
+    run_command,
+    sample_text,
+    write_config,
+)
 
 STEPS = 12
 
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    run(
+        "prepare-data",
+        tmp / "text.txt",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "none",
+    )
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 
 def options(tmp, folder, *more, steps=STEPS, keep=99):
     """Each rank has files of its own, in which it can fail, and unless something else is asked for each save is waited for."""
     more = [*more] if "--checkpoint.background" in more else [*more, "--checkpoint.background", "false"]
-    return ["--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder, "--train.max_steps",
-            steps, "--schedule.decay_steps", 99, "--train.global_batch", 6, "--log.every", 1, "--log.tensorboard", "false", "--checkpoint.keep_last", keep,
-            "--checkpoint.ranks_per_file", 1, *more]
+    return [
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "data",
+        "--data.sequence_length",
+        16,
+        "--train.run_dir",
+        folder,
+        "--train.max_steps",
+        steps,
+        "--schedule.decay_steps",
+        99,
+        "--train.global_batch",
+        6,
+        "--log.every",
+        1,
+        "--log.tensorboard",
+        "false",
+        "--checkpoint.keep_last",
+        keep,
+        "--checkpoint.ranks_per_file",
+        1,
+        *more,
+    ]
 
 
 def faults(call, code, first, period=0, rank=0, path="/checkpoints/"):
     """The environment in which these calls fail. Code "stop": the process stops itself before them; "kill": it is killed before them; "lie": they
     write another bit."""
-    words = [call, {"stop": -1, "lie": -2, "kill": -9}[code] if code in ["stop", "lie", "kill"] else getattr(errno, code) if code else 0, first, period, rank, path]
+    words = [
+        call,
+        {"stop": -1, "lie": -2, "kill": -9}[code]
+        if code in ["stop", "lie", "kill"]
+        else getattr(errno, code)
+        if code
+        else 0,
+        first,
+        period,
+        rank,
+        path,
+    ]
     return {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": " ".join(map(str, words))}
 
 
@@ -42,7 +95,11 @@ def events(folder, name="save_failed"):
 
 
 def left_over(folder):
-    return sorted(path.name for path in (folder / "checkpoints").iterdir() if not path.name.startswith("step-") and path.name != "LATEST")
+    return sorted(
+        path.name
+        for path in (folder / "checkpoints").iterdir()
+        if not path.name.startswith("step-") and path.name != "LATEST"
+    )
 
 
 def reference(tmp, ranks, steps=STEPS):
@@ -75,7 +132,10 @@ def check_outlived(tmp, name, call, code, first, period, ranks, rank, more=()):
     assert done.returncode == (0 if STEPS in kept else 4), (name, done.stderr)
     reason = os.strerror(getattr(errno, code))
     for event in failed:
-        assert reason in event["message"] and "training goes on, next attempt at step" in event["message"], (name, event)
+        assert reason in event["message"] and "training goes on, next attempt at step" in event["message"], (
+            name,
+            event,
+        )
         assert ranks == 1 or f"rank {rank} (" in event["message"], (name, event)
         assert event["message"].splitlines()[0] in done.stderr, (name, event, done.stderr)
     assert {int(path.name.removeprefix("step-")) for path in step_folders(folder)} == kept
@@ -89,36 +149,56 @@ def test_storage_that_keeps_another_bit_is_found_by_reading_back(tmp):
     lie = faults("pwrite", "lie", 30, rank=1, path="/part-")
     settings = ["--checkpoint.every", 1, "--checkpoint.max_failures", 99]
     run("train", *options(tmp, tmp / "trusts", *settings), ranks=2, env=lie)
-    codes = [run("checkpoint-inspect", path, "--verify=hashes", expect=None).returncode for path in step_folders(tmp / "trusts")]
+    codes = [
+        run("checkpoint-inspect", path, "--verify=hashes", expect=None).returncode
+        for path in step_folders(tmp / "trusts")
+    ]
     assert codes.count(1) == 1 and codes.count(0) == STEPS - 1, codes
     for name, more in [("waits", []), ("background", ["--checkpoint.background", "true"])]:
         run("train", *options(tmp, tmp / name, *settings, "--checkpoint.read_back", "true", *more), ranks=2, env=lie)
         (failed,) = events(tmp / name)
-        assert "reads back otherwise than it was written" in failed["message"] and "rank 1 (" in failed["message"], failed
+        assert "reads back otherwise than it was written" in failed["message"] and "rank 1 (" in failed["message"], (
+            failed
+        )
         assert len(step_folders(tmp / name)) == STEPS - 1
         check_whole(tmp / name, reference(tmp, 2))
 
 
 def test_a_call_that_fails_once_fails_one_save_and_training_goes_on(tmp):
     prepare(tmp)
-    for name, call, code, first, ranks, rank in [("write", "pwrite", "ENOSPC", 70, 1, 0), ("sync", "fsync", "EIO", 12, 2, 1),
-                                                 ("rename", "rename", "EDQUOT", 5, 2, 0), ("open", "open", "EIO", 25, 3, 2),
-                                                 ("quota", "pwrite", "EDQUOT", 70, 2, 1), ("room", "allocate", "EDQUOT", 3, 2, 1),
-                                                 ("folder", "mkdir", "ENOSPC", 5, 3, 0), ("look", "lstat", "EIO", 4, 2, 0)]:
+    for name, call, code, first, ranks, rank in [
+        ("write", "pwrite", "ENOSPC", 70, 1, 0),
+        ("sync", "fsync", "EIO", 12, 2, 1),
+        ("rename", "rename", "EDQUOT", 5, 2, 0),
+        ("open", "open", "EIO", 25, 3, 2),
+        ("quota", "pwrite", "EDQUOT", 70, 2, 1),
+        ("room", "allocate", "EDQUOT", 3, 2, 1),
+        ("folder", "mkdir", "ENOSPC", 5, 3, 0),
+        ("look", "lstat", "EIO", 4, 2, 0),
+    ]:
         assert len(check_outlived(tmp, name, call, code, first, 0, ranks, rank)) == 1, name
 
 
 def test_whichever_call_fails_nothing_partial_is_ever_current(tmp):
     prepare(tmp)
-    failed = check_outlived(tmp, "often", "fsync", "EIO", 4, 17, 2, 0) + check_outlived(tmp, "later", "fsync", "EIO", 11, 31, 2, 0)
-    phases = {event["message"].split(" the checkpoint")[0].split()[-1] for event in failed}   # "sealing", "committing", …
+    failed = check_outlived(tmp, "often", "fsync", "EIO", 4, 17, 2, 0) + check_outlived(
+        tmp, "later", "fsync", "EIO", 11, 31, 2, 0
+    )
+    phases = {
+        event["message"].split(" the checkpoint")[0].split()[-1] for event in failed
+    }  # "sealing", "committing", …
     assert len(failed) >= 4 and len(phases) >= 2, failed
 
 
 def test_short_writes_are_continued(tmp):
     prepare(tmp)
     digests = reference(tmp, 2, 4)
-    run("train", *options(tmp, tmp / "run", "--checkpoint.every", 1, steps=4), ranks=2, env=faults("pwrite", "", 1, 2, 1))
+    run(
+        "train",
+        *options(tmp, tmp / "run", "--checkpoint.every", 1, steps=4),
+        ranks=2,
+        env=faults("pwrite", "", 1, 2, 1),
+    )
     assert len(step_folders(tmp / "run")) == 4 and not events(tmp / "run")
     check_whole(tmp / "run", digests)
     for here, there in zip(step_folders(tmp / "run"), step_folders(tmp / "reference-2-4")):
@@ -130,13 +210,15 @@ def test_as_many_failed_saves_in_a_row_as_allowed_end_the_run(tmp):
     prepare(tmp)
     arguments = options(tmp, tmp / "run", "--checkpoint.every", 2, "--checkpoint.max_failures", 2)
     done = run("train", *arguments, ranks=2, env=faults("fsync", "EIO", 6, 1, 1), expect=4)
-    told = [line for line in done.stderr.splitlines() if "failed saves in a row: 2, checkpoint.max_failures is 2" in line]
+    told = [
+        line for line in done.stderr.splitlines() if "failed saves in a row: 2, checkpoint.max_failures is 2" in line
+    ]
     assert len(told) == 1 and "rank 1 (" in told[0], done.stderr
     assert len(events(tmp / "run")) == 1
     status = json.loads((tmp / "run/status.json").read_text())
     assert status["code"] == 4 and status["rank"] == 1, status
     saved = [int(path.name.removeprefix("step-")) for path in step_folders(tmp / "run")]
-    run("train", *arguments, ranks=2)   # the storage is sound again: the same command goes on from the newest checkpoint
+    run("train", *arguments, ranks=2)  # the storage is sound again: the same command goes on from the newest checkpoint
     assert records(tmp / "run", "run")[-1]["start_step"] == (saved[-1] if saved else 0)
     check_whole(tmp / "run", reference(tmp, 2))
 
@@ -153,11 +235,19 @@ def saved_run(tmp, name, ranks):
 def test_an_errno_on_one_rank_is_looked_at_anew_and_no_checkpoint_is_put_aside(tmp):
     prepare(tmp)
     newest = "step-0000000008"
-    for number, (call, code, first, path, ranks, rank) in enumerate([
-            ("look", "ENOENT", 2, f"{newest}/MANIFEST.json", 1, 0), ("look", "ENOENT", 1, f"{newest}/replicated/", 2, 1),
-            ("look", "ENOENT", 2, f"{newest}/replicated/", 2, 1), ("pread", "EIO", 5, f"{newest}/", 2, 0), ("stat", "ENOENT", 1, "run-4/checkpoints", 2, 1)]):
+    for number, (call, code, first, path, ranks, rank) in enumerate(
+        [
+            ("look", "ENOENT", 2, f"{newest}/MANIFEST.json", 1, 0),
+            ("look", "ENOENT", 1, f"{newest}/replicated/", 2, 1),
+            ("look", "ENOENT", 2, f"{newest}/replicated/", 2, 1),
+            ("pread", "EIO", 5, f"{newest}/", 2, 0),
+            ("stat", "ENOENT", 1, "run-4/checkpoints", 2, 1),
+        ]
+    ):
         folder = tmp / f"run-{number}"
-        done = run("train", *saved_run(tmp, folder.name, ranks), ranks=ranks, env=faults(call, code, first, 0, rank, path))
+        done = run(
+            "train", *saved_run(tmp, folder.name, ranks), ranks=ranks, env=faults(call, code, first, 0, rank, path)
+        )
         assert "looked at anew for up to 60 s" in done.stderr, (number, done.stderr)
         assert records(folder, "run")[-1]["start_step"] == 8, number
         assert left_over(folder) == [] and len(step_folders(folder)) == 5, (number, left_over(folder))
@@ -165,19 +255,33 @@ def test_an_errno_on_one_rank_is_looked_at_anew_and_no_checkpoint_is_put_aside(t
 
 def test_storage_that_stays_unreadable_ends_the_run_with_4_and_says_what_to_do(tmp):
     prepare(tmp)
-    for number, (call, code, path, ranks, rank) in enumerate([("pread", "EIO", "step-0000000008/replicated/", 2, 1),
-                                                              ("stat", "EIO", "step-0000000008/", 1, 0)]):
+    for number, (call, code, path, ranks, rank) in enumerate(
+        [("pread", "EIO", "step-0000000008/replicated/", 2, 1), ("stat", "EIO", "step-0000000008/", 1, 0)]
+    ):
         folder = tmp / f"run-{number}"
         arguments = saved_run(tmp, folder.name, ranks)
-        done = run("train", *arguments, "--checkpoint.patience", "1s", ranks=ranks, env=faults(call, code, 1, 1, rank, path), expect=4)
-        assert os.strerror(getattr(errno, code)) in done.stderr and "(looked at anew for 1 s)" in done.stderr, done.stderr
+        done = run(
+            "train",
+            *arguments,
+            "--checkpoint.patience",
+            "1s",
+            ranks=ranks,
+            env=faults(call, code, 1, 1, rank, path),
+            expect=4,
+        )
+        assert os.strerror(getattr(errno, code)) in done.stderr and "(looked at anew for 1 s)" in done.stderr, (
+            done.stderr
+        )
         assert ranks == 1 or f"rank {rank} (" in done.stderr, done.stderr
         older = f"--checkpoint.resume {folder}/checkpoints/step-0000000006"
-        assert f"mend the storage and start the same command again, or start a new run from an older checkpoint" in done.stderr, done.stderr
+        assert (
+            f"mend the storage and start the same command again, or start a new run from an older checkpoint"
+            in done.stderr
+        ), done.stderr
         assert older in done.stderr, done.stderr
         assert left_over(folder) == [] and len(step_folders(folder)) == 4
         branch = options(tmp, tmp / f"branch-{number}", steps=7)
-        run("train", *branch, *older.split(), ranks=ranks)   # what the hint says
+        run("train", *branch, *older.split(), ranks=ranks)  # what the hint says
         assert records(tmp / f"branch-{number}", "run")[-1]["start_step"] == 6
         run("train", *arguments, ranks=ranks)
         assert records(folder, "run")[-1]["start_step"] == 8
@@ -191,7 +295,9 @@ def test_a_checkpoint_put_aside_stays_whatever_follows(tmp):
     assert "is now .failed-step-0000000008, where it stays until you remove it" in run("train", *arguments).stderr
     (folder / "step-0000000008/MANIFEST.json").write_text("{")
     (folder / "step-0000000010/INDEX.h5").unlink()
-    done = run("train", *options(tmp, tmp / "run", "--checkpoint.every", 2, "--checkpoint.patience", 0, steps=12, keep=1))
+    done = run(
+        "train", *options(tmp, tmp / "run", "--checkpoint.every", 2, "--checkpoint.patience", 0, steps=12, keep=1)
+    )
     assert "INDEX.h5 is missing (looked at anew for 0 s)" in done.stderr, done.stderr
     names = [".failed-step-0000000008", ".failed-step-0000000008-2", ".failed-step-0000000010"]
     assert left_over(tmp / "run") == names and len(step_folders(tmp / "run")) == 1, left_over(tmp / "run")
@@ -201,11 +307,16 @@ def test_a_checkpoint_put_aside_stays_whatever_follows(tmp):
 
 def test_a_save_that_nothing_follows_must_succeed(tmp):
     prepare(tmp)
-    for name, code, more, last in [("final", "ENOSPC", [], STEPS), ("stop", "EDQUOT", ["--train.inject", "rank=0,phase=forward,step=4,kind=stop"], None)]:
+    for name, code, more, last in [
+        ("final", "ENOSPC", [], STEPS),
+        ("stop", "EDQUOT", ["--train.inject", "rank=0,phase=forward,step=4,kind=stop"], None),
+    ]:
         done = run("train", *options(tmp, tmp / name, *more), ranks=2, env=faults("pwrite", code, 1, 1, 1), expect=4)
         step = records(tmp / name, "step")[-1]["step"]
         assert step == last or (last is None and step < STEPS), step
-        assert f"hint: step {step} is not saved, and no other save follows; the run has no checkpoint yet" in done.stderr, done.stderr
+        assert (
+            f"hint: step {step} is not saved, and no other save follows; the run has no checkpoint yet" in done.stderr
+        ), done.stderr
         assert done.stderr.count(os.strerror(getattr(errno, code))) == 1, done.stderr
         assert not events(tmp / name) and not step_folders(tmp / name) and left_over(tmp / name) == []
 
@@ -217,11 +328,18 @@ def test_few_descriptors_cost_no_checkpoint(tmp):
     for limit in range(8, 15, 2):
         folder = tmp / f"run-{limit}"
         run("train", *options(tmp, folder, "--checkpoint.every", 1, steps=3))
-        command = [program("train"), *map(str, options(tmp, folder, "--checkpoint.every", 1, "--checkpoint.patience", "1s", steps=6))]
+        command = [
+            program("train"),
+            *map(str, options(tmp, folder, "--checkpoint.every", 1, "--checkpoint.patience", "1s", steps=6)),
+        ]
         few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, preexec_fn=few)
         outcomes.add(done.returncode)
-        assert done.returncode == 0 or (done.returncode == 4 and "Too many open files" in done.stderr), (limit, done.returncode, done.stderr)
+        assert done.returncode == 0 or (done.returncode == 4 and "Too many open files" in done.stderr), (
+            limit,
+            done.returncode,
+            done.stderr,
+        )
         steps = [int(path.name.removeprefix("step-")) for path in step_folders(folder)]
         assert steps[:3] == [1, 2, 3] and steps[-1] == (6 if done.returncode == 0 else 3), (limit, steps)
         assert not list((folder / "checkpoints").glob(".failed-*")), limit
@@ -246,11 +364,29 @@ def test_a_full_disk_is_seen_before_anything_is_written_and_room_is_used_again(t
         shift; "$@"; code=$?; kill $helper 2>/dev/null
         cp -r run ..; exit $code
     """
-    command = [SOURCE / "tests/harness/mpirun.sh", 2, program("train"),
-               *options(tmp, tmp / "disk/run", "--checkpoint.every", 4, "--checkpoint.max_failures", 9999, "--train.inject",
-                        "rank=0,phase=forward,step=6,kind=pause", keep=1)]
-    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *map(str, [tmp / "disk", *command])], capture_output=True, text=True, timeout=PATIENCE_S,
-                          cwd=tmp)
+    command = [
+        SOURCE / "tests/harness/mpirun.sh",
+        2,
+        program("train"),
+        *options(
+            tmp,
+            tmp / "disk/run",
+            "--checkpoint.every",
+            4,
+            "--checkpoint.max_failures",
+            9999,
+            "--train.inject",
+            "rank=0,phase=forward,step=6,kind=pause",
+            keep=1,
+        ),
+    ]
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, "sh", *map(str, [tmp / "disk", *command])],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        cwd=tmp,
+    )
     if done.returncode == 99:
         raise unittest.SkipTest(f"no tmpfs can be mounted here: {done.stderr}")
     assert done.returncode == 0, done.stderr
@@ -268,8 +404,13 @@ def on_small_disk(tmp, kib, arguments):
     (tmp / "disk").mkdir()
     script = 'mount -t tmpfs -o size="$2"k tmpfs "$1" || exit 99; cd "$1" && shift 2; "$@"; code=$?; cp -r run ..; exit $code'
     command = [SOURCE / "tests/harness/mpirun.sh", 2, program("train"), *arguments]
-    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *map(str, [tmp / "disk", kib, *command])], capture_output=True, text=True,
-                          timeout=PATIENCE_S, cwd=tmp)
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, "sh", *map(str, [tmp / "disk", kib, *command])],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        cwd=tmp,
+    )
     if done.returncode == 99:
         raise unittest.SkipTest(f"no tmpfs can be mounted here: {done.stderr}")
     return done
@@ -282,11 +423,13 @@ def test_where_there_is_no_room_for_one_more_an_older_checkpoint_goes_first(tmp)
     run("train", *options(tmp, tmp / "plenty", *more, steps=1), ranks=2)
     size = sum(path.stat().st_size for path in step_folders(tmp / "plenty")[0].rglob("*") if path.is_file())
     needed = size * 1.05 + (1 << 20)
-    kib = int(2 * size + needed * 0.6) // 1024   # room for two, and for a good half of what a third one asks for
+    kib = int(2 * size + needed * 0.6) // 1024  # room for two, and for a good half of what a third one asks for
     done = on_small_disk(tmp, kib, options(tmp, tmp / "disk/run", *more, steps=6, keep=2))
     assert done.returncode == 0 and not events(tmp / "run"), done.stderr
     assert [path.name[-2:] for path in step_folders(tmp / "run")] == ["05", "06"] and left_over(tmp / "run") == []
-    removed = [pathlib.Path(path).name[-2:] for record in records(tmp / "run", "checkpoint") for path in record["removed"]]
+    removed = [
+        pathlib.Path(path).name[-2:] for record in records(tmp / "run", "checkpoint") for path in record["removed"]
+    ]
     assert removed == ["01", "02", "03", "04"], removed
 
 
@@ -298,7 +441,7 @@ def test_the_only_sound_checkpoint_stays_where_there_is_no_room(tmp):
     size = sum(path.stat().st_size for path in step_folders(tmp / "plenty")[0].rglob("*") if path.is_file())
     kib = int(size + (size * 1.05 + (1 << 20)) * 0.6) // 1024
     done = on_small_disk(tmp, kib, options(tmp, tmp / "disk/run", *more, steps=4, keep=1))
-    assert done.returncode == 4 and "needs " in done.stderr, done.stderr   # the last save must succeed
+    assert done.returncode == 4 and "needs " in done.stderr, done.stderr  # the last save must succeed
     assert [path.name[-2:] for path in step_folders(tmp / "run")] == ["01"] and left_over(tmp / "run") == []
     run("checkpoint-inspect", tmp / "run", "--verify=fingerprints")
 
@@ -306,15 +449,23 @@ def test_the_only_sound_checkpoint_stays_where_there_is_no_room(tmp):
 def test_behind_a_quota_that_free_space_says_nothing_of_an_older_checkpoint_goes_first(tmp):
     prepare(tmp)
     background = ["--checkpoint.background", "true"]
-    for name, call, code, more, left in [("nothing", "rename", "EIO", [], ["01", "02"]), ("reserve", "allocate", "EDQUOT", [], ["02"]),
-                                         ("write", "pwrite", "EDQUOT", background, ["02"])]:
+    for name, call, code, more, left in [
+        ("nothing", "rename", "EIO", [], ["01", "02"]),
+        ("reserve", "allocate", "EDQUOT", [], ["02"]),
+        ("write", "pwrite", "EDQUOT", background, ["02"]),
+    ]:
         folder = tmp / name
         saves = ["--checkpoint.every", 1, "--checkpoint.max_failures", 9, *more]
         # the third save fails; a rank dies when the next one has folders, before it writes
-        orders = [faults(call, code, 1, 0, 0 if call == "rename" else 1, "0000000003"), faults("pwrite", "kill", 1, rank=1, path="/.stage-0000000004")]
+        orders = [
+            faults(call, code, 1, 0, 0 if call == "rename" else 1, "0000000003"),
+            faults("pwrite", "kill", 1, rank=1, path="/.stage-0000000004"),
+        ]
         env = dict(orders[0], LOCKSTEP_TEST_FAULTS=";".join(order["LOCKSTEP_TEST_FAULTS"] for order in orders))
         run("train", *options(tmp, folder, *saves, keep=2), ranks=2, env=env, expect=None)
-        assert [event["step"] for event in events(folder)] == [3] and os.strerror(getattr(errno, code)) in events(folder)[0]["message"], name
+        assert [event["step"] for event in events(folder)] == [3] and os.strerror(getattr(errno, code)) in events(
+            folder
+        )[0]["message"], name
         assert [path.name[-2:] for path in step_folders(folder)] == left, (name, step_folders(folder))
         run("train", *options(tmp, folder, *saves, keep=2), ranks=2)
         assert [path.name[-2:] for path in step_folders(folder)] == ["11", "12"], name
@@ -323,9 +474,18 @@ def test_behind_a_quota_that_free_space_says_nothing_of_an_older_checkpoint_goes
 
 def test_older_checkpoints_go_also_where_the_advice_cannot_be_written(tmp):
     prepare(tmp)
-    done = run("train", *options(tmp, tmp / "run", "--checkpoint.every", 3, keep=1), ranks=2, env=faults("rename", "EIO", 1, 1, path="LATEST"))
-    assert done.stderr.count("the checkpoint is sound, but not all was tidied up: ") == 4 and "LATEST" in done.stderr, done.stderr
-    assert [path.name[-2:] for path in step_folders(tmp / "run")] == ["12"] and not (tmp / "run/checkpoints/LATEST").exists()
+    done = run(
+        "train",
+        *options(tmp, tmp / "run", "--checkpoint.every", 3, keep=1),
+        ranks=2,
+        env=faults("rename", "EIO", 1, 1, path="LATEST"),
+    )
+    assert done.stderr.count("the checkpoint is sound, but not all was tidied up: ") == 4 and "LATEST" in done.stderr, (
+        done.stderr
+    )
+    assert [path.name[-2:] for path in step_folders(tmp / "run")] == ["12"] and not (
+        tmp / "run/checkpoints/LATEST"
+    ).exists()
     assert left_over(tmp / "run") == []
 
 
@@ -333,11 +493,15 @@ def test_what_killed_jobs_left_goes_and_a_displaced_checkpoint_comes_back(tmp):
     prepare(tmp)
     arguments = saved_run(tmp, "run", 2)
     folder = tmp / "run/checkpoints"
-    (folder / "step-0000000008").rename(folder / ".displaced-step-0000000008-0123")   # as a kill leaves it where names cannot be exchanged
+    (folder / "step-0000000008").rename(
+        folder / ".displaced-step-0000000008-0123"
+    )  # as a kill leaves it where names cannot be exchanged
     shutil.copytree(folder / "step-0000000004", folder / ".displaced-step-0000000004-4567")
     shutil.copytree(folder / "step-0000000002", folder / ".stage-0000000010-89ab")
     shutil.copytree(folder / "step-0000000002", folder / ".trash-step-0000000001-cdef")
     (folder / ".LATEST.123-4").write_text("step")
     run("train", *arguments, ranks=2)
     assert records(tmp / "run", "run")[-1]["start_step"] == 8
-    assert [path.name[-2:] for path in step_folders(tmp / "run")] == ["02", "04", "06", "08", "10"] and left_over(tmp / "run") == []
+    assert [path.name[-2:] for path in step_folders(tmp / "run")] == ["02", "04", "06", "08", "10"] and left_over(
+        tmp / "run"
+    ) == []

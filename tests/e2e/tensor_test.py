@@ -1,19 +1,37 @@
-"""Blocks that ranks share (parallel.tp): what a run says, saves and goes on from, on the same layout and on others."""
+"""Tensor parallelism (parallel.tp): records, checkpoints and resumes, on the same layout and on others."""
 
 import json
 import re
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import LLAMA_TINY, records, run, write_config
-from shared_out import check_goes_on_bit_for_bit, check_goes_on_elsewhere, check_is_a_checkpoint_as_any_other, options, prepare
+from lockstep_testing import LLAMA_TINY, run, write_config
+from layout_runs import (
+    check_checkpoint_tools,
+    check_failures,
+    check_initial_weights,
+    check_nonfinite_loss,
+    check_resumes_bit_for_bit,
+    check_resumes_on_other_layouts,
+    check_samples,
+    options,
+    prepare,
+)
 
 QWEN3_TINY = dict(LLAMA_TINY, architectures=["Qwen3ForCausalLM"], model_type="qwen3")
 # Twelve heads, and an MLP and a vocabulary that no number of ranks here divides.
-MODEL = dict(LLAMA_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=12, num_key_value_heads=6, head_dim=2)
+MODEL = dict(
+    LLAMA_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=12, num_key_value_heads=6, head_dim=2
+)
 SEQUENCE = ["--parallel.sequence_parallel", "true"]
-LAYOUTS = [(2, ["--parallel.tp", 2]), (3, ["--parallel.tp", 3, "--precision.dtype", "bf16", *SEQUENCE]),
-           (4, ["--parallel.tp", 2, "--parallel.dp_shard", 2, *SEQUENCE]),
-           (4, ["--parallel.tp", 2, "--parallel.pp", 2, "--parallel.micro_batches", 6, "--optimizer.frozen", "[embed_tokens]"])]
+LAYOUTS = [
+    (2, ["--parallel.tp", 2]),
+    (3, ["--parallel.tp", 3, "--precision.dtype", "bf16", *SEQUENCE]),
+    (4, ["--parallel.tp", 2, "--parallel.dp_shard", 2, *SEQUENCE]),
+    (
+        4,
+        ["--parallel.tp", 2, "--parallel.pp", 2, "--parallel.micro_batches", 6, "--optimizer.frozen", "[embed_tokens]"],
+    ),
+]
 
 
 def prepared(tmp, **model):
@@ -23,17 +41,26 @@ def prepared(tmp, **model):
 
 def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
     prepared(tmp)
-    check_goes_on_bit_for_bit(tmp, LAYOUTS)
+    check_resumes_bit_for_bit(tmp, LAYOUTS)
 
 
 def test_a_run_goes_on_with_other_ranks_that_share_blocks_and_alone(tmp):
     prepared(tmp, tie_word_embeddings=True)
-    check_goes_on_elsewhere(tmp, [(2, ["--parallel.tp", 2]), (6, ["--parallel.tp", 3, "--parallel.dp_shard", 2, *SEQUENCE]), (None, [])])
+    check_resumes_on_other_layouts(
+        tmp, [(2, ["--parallel.tp", 2]), (6, ["--parallel.tp", 3, "--parallel.dp_shard", 2, *SEQUENCE]), (None, [])]
+    )
 
 
 def test_a_gpt2_whose_one_matrix_of_queries_keys_and_values_is_cut_goes_on_anywhere_and_is_saved_as_it_was(tmp):
     prepare(tmp, n_embd=24, n_head=6, n_inner=43)
-    check_goes_on_elsewhere(tmp, [(3, ["--parallel.tp", 3, *SEQUENCE]), (4, ["--parallel.dp_shard", 4]), (4, ["--parallel.tp", 2, "--parallel.dp_shard", 2])])
+    check_resumes_on_other_layouts(
+        tmp,
+        [
+            (3, ["--parallel.tp", 3, *SEQUENCE]),
+            (4, ["--parallel.dp_shard", 4]),
+            (4, ["--parallel.tp", 2, "--parallel.dp_shard", 2]),
+        ],
+    )
     digests = set()
     for ranks, layout in [(None, []), (2, ["--parallel.tp", 2]), (3, ["--parallel.tp", 3, *SEQUENCE])]:
         folder = tmp / f"start{ranks}"
@@ -53,67 +80,77 @@ def test_a_gpt2_whose_one_matrix_of_queries_keys_and_values_is_cut_goes_on_anywh
 
 def test_more_ranks_than_key_heads_share_blocks_with_norms_of_queries_and_keys(tmp):
     prepare(tmp, n_embd=None)
-    write_config(tmp / "model", dict(QWEN3_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=8, num_key_value_heads=2, head_dim=6))
-    check_goes_on_elsewhere(tmp, [(4, ["--parallel.tp", 4]), (8, ["--parallel.tp", 8, *SEQUENCE]), (2, ["--parallel.tp", 2])])
+    write_config(
+        tmp / "model",
+        dict(
+            QWEN3_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=8, num_key_value_heads=2, head_dim=6
+        ),
+    )
+    check_resumes_on_other_layouts(
+        tmp, [(4, ["--parallel.tp", 4]), (8, ["--parallel.tp", 8, *SEQUENCE]), (2, ["--parallel.tp", 2])]
+    )
 
 
 def test_initial_weights_are_those_of_one_rank_to_the_bit(tmp):
     prepared(tmp)
-    digests = set()
-    for ranks, layout in [(None, []), (2, ["--parallel.tp", 2]), (3, ["--parallel.tp", 3]), (6, ["--parallel.tp", 6])]:
-        folder = tmp / f"start{ranks}"
-        run("train", *options(tmp, folder, *layout, "--optimizer.lr", 0, "--optimizer.frozen", '["norm"]', steps=1), ranks=ranks)
-        run("finalize-quantize", step_folders(folder)[-1], "--output", tmp / f"export{ranks}")
-        digests.add((tmp / f"export{ranks}/model.safetensors").read_bytes())
-    assert len(digests) == 1
+    tp = [(2, ["--parallel.tp", 2]), (3, ["--parallel.tp", 3]), (6, ["--parallel.tp", 6])]
+    check_initial_weights(tmp, [(None, []), *tp])
 
 
 def test_a_checkpoint_is_inspected_resharded_and_exported_as_any_other(tmp):
     prepared(tmp)
-    check_is_a_checkpoint_as_any_other(tmp, 2, ["--parallel.tp", 2])
+    check_checkpoint_tools(tmp, 2, ["--parallel.tp", 2])
 
 
 def test_the_program_says_what_ranks_tell_each_other_within_a_block(tmp):
     prepared(tmp)
     shared = options(tmp, tmp / "plan", "--parallel.tp", 2, "--parallel.dp_replicate", 2)
     program = run("train", *shared, "--print-program").stdout
-    forward = program[program.index("forward block layer.0 mb 0 over tp"):]
-    assert re.match(r"forward block layer\.0 mb 0 over tp, .*\n +block +all_reduce over tp, .*\n +block +all_reduce over tp, .*\n +\d+ ", forward), forward[:400]
-    assert "all_gather" in program[program.index("forward block head mb 0 over tp"):].split("\n")[1]
-    assert "gradient_norm unit layer.0, alike over dp_replicate+tp" in program and re.search(r"gradient_norm unit layer\.0 over dp_replicate +\d", program), program
-    memory = [json.loads(run("train", *options(tmp, tmp / "plan", *more), "--dry-run", "--json").stdout)["memory_per_rank"]["optimizer_state_bytes"]
-              for more in [["--parallel.tp", 2, "--parallel.dp_replicate", 2], ["--parallel.dp_replicate", 4]]]
+    forward = program[program.index("forward block layer.0 mb 0 over tp") :]
+    assert re.match(
+        r"forward block layer\.0 mb 0 over tp, .*\n +block +all_reduce over tp, .*\n +block +all_reduce over tp, .*\n +\d+ ",
+        forward,
+    ), forward[:400]
+    assert "all_gather" in program[program.index("forward block head mb 0 over tp") :].split("\n")[1]
+    assert "gradient_norm unit layer.0, alike over dp_replicate+tp" in program and re.search(
+        r"gradient_norm unit layer\.0 over dp_replicate +\d", program
+    ), program
+    memory = [
+        json.loads(run("train", *options(tmp, tmp / "plan", *more), "--dry-run", "--json").stdout)["memory_per_rank"][
+            "optimizer_state_bytes"
+        ]
+        for more in [["--parallel.tp", 2, "--parallel.dp_replicate", 2], ["--parallel.dp_replicate", 4]]
+    ]
     assert memory[0] < 0.6 * memory[1], memory
-    assert len({run("train", *options(tmp, tmp / "plan", "--parallel.tp", 2, "--parallel.dp_replicate", 2, "--parallel.order", order), "--print-layout").stdout
-                for order in ["[tp]", "[tp, dp_replicate]"]}) == 2
+    assert (
+        len(
+            {
+                run(
+                    "train",
+                    *options(
+                        tmp, tmp / "plan", "--parallel.tp", 2, "--parallel.dp_replicate", 2, "--parallel.order", order
+                    ),
+                    "--print-layout",
+                ).stdout
+                for order in ["[tp]", "[tp, dp_replicate]"]
+            }
+        )
+        == 2
+    )
 
 
-def test_texts_are_those_of_one_rank(tmp):
+def test_samples_are_those_of_one_rank(tmp):
     prepared(tmp)
-    sample = ["--train.callbacks", '["sample"]', "--sample.prompts", '["The ", "A"]', "--sample.max_tokens", 24, "--eval.every", 2, "--eval.batches", 1,
-              "--precision.dtype", "fp64"]
-    texts = []
-    for ranks, layout in [(None, []), (2, ["--parallel.tp", 2]), (3, ["--parallel.tp", 3, *SEQUENCE]), (4, ["--parallel.tp", 2, "--parallel.pp", 2, *SEQUENCE])]:
-        folder = tmp / f"run{ranks}"
-        run("train", *options(tmp, folder, *layout, *sample, steps=4), ranks=ranks)
-        texts.append([(record["step"], record["text"]) for record in records(folder, "sample")])
-        assert len(texts[-1]) == 4 and texts[-1] == texts[0], (layout, texts)
+    pipeline = ["--parallel.tp", 2, "--parallel.pp", 2, *SEQUENCE]
+    tp = [(2, ["--parallel.tp", 2]), (3, ["--parallel.tp", 3, *SEQUENCE]), (4, pipeline)]
+    check_samples(tmp, [(None, []), *tp])
 
 
-def test_a_failure_on_one_rank_within_a_block_ends_the_job_by_its_own_word_and_saves_nothing(tmp):
+def test_a_failure_on_one_rank_ends_the_job_with_its_message_and_saves_nothing(tmp):
     prepared(tmp)
-    for phase, kind in [("forward", "throw"), ("backward", "throw"), ("data", "throw"), ("evaluation", "throw"), ("lane", "throw"), ("optimizer", "throw")]:
-        folder = tmp / f"{phase}-{kind}"
-        done = run("train", *options(tmp, folder, "--parallel.tp", 3, "--eval.every", 2, "--train.inject", f"rank=1,phase={phase},step=2,kind={kind},code=5"),
-                   ranks=3, expect=None)
-        assert done.returncode == 5, (phase, done.returncode, done.stderr[-3000:])
-        assert done.stderr.count("injected failure in") >= 1 and "rank 1" in done.stderr, (phase, done.stderr[-3000:])
-        assert not [path for path in step_folders(folder) if int(path.name.split("-")[-1]) > 2], phase
+    check_failures(tmp, 3, ["--parallel.tp", 3], ["forward", "backward", "data", "evaluation", "lane", "optimizer"])
 
 
-def test_a_loss_that_is_no_number_on_one_rank_is_everybodys(tmp):
+def test_a_nonfinite_loss_on_one_rank_skips_the_step_on_all(tmp):
     prepared(tmp)
-    for phase in ["forward", "backward"]:
-        run("train", *options(tmp, tmp / phase, "--parallel.tp", 2, "--train.inject", f"rank=1,phase={phase},step=2,kind=nan"), ranks=2)
-        skipped = [record for record in records(tmp / phase, "event") if record["name"] == "nonfinite_step"]
-        assert len(skipped) == 1, (phase, records(tmp / phase, "event"))
+    check_nonfinite_loss(tmp, 2, ["--parallel.tp", 2])

@@ -21,7 +21,18 @@ def test_a_run_on_token_files_in_place_is_the_run_on_our_shards_to_the_bit(tmp):
     np = needs("numpy")
     lines = [line for line in sample_text().splitlines() if len(line) > 2]
     (tmp / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
-    run("prepare-data", tmp / "docs.jsonl", "--output", tmp / "own", "--data.tokenizer", "bytes", "--data.validation", "hash:0.1", "--data.shard_tokens", 3000)
+    run(
+        "prepare-data",
+        tmp / "docs.jsonl",
+        "--output",
+        tmp / "own",
+        "--data.tokenizer",
+        "bytes",
+        "--data.validation",
+        "hash:0.1",
+        "--data.shard_tokens",
+        3000,
+    )
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=2, n_head=2))
     splits = {split: documents_of(tmp / "own", split) for split in ("train", "validation")}
     inputs = {"megatron": [], "nanogpt": ["--format", "nanogpt"], "mds": []}
@@ -34,14 +45,42 @@ def test_a_run_on_token_files_in_place_is_the_run_on_our_shards_to_the_bit(tmp):
         inputs["mds"].append(tmp / "mds" / split)
     for name, words in inputs.items():
         pattern = {"megatron": "corpus-validation.bin", "nanogpt": "validation.bin", "mds": "*/validation/*"}[name]
-        run("prepare-data", *words, "--output", tmp / f"set-{name}", "--data.tokenizer", "bytes", "--data.validation_files", pattern, "--data.shard_tokens", 1111)
+        run(
+            "prepare-data",
+            *words,
+            "--output",
+            tmp / f"set-{name}",
+            "--data.tokenizer",
+            "bytes",
+            "--data.validation_files",
+            pattern,
+            "--data.shard_tokens",
+            1111,
+        )
 
     def trained(dataset, ranks, packing):
         folder = tmp / f"{dataset}-{ranks}-{packing}"
-        settings = {"model.config": tmp / "model", "data.path": tmp / dataset, "train.run_dir": folder, "data.sequence_length": 48, "data.packing": packing,
-                    "train.max_steps": 6, "train.global_batch": 6, "train.micro_batch": 2, "log.every": 1, "eval.every": 3, "schedule.name": "constant",
-                    "optimizer.lr": 1e-3, "log.tensorboard": "false", "data.verify": "start"}
-        run("train", *(part for key, value in settings.items() if value is not None for part in (f"--{key}", str(value))), ranks=ranks)
+        settings = {
+            "model.config": tmp / "model",
+            "data.path": tmp / dataset,
+            "train.run_dir": folder,
+            "data.sequence_length": 48,
+            "data.packing": packing,
+            "train.max_steps": 6,
+            "train.global_batch": 6,
+            "train.micro_batch": 2,
+            "log.every": 1,
+            "eval.every": 3,
+            "schedule.name": "constant",
+            "optimizer.lr": 1e-3,
+            "log.tensorboard": "false",
+            "data.verify": "start",
+        }
+        run(
+            "train",
+            *(part for key, value in settings.items() if value is not None for part in (f"--{key}", str(value))),
+            ranks=ranks,
+        )
         steps = [(record["loss"], record["grad_norm"], record["tokens"]) for record in records(folder, "step")]
         assert len(steps) == 6
         return steps, [record["loss"] for record in records(folder, "eval")]
@@ -55,10 +94,33 @@ def test_a_run_on_token_files_in_place_is_the_run_on_our_shards_to_the_bit(tmp):
 def test_a_token_file_that_changes_is_refused_by_name_before_a_step_or_a_checkpoint_rests_on_it(tmp):
     np = needs("numpy")
     np.array([ord(c) for c in sample_text() if ord(c) < 128], "<u2").tofile(tmp / "train.bin")
-    run("prepare-data", tmp / "train.bin", "--format", "nanogpt", "--data.tokenizer", "bytes", "--output", tmp / "data", "--data.validation", "none")
+    run(
+        "prepare-data",
+        tmp / "train.bin",
+        "--format",
+        "nanogpt",
+        "--data.tokenizer",
+        "bytes",
+        "--output",
+        tmp / "data",
+        "--data.validation",
+        "none",
+    )
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=2, n_head=2))
-    arguments = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 48, "--train.max_steps", 3, "--train.run_dir", tmp / "run",
-                 "--train.global_batch", 4]
+    arguments = [
+        "--model.config",
+        tmp / "model",
+        "--data.path",
+        tmp / "data",
+        "--data.sequence_length",
+        48,
+        "--train.max_steps",
+        3,
+        "--train.run_dir",
+        tmp / "run",
+        "--train.global_batch",
+        4,
+    ]
     sound = (tmp / "train.bin").read_bytes()
     (tmp / "train.bin").write_bytes(sound[:-2])
     done = run("train", *arguments, ranks=2, expect=3)

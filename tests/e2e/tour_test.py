@@ -30,7 +30,9 @@ def test_every_command_of_the_tour_works_in_order(tmp):
     folder, settings = clone_like(tmp), environment()
     assert len(commands()) >= 10
     for command in commands():
-        done = subprocess.run(["sh", "-c", command], cwd=folder, env=settings, capture_output=True, text=True, timeout=PATIENCE_S)
+        done = subprocess.run(
+            ["sh", "-c", command], cwd=folder, env=settings, capture_output=True, text=True, timeout=PATIENCE_S
+        )
         assert done.returncode == 0, f"$ {command}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
     steps = [json.loads(line) for line in (folder / "tour/records.jsonl").read_text().splitlines()]
     assert any(record["kind"] == "step" and record["step"] == 40 for record in steps)
@@ -40,17 +42,22 @@ def test_the_exported_model_gives_transformers_the_same_loss(tmp):
     torch, transformers, numpy = needs("torch"), needs("transformers"), needs("numpy")
     from checkpoint_files import read_tensor, step_folders
     from lockstep_testing import records, token_stream
+
     folder, settings = clone_like(tmp), environment()
-    for command in [*commands()[:2],
-                    "train configs/tour.yaml > records.jsonl",
-                    "finalize-quantize tour/run --recipe none --dtype fp32 --output tour/fp32",
-                    "finalize-quantize tour/run --recipe none --dtype bf16 --output tour/bf16"]:
-        subprocess.run(["sh", "-c", command], cwd=folder, env=settings, check=True, capture_output=True, timeout=PATIENCE_S)
+    for command in [
+        *commands()[:2],
+        "train configs/tour.yaml > records.jsonl",
+        "finalize-quantize tour/run --recipe none --dtype fp32 --output tour/fp32",
+        "finalize-quantize tour/run --recipe none --dtype bf16 --output tour/bf16",
+    ]:
+        subprocess.run(
+            ["sh", "-c", command], cwd=folder, env=settings, check=True, capture_output=True, timeout=PATIENCE_S
+        )
     model = transformers.AutoModelForCausalLM.from_pretrained(folder / "tour/fp32", dtype=torch.float32)
     stream = token_stream(folder / "tour/data", "validation")
     total = 0.0
     for begin in range(0, len(stream) - 1, 32):
-        window = torch.from_numpy(stream[begin:begin + 33])[None]
+        window = torch.from_numpy(stream[begin : begin + 33])[None]
         logits = model(input_ids=window[:, :-1]).logits[0]
         total += torch.nn.functional.cross_entropy(logits, window[0, 1:], reduction="sum").item()
     ours = records(folder / "tour/run", "eval")[-1]
@@ -68,8 +75,25 @@ def test_the_exported_model_gives_transformers_the_same_loss(tmp):
 
 def test_the_small_recipe_learns_shakespeare(tmp):
     from lockstep_testing import records, run, shared_data
+
     text = shared_data("tinyshakespeare.txt")
     run("prepare-data", text, "--output", tmp / "data", "--data.tokenizer", "chars", "--data.validation", "tail:0.1")
-    run("train", SOURCE / "configs/shakespeare-char.yaml", "--model.config", SOURCE / "configs/models/shakespeare-char.json", "--data.path", tmp / "data",
-        "--train.run_dir", tmp / "run", "--train.max_steps", 200, "--schedule.decay_steps", 2000, "--eval.batches", 40, "--sample.max_tokens", 20)
-    assert records(tmp / "run", "eval")[-1]["loss"] < 2.75   # 4.17 is chance; nanoGPT's curve is near 2.5 here
+    run(
+        "train",
+        SOURCE / "configs/shakespeare-char.yaml",
+        "--model.config",
+        SOURCE / "configs/models/shakespeare-char.json",
+        "--data.path",
+        tmp / "data",
+        "--train.run_dir",
+        tmp / "run",
+        "--train.max_steps",
+        200,
+        "--schedule.decay_steps",
+        2000,
+        "--eval.batches",
+        40,
+        "--sample.max_tokens",
+        20,
+    )
+    assert records(tmp / "run", "eval")[-1]["loss"] < 2.75  # 4.17 is chance; nanoGPT's curve is near 2.5 here

@@ -2,17 +2,46 @@
 turns apart, put tools and their calls, dates, reasoning and documents, and trim."""
 
 KNOWN_TOOLS = [
-    {"type": "function", "function": {"name": "get_weather", "description": "The weather of a city, \"now\".", "parameters": {
-        "type": "object", "properties": {"city": {"type": "string", "description": "The city"}, "unit": {"type": "string", "enum": ["C", "F"], "default": "C"}}, "required": ["city"]}}},
-    {"type": "function", "function": {"name": "add", "description": "Adds 2 numbers & more", "parameters": {
-        "type": "object", "properties": {"n": {"type": "integer"}, "m": {"type": ["number", "null"], "nullable": True}, "list": {"type": "array", "items": {"type": "number"}}}}}},
-    {"type": "function", "function": {"name": "brave_search", "description": "", "parameters": {"type": "object", "properties": {}}}}]
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": 'The weather of a city, "now".',
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "city": {"type": "string", "description": "The city"},
+                    "unit": {"type": "string", "enum": ["C", "F"], "default": "C"},
+                },
+                "required": ["city"],
+            },
+        },
+    },
+    {
+        "type": "function",
+        "function": {
+            "name": "add",
+            "description": "Adds 2 numbers & more",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "n": {"type": "integer"},
+                    "m": {"type": ["number", "null"], "nullable": True},
+                    "list": {"type": "array", "items": {"type": "number"}},
+                },
+            },
+        },
+    },
+    {
+        "type": "function",
+        "function": {"name": "brave_search", "description": "", "parameters": {"type": "object", "properties": {}}},
+    },
+]
 
 FAMILIES = {
     "chatml": """{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content']|string + '<|im_end|>' + '\\n' }}{% endfor %}
 {% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}
 """,
-
     "chatml with a default system message and marks": """{%- if messages and messages[0].role != 'system' -%}
 <|im_start|>system
 You answer.<|im_end|>
@@ -30,7 +59,6 @@ You answer.<|im_end|>
 {% endfor -%}
 {%- if add_generation_prompt %}<|im_start|>assistant
 {% endif %}""",
-
     "qwen2.5": """{%- if tools %}
     {{- '<|im_start|>system\\n' }}
     {%- if messages and messages[0]['role'] == 'system' %}
@@ -77,7 +105,6 @@ You answer.<|im_end|>
 {%- if add_generation_prompt %}
     {{- '<|im_start|>assistant\\n' }}
 {%- endif %}""",
-
     "qwen3": """{%- set ns = namespace(multi_step=true, last=messages|length - 1) %}
 {%- for message in messages[::-1] %}
     {%- set index = (messages|length - 1) - loop.index0 %}
@@ -131,13 +158,11 @@ You answer.<|im_end|>
         {{- '<think>\\n\\n</think>\\n\\n' }}
     {%- endif %}
 {%- endif %}""",
-
     "llama 2": """{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}{% set system_message = false %}{% endif %}
 {%- for message in loop_messages if message['role'] != 'tool' %}
 {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) and add_generation_prompt %}{{ raise_exception('Roles must alternate user/assistant/user/assistant/...') }}{% endif %}
 {%- if loop.index0 == 0 and system_message != false %}{% set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' + message['content'] | string %}{% else %}{% set content = message['content'] %}{% endif %}
 {%- if message['role'] == 'user' %}{{ bos_token + '[INST] ' + content | string | trim + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ ' ' ~ content | trim ~ ' ' + eos_token }}{% endif %}{% endfor %}""",
-
     "llama 3.1": """{{- bos_token }}
 {%- if custom_tools is defined %}
     {%- set tools = custom_tools %}
@@ -230,7 +255,6 @@ You answer.<|im_end|>
     {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
 {%- endif %}
 """,
-
     "mistral": """{%- if messages[0]["role"] == "system" %}
     {%- set system_message = messages[0]["content"] %}
     {%- set loop_messages = messages[1:] %}
@@ -304,7 +328,6 @@ You answer.<|im_end|>
     {%- endif %}
 {%- endfor %}
 """,
-
     "gemma": """{{ bos_token }}
 {%- if messages[0]['role'] == 'system' -%}
     {%- if messages[0]['content'] is string -%}
@@ -348,7 +371,6 @@ You answer.<|im_end|>
 '}}
 {%- endif -%}
 """,
-
     "phi 3": """{% for message in messages %}{% if message['role'] == 'system' and message['content'] %}{{'<|system|>
 ' + message['content'] + '<|end|>
 '}}{% elif message['role'] == 'user' %}{{'<|user|>
@@ -357,7 +379,6 @@ You answer.<|im_end|>
 ' ~ message['content'] ~ '<|end|>
 '}}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>
 ' }}{% else %}{{ eos_token }}{% endif %}""",
-
     "zephyr": """{% for message in messages %}
 {% if message['role'] == 'user' %}
 {{ '<|user|>
@@ -373,12 +394,10 @@ You answer.<|im_end|>
 {{ '<|assistant|>' }}
 {% endif %}
 {% endfor %}""",
-
     "deepseek": """{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}{% set ns = namespace(is_first=false, is_tool=false, is_output_first=true, system_prompt='', is_first_sp=true) %}
 {%- for message in messages %}{%- if message['role'] == 'system' %}{%- if ns.is_first_sp %}{% set ns.system_prompt = ns.system_prompt + message['content'] %}{% set ns.is_first_sp = false %}{%- else %}{% set ns.system_prompt = ns.system_prompt + '\\n\\n' + message['content'] %}{%- endif %}{%- endif %}{%- endfor %}{{ bos_token }}{{ ns.system_prompt }}
 {%- for message in messages %}{%- if message['role'] == 'user' %}{%- set ns.is_tool = false -%}{{'<|User|>' + message['content']|string}}{%- endif %}{%- if message['role'] == 'assistant' and 'tool_calls' in message %}{%- set ns.is_tool = false -%}{%- for tool in message['tool_calls'] %}{%- if not ns.is_first %}{%- if message['content'] is none %}{{'<|Assistant|><|calls|><|call|>' ~ tool['type'] ~ '<|sep|>' ~ tool['function']['name'] + '\\n' + '```json' + '\\n' + tool['function']['arguments']|tojson + '\\n' + '```' + '<|end|>'}}{%- else %}{{'<|Assistant|>' + message['content'] + '<|calls|>' + tool['function']['arguments']|string}}{%- endif %}{%- set ns.is_first = true -%}{%- else %}{{'\\n' + '<|call|>' + tool['function']['name']}}{%- endif %}{%- endfor %}{{'<|calls end|>'}}{%- endif %}
 {%- if message['role'] == 'assistant' and 'tool_calls' not in message %}{%- if ns.is_tool %}{{'<|outputs end|>' + message['content'] + eos_token}}{%- set ns.is_tool = false -%}{%- else %}{% set content = message['content'] %}{% if '</think>' in content %}{% set content = content.split('</think>')[-1] %}{% endif %}{{'<|Assistant|>' + content + eos_token}}{%- endif %}{%- endif %}{%- if message['role'] == 'tool' %}{%- set ns.is_tool = true -%}{%- if ns.is_output_first %}{{'<|outputs|><|output|>' + message['content'] + '<|output end|>'}}{%- set ns.is_output_first = false %}{%- else %}{{'\\n<|output|>' + message['content'] + '<|output end|>'}}{%- endif %}{%- endif %}{%- endfor -%}{% if ns.is_tool %}{{'<|outputs end|>'}}{% endif %}{% if add_generation_prompt and not ns.is_tool %}{{'<|Assistant|><think>\\n'}}{% endif %}""",
-
     "command r": """{%- macro json_to_python_type(json_spec) %}
     {%- set basic_type_map = {"string": "str", "number": "float", "integer": "int", "boolean": "bool"} %}
     {%- if basic_type_map[json_spec.type] is defined %}
@@ -456,7 +475,6 @@ Document: {{ loop.index0 }}
     {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|CHATBOT|>' }}{% if citation_mode|default('') == "accurate" %} Grounded answer:{% endif %}{%- endif %}""",
-
     "gpt-oss": """{%- macro render_type(spec, required_params, is_nullable=false) -%}
     {%- if spec.type == "array" -%}
         {%- if spec['items'] -%}{{- render_type(spec['items'], required_params) ~ "[]" }}{%- else -%}{{- "any[]" }}{%- endif -%}
@@ -522,7 +540,6 @@ Document: {{ loop.index0 }}
     {%- endif -%}
 {%- endfor -%}
 {%- if add_generation_prompt -%}<|start|>assistant{%- endif -%}""",
-
     "granite, with breaks and call blocks": """{%- macro turn(role) -%}
 <|start_of_role|>{{ role }}<|end_of_role|>{{ caller() | trim }}<|end_of_text|>
 {% endmacro -%}
@@ -545,7 +562,8 @@ no messages
 {%- endset -%}
 {{ docs if docs | trim else '' }}{% filter replace('a', 'b') %}{{ bos_token }} {{ messages | map(attribute='role') | unique | join('|') }}{% endfilter %}
 {{- '\\n' + {'count': messages | length, 'roles': messages | map(attribute='role') | list, 'last': messages[-1].get('name', none)} | string }}
-{{- '<|start_of_role|>assistant<|end_of_role|>' if add_generation_prompt }}"""}
+{{- '<|start_of_role|>assistant<|end_of_role|>' if add_generation_prompt }}""",
+}
 
 # Templates that mark what the assistant writes, as those are that models are trained with.
 MARKED = {
@@ -559,11 +577,9 @@ MARKED = {
     {{- '\\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}""",
-
     "chatml, its content alone marked": """{% for message in messages %}<|im_start|>{{ message.role }}
 {% if message.role == 'assistant' %}{% generation %}{{ message.content }}{% endgeneration %}{% else %}{{ message.content }}{% endif %}<|im_end|>
 {% endfor %}""",
-
     "llama 3, marked": """{{- bos_token }}
 {%- for message in messages %}
     {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' }}
@@ -573,15 +589,12 @@ MARKED = {
         {{- message['content'] | string | trim + '<|eot_id|>' }}
     {%- endif %}
 {%- endfor %}""",
-
     "gemma, marked": """{{ bos_token }}{% for message in messages %}{% set role = 'model' if message.role == 'assistant' else message.role %}<start_of_turn>{{ role }}
 {% if role == 'model' %}{% generation %}{{ message.content | trim }}<end_of_turn>
 {% endgeneration %}{% else %}{{ message.content | string | trim }}<end_of_turn>
 {% endif %}{% endfor %}""",
-
     "mistral, marked": """{{ bos_token }}{% for message in messages if message.role in ['user', 'assistant'] %}{% if message.role == 'user' %}{{ '[INST] ' + message.content | string + ' [/INST]' }}{% else %}
 {%- generation %}{{ ' ' + message.content + eos_token }}{% endgeneration %}{% endif %}{% endfor %}""",
-
     "plain names, marked behind a space": """{% for message in messages %}
 {% if message.role == 'assistant' %}
 Assistant: {% generation %}{{ message.content }}
@@ -590,7 +603,6 @@ Assistant: {% generation %}{{ message.content }}
 {{ message.role | title }}: {{ message.content }}
 {% endif %}
 {% endfor %}""",
-
     "qwen3, marked in two blocks": """{%- for message in messages %}
     {{- '<|im_start|>' + message.role + '\\n' }}
     {%- if message.role == 'assistant' %}

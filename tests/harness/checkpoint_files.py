@@ -30,12 +30,25 @@ def tensors_of(checkpoint):
     with h5py.File(pathlib.Path(checkpoint) / "INDEX.h5") as index:
         components, cells, layouts = (text_in(index, name) for name in ["components", "cells", "layouts"])
         paths, first, runs = text_in(index, "files/paths"), index["tensors/first_files"][()], index["tensor_files"][()]
-        component, cell, layout, fingerprint = (index[f"tensors/{column}"][()] for column in ["component", "cell", "layout", "fingerprint"])
+        component, cell, layout, fingerprint = (
+            index[f"tensors/{column}"][()] for column in ["component", "cell", "layout", "fingerprint"]
+        )
         tensors = []
         for i, name in enumerate(text_in(index, "tensors/names")):
-            files = [paths[file] for begin, count in runs[first[i]:first[i + 1]] for file in range(begin, begin + count)]
-            tensors.append({"component": components[component[i]], "cell": cells[cell[i]], "name": name, "layout": layouts[layout[i]],
-                            "aliases": [], "files": files, "fingerprint": tuple(map(int, fingerprint[i]))})
+            files = [
+                paths[file] for begin, count in runs[first[i] : first[i + 1]] for file in range(begin, begin + count)
+            ]
+            tensors.append(
+                {
+                    "component": components[component[i]],
+                    "cell": cells[cell[i]],
+                    "name": name,
+                    "layout": layouts[layout[i]],
+                    "aliases": [],
+                    "files": files,
+                    "fingerprint": tuple(map(int, fingerprint[i])),
+                }
+            )
         for tensor, alias in text_in(index, "aliases"):
             tensors[tensor]["aliases"].append(alias)
     return tensors
@@ -50,15 +63,15 @@ def pieces_in(part, wanted=None):
         name, _, dtype = names[number]
         if wanted not in (None, name):
             continue
-        box = boxes[first_box[i]:first_box[i + 1]]
-        begin, extent = box[:len(box) // 2], box[len(box) // 2:]
+        box = boxes[first_box[i] : first_box[i + 1]]
+        begin, extent = box[: len(box) // 2], box[len(box) // 2 :]
         end = [first + count for first, count in zip(begin, extent)]
         at = packed_at[i]
         if at >= 0:
             count = 1
             for side in extent:
                 count *= int(side)
-            values = part[f"packed/{dtype}"][at:at + count].reshape([int(side) for side in extent])
+            values = part[f"packed/{dtype}"][at : at + count].reshape([int(side) for side in extent])
         else:
             values = part[name][",".join(f"{first}:{last}" for first, last in zip(begin, end)) or "scalar"][()]
         yield name, tuple(slice(int(first), int(last)) for first, last in zip(begin, end)), values
@@ -67,7 +80,9 @@ def pieces_in(part, wanted=None):
 def read_tensor(checkpoint, component, name):
     """A whole logical tensor."""
     h5py, numpy = needs("h5py"), needs("numpy")
-    described = next(tensor for tensor in tensors_of(checkpoint) if tensor["component"] == component and tensor["name"] == name)
+    described = next(
+        tensor for tensor in tensors_of(checkpoint) if tensor["component"] == component and tensor["name"] == name
+    )
     whole, filled = None, 0
     for path in described["files"]:
         with h5py.File(pathlib.Path(checkpoint) / path) as part:
@@ -75,5 +90,7 @@ def read_tensor(checkpoint, component, name):
                 whole = numpy.empty(described["layout"]["global"], values.dtype) if whole is None else whole
                 whole[box] = values
                 filled += values.size
-    assert whole is not None and filled == whole.size, f"{name}: {filled} elements found of shape {described['layout']['global']}"
+    assert whole is not None and filled == whole.size, (
+        f"{name}: {filled} elements found of shape {described['layout']['global']}"
+    )
     return whole

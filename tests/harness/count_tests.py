@@ -50,7 +50,10 @@ def main():
     if code != 0 and count["failed"] == 0:
         print(f"failed: meson itself, exit code {code}")
         count["failed"] = 1
-    print(f"{count['passed']} passed, {count['failed']} failed" + (f", {count['skipped']} skipped" if count["skipped"] else ""))
+    print(
+        f"{count['passed']} passed, {count['failed']} failed"
+        + (f", {count['skipped']} skipped" if count["skipped"] else "")
+    )
     return 1 if count["failed"] else 0
 
 

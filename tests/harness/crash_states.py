@@ -27,14 +27,14 @@ def read_recording(log, folder):
     def text(length):
         nonlocal at
         at += length
-        return data[at - length:at].decode().removeprefix(str(folder)).strip("/")
+        return data[at - length : at].decode().removeprefix(str(folder)).strip("/")
 
     while at < len(data):
         name, rank, path, other, _, inode, offset, count = HEADER.unpack_from(data, at)
         at += HEADER.size
         call = Call(name.rstrip(b"\0").decode(), rank, inode, offset, text(path), text(other), b"")
         if call.name == "write":
-            call.content = data[at:at + count]
+            call.content = data[at : at + count]
             at += count
         calls.append(call)
     return calls
@@ -49,13 +49,17 @@ def written(content, changes):
             result.extend(bytes(offset - len(result)))
         else:
             result.extend(bytes(max(0, offset + len(piece) - len(result))))
-            result[offset:offset + len(piece)] = piece
+            result[offset : offset + len(piece)] = piece
     return bytes(result)
 
 
 class File:
     def __init__(self):
-        self.base, self.changes, self.kept = b"", [], set()   # in the order in which they were made; which of them were synchronised
+        self.base, self.changes, self.kept = (
+            b"",
+            [],
+            set(),
+        )  # in the order in which they were made; which of them were synchronised
         self.cache, self.sealed, self.synced_by = {}, False, set()
 
     def change(self, rank, name, offset, piece):
@@ -78,11 +82,17 @@ class File:
     def content(self, choice="all"):
         if choice not in self.cache:
             pending = self.pending
-            there = {"all": pending, "none": [], "half": pending[:len(pending) // 2], "last": pending[-1:], "torn": pending}[choice]
+            there = {
+                "all": pending,
+                "none": [],
+                "half": pending[: len(pending) // 2],
+                "last": pending[-1:],
+                "torn": pending,
+            }[choice]
             made = [self.changes[number] for number in sorted(self.kept.union(there))]
-            if choice == "torn" and pending:   # "last" is alone there, the others were put off; this one is not whole
+            if choice == "torn" and pending:  # "last" is alone there, the others were put off; this one is not whole
                 rank, name, offset, piece = self.changes[pending[-1]]
-                torn = (rank, name, offset // 2 if name == "size" else offset, piece[:len(piece) // 2])
+                torn = (rank, name, offset // 2 if name == "size" else offset, piece[: len(piece) // 2])
                 made = [torn if change is self.changes[pending[-1]] else change for change in made]
             self.cache[choice] = written(self.base, made)
         return self.cache[choice]
@@ -136,7 +146,7 @@ class Disk:
     def __init__(self, skip=(), apart=False):
         self.root, self.by_inode, self.skip, self.apart = Folder(), {}, set(skip), apart
         self.by_inode[0] = self.root
-        self.dirty = {}   # what has something pending, in the order in which it came
+        self.dirty = {}  # what has something pending, in the order in which it came
 
     def find(self, path):
         at = self.root
@@ -157,7 +167,9 @@ class Disk:
             made.inode = call.inode
             self.touch(folder).change("add", name, made)
         elif call.name in ("write", "size"):
-            if call.inode in self.by_inode:   # the others were made by means that are not recorded, such as a stream of the C library
+            if (
+                call.inode in self.by_inode
+            ):  # the others were made by means that are not recorded, such as a stream of the C library
                 self.touch(self.by_inode[call.inode]).change(call.rank, call.name, call.offset, call.content)
         elif call.name == "sync":
             if number in self.skip or call.inode not in self.by_inode:
@@ -219,4 +231,8 @@ class Disk:
 
 def checkpoint_files(tree, name):
     """What a checkpoint of a tree holds, by path."""
-    return {path.removeprefix(f"{name}/"): content for path, content in tree.items() if path.startswith(f"{name}/") and path != f"{name}/"}
+    return {
+        path.removeprefix(f"{name}/"): content
+        for path, content in tree.items()
+        if path.startswith(f"{name}/") and path != f"{name}/"
+    }

@@ -11,7 +11,11 @@ import urllib.parse
 
 def etag_of(content, large):
     """As the hub names blobs: SHA-256 of files in large-file storage, git's hash of others."""
-    return hashlib.sha256(content).hexdigest() if large else hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    return (
+        hashlib.sha256(content).hexdigest()
+        if large
+        else hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    )
 
 
 class Hub:
@@ -22,7 +26,7 @@ class Hub:
         self.datasets, self.token, self.large = datasets, token, large
         self.faults, self.requests = [], []
         self.commits = {name: hashlib.sha1(name.encode()).hexdigest() for name in datasets}
-        self.elsewhere = None   # the endpoint of the storage that large files lie in
+        self.elsewhere = None  # the endpoint of the storage that large files lie in
 
     def is_large(self, name):
         return name.rsplit(".", 1)[-1] in self.large
@@ -54,7 +58,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             begin, end = int(first), min(len(content), int(last) + 1) if last else len(content)
         if begin >= end and asked:
             return self.reply(416)
-        self.reply(206 if asked else 200, content[begin:end], **headers, **({"content-range": f"bytes {begin}-{end - 1}/{len(content)}"} if asked else {}))
+        self.reply(
+            206 if asked else 200,
+            content[begin:end],
+            **headers,
+            **({"content-range": f"bytes {begin}-{end - 1}/{len(content)}"} if asked else {}),
+        )
 
     def cut_after(self, content, count):
         """Promises what is asked for, sends `count` bytes, and goes away."""
@@ -65,7 +74,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if asked:
             self.send_header("content-range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
         self.end_headers()
-        self.wfile.write(content[begin:begin + count])
+        self.wfile.write(content[begin : begin + count])
         self.wfile.flush()
         self.close_connection = True
 
@@ -91,7 +100,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         commit = hub.commits[name]
         revision = "/".join(parts[5:]) if api else parts[4]
         if revision not in ("main", commit, "refs/convert/parquet"):
-            return self.reply(404, b"{}", x_error_code="RevisionNotFound", x_error_message=f"Invalid rev id: {revision}")
+            return self.reply(
+                404, b"{}", x_error_code="RevisionNotFound", x_error_message=f"Invalid rev id: {revision}"
+            )
         if api:
             siblings = []
             for file, content in files.items():
@@ -100,7 +111,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 if large:
                     sibling["lfs"] = {"sha256": etag_of(content, True), "size": len(content), "pointerSize": 130}
                 siblings.append(sibling)
-            return self.reply(200, json.dumps({"id": name, "sha": commit, "siblings": siblings}).encode(), content_type="application/json")
+            return self.reply(
+                200,
+                json.dumps({"id": name, "sha": commit, "siblings": siblings}).encode(),
+                content_type="application/json",
+            )
         file = "/".join(parts[5:])
         if file not in files:
             return self.reply(404, b"", x_error_code="EntryNotFound", x_error_message="Entry not found")
@@ -110,7 +125,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             where = f"/storage/{etag}"
             hub.elsewhere.stored[where] = files[file]
             location = f"http://localhost:{hub.elsewhere.server_port}{where}?signature=secret"
-            return self.reply(302, b"", location=location, x_linked_etag=f'"{etag}"', x_linked_size=str(len(files[file])), **facts)
+            return self.reply(
+                302, b"", location=location, x_linked_etag=f'"{etag}"', x_linked_size=str(len(files[file])), **facts
+            )
         self.send_file(files[file], **facts)
 
 
@@ -138,11 +155,33 @@ def served(hub, handler=Handler):
 
 def environment(tmp, endpoint=None, **more):
     """Settings under which nothing but the endpoint can be reached, and the cache and the token are in a folder of the test."""
-    settings = {name: "" for name in ["HF_TOKEN", "HF_TOKEN_PATH", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "XDG_CACHE_HOME", "http_proxy", "HTTP_PROXY", "https_proxy",
-                                      "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]}
-    return {**settings, "HF_HOME": str(tmp / "hf"), "HF_ENDPOINT": endpoint or "http://127.0.0.1:1", "no_proxy": "*", **more}
+    settings = {
+        name: ""
+        for name in [
+            "HF_TOKEN",
+            "HF_TOKEN_PATH",
+            "HF_HUB_OFFLINE",
+            "HF_HUB_CACHE",
+            "XDG_CACHE_HOME",
+            "http_proxy",
+            "HTTP_PROXY",
+            "https_proxy",
+            "HTTPS_PROXY",
+            "all_proxy",
+            "ALL_PROXY",
+        ]
+    }
+    return {
+        **settings,
+        "HF_HOME": str(tmp / "hf"),
+        "HF_ENDPOINT": endpoint or "http://127.0.0.1:1",
+        "no_proxy": "*",
+        **more,
+    }
 
 
 def everything_below(folder):
     """The bytes of all files, links followed."""
-    return b"".join(open(os.path.join(place, name), "rb").read() for place, _, names in os.walk(folder) for name in names)
+    return b"".join(
+        open(os.path.join(place, name), "rb").read() for place, _, names in os.walk(folder) for name in names
+    )

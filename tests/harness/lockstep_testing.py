@@ -8,10 +8,10 @@ import pathlib
 import subprocess
 import unittest
 
-BUILD = pathlib.Path(os.environ["LOCKSTEP_BUILD"]).resolve()   # tests run programs in folders of their own
+BUILD = pathlib.Path(os.environ["LOCKSTEP_BUILD"]).resolve()  # tests run programs in folders of their own
 SOURCE = pathlib.Path(os.environ["LOCKSTEP_SOURCE"]).resolve()
-DATA = SOURCE / "tests/data"   # files that earlier versions wrote
-PATIENCE_S = 600   # for what takes a second on an idle machine: a loaded one may need any time
+DATA = SOURCE / "tests/data"  # files that earlier versions wrote
+PATIENCE_S = 600  # for what takes a second on an idle machine: a loaded one may need any time
 
 
 def program(name):
@@ -24,7 +24,7 @@ def needs(module):
         found = __import__(module)
     except ImportError as error:
         raise unittest.SkipTest(f"{module} is not installed (make setup-test): {error}")
-    if module == "torch":   # beside other tests, threads that wait for each other awake take many times as long
+    if module == "torch":  # beside other tests, threads that wait for each other awake take many times as long
         found.set_num_threads(1)
     return found
 
@@ -46,8 +46,10 @@ def run(tool, *arguments, ranks=None, expect=0, timeout=PATIENCE_S, env=None, cw
     settings = dict(os.environ, LOCKSTEP_TEST_TIMEOUT=str(timeout), **(env or {}))
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout + 30, env=settings, cwd=cwd)
     if expect is not None and done.returncode != expect:
-        raise AssertionError(f"{' '.join(command)}\nreturned {done.returncode}, expected {expect}\n"
-                             f"--- stdout\n{done.stdout[-4000:]}\n--- stderr\n{done.stderr[-6000:]}")
+        raise AssertionError(
+            f"{' '.join(command)}\nreturned {done.returncode}, expected {expect}\n"
+            f"--- stdout\n{done.stdout[-4000:]}\n--- stderr\n{done.stderr[-6000:]}"
+        )
     return done
 
 
@@ -60,7 +62,9 @@ def run_command(*words, expect=0, timeout=PATIENCE_S):
     """Runs any command; returns the completed process with text output. Fails unless the exit code is `expect` (None: any)."""
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=timeout)
     if expect is not None and done.returncode != expect:
-        raise AssertionError(f"{words}\nreturned {done.returncode}, expected {expect}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+        raise AssertionError(
+            f"{words}\nreturned {done.returncode}, expected {expect}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        )
     return done
 
 
@@ -105,15 +109,45 @@ def damage_shard(dataset, shard):
 
 
 GPT2_TINY = {
-    "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "vocab_size": 257, "n_positions": 64, "n_embd": 48, "n_layer": 2,
-    "n_head": 4, "n_inner": None, "activation_function": "gelu_new", "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
-    "layer_norm_epsilon": 1e-5, "initializer_range": 0.02, "bos_token_id": 256, "eos_token_id": 256, "tie_word_embeddings": True,
+    "architectures": ["GPT2LMHeadModel"],
+    "model_type": "gpt2",
+    "vocab_size": 257,
+    "n_positions": 64,
+    "n_embd": 48,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_inner": None,
+    "activation_function": "gelu_new",
+    "resid_pdrop": 0.0,
+    "embd_pdrop": 0.0,
+    "attn_pdrop": 0.0,
+    "layer_norm_epsilon": 1e-5,
+    "initializer_range": 0.02,
+    "bos_token_id": 256,
+    "eos_token_id": 256,
+    "tie_word_embeddings": True,
 }
 LLAMA_TINY = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 257, "hidden_size": 48, "intermediate_size": 128,
-    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "hidden_act": "silu",
-    "max_position_embeddings": 64, "initializer_range": 0.02, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "attention_bias": False,
-    "mlp_bias": False, "attention_dropout": 0.0, "tie_word_embeddings": False, "bos_token_id": 256, "eos_token_id": 256,
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "vocab_size": 257,
+    "hidden_size": 48,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "hidden_act": "silu",
+    "max_position_embeddings": 64,
+    "initializer_range": 0.02,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "attention_dropout": 0.0,
+    "tie_word_embeddings": False,
+    "bos_token_id": 256,
+    "eos_token_id": 256,
 }
 
 

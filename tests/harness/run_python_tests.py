@@ -25,7 +25,9 @@ def main() -> int:
     except unittest.SkipTest as reason:
         print(f"1..0 # SKIP {reason}")
         return 0
-    tests = [(name, function) for name, function in vars(module).items() if name.startswith("test_") and callable(function)]
+    tests = [
+        (name, function) for name, function in vars(module).items() if name.startswith("test_") and callable(function)
+    ]
     if sys.argv[2:]:
         tests = [test for test in tests if any(part in test[0] for part in sys.argv[2:])]
     failed = 0
@@ -40,7 +42,9 @@ def main() -> int:
                 print(f"ok {number} - {title}")
             except unittest.SkipTest as reason:
                 print(f"ok {number} - {title} # SKIP {reason}")
-            except BaseException:  # an assertion, an error or a sys.exit of the code under test: each is a failure of this test only
+            except (
+                BaseException
+            ):  # an assertion, an error or a sys.exit of the code under test: each is a failure of this test only
                 failed += 1
                 print(f"not ok {number} - {title}")
                 for line in traceback.format_exc().splitlines():

@@ -31,7 +31,11 @@ def ranks_of(job):
             variables = pathlib.Path(f"/proc/{process}/environ").read_text().split("\0")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        found |= {int(variable.partition("=")[2]): process for variable in variables if variable.startswith("OMPI_COMM_WORLD_RANK=")}
+        found |= {
+            int(variable.partition("=")[2]): process
+            for variable in variables
+            if variable.startswith("OMPI_COMM_WORLD_RANK=")
+        }
     return found
 
 
@@ -63,13 +67,20 @@ def wait_until(happens, job, what):
 
 
 def wait_for_steps(run_dir, count, job):
-    wait_until(lambda: (run_dir / "records.jsonl").exists() and len(records(run_dir, "step")) >= count, job, f"{count} steps")
+    wait_until(
+        lambda: (run_dir / "records.jsonl").exists() and len(records(run_dir, "step")) >= count, job, f"{count} steps"
+    )
 
 
 def wait_for_pause(job, rank):
     """The process of a rank, once it has stopped itself."""
-    return wait_until(lambda: next((process for number, process in ranks_of(job).items() if number == rank and is_stopped(process)), None), job,
-                      f"a pause of rank {rank}")
+    return wait_until(
+        lambda: next(
+            (process for number, process in ranks_of(job).items() if number == rank and is_stopped(process)), None
+        ),
+        job,
+        f"a pause of rank {rank}",
+    )
 
 
 def started_and_stopped(process):

@@ -13,13 +13,23 @@ import unittest
 from lockstep_testing import PATIENCE_S
 
 SETTINGS = {
-    "AuthType": "auth/none", "CredType": "cred/none",
-    "AuthInfo": "cred_expire=5",                  # a requeued job is held so long
-    "MpiDefault": "pmix", "ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/none", "JobAcctGatherType": "jobacct_gather/none",
-    "SelectType": "select/cons_tres", "SelectTypeParameters": "CR_Core",
-    "SlurmdParameters": "config_overrides",       # more CPUs than there are
-    "SchedulerType": "sched/backfill", "SchedulerParameters": "bf_interval=2,sched_interval=2,sched_min_interval=0,batch_sched_delay=0",
-    "ReturnToService": "2", "KillWait": "300", "MinJobAge": "3600", "JobRequeue": "1", "MailProg": "/bin/true",
+    "AuthType": "auth/none",
+    "CredType": "cred/none",
+    "AuthInfo": "cred_expire=5",  # a requeued job is held so long
+    "MpiDefault": "pmix",
+    "ProctrackType": "proctrack/linuxproc",
+    "TaskPlugin": "task/none",
+    "JobAcctGatherType": "jobacct_gather/none",
+    "SelectType": "select/cons_tres",
+    "SelectTypeParameters": "CR_Core",
+    "SlurmdParameters": "config_overrides",  # more CPUs than there are
+    "SchedulerType": "sched/backfill",
+    "SchedulerParameters": "bf_interval=2,sched_interval=2,sched_min_interval=0,batch_sched_delay=0",
+    "ReturnToService": "2",
+    "KillWait": "300",
+    "MinJobAge": "3600",
+    "JobRequeue": "1",
+    "MailProg": "/bin/true",
 }
 
 
@@ -42,7 +52,9 @@ class SlurmCluster:
             if not shutil.which(daemon, path=os.environ["PATH"] + ":/usr/sbin"):
                 raise unittest.SkipTest(f"{daemon} is not installed (make setup-test)")
         self.folder, self.cpus = pathlib.Path(folder), cpus
-        self.environment = dict(os.environ, SLURM_CONF=str(self.folder / "slurm.conf"), PATH=os.environ["PATH"] + ":/usr/sbin")
+        self.environment = dict(
+            os.environ, SLURM_CONF=str(self.folder / "slurm.conf"), PATH=os.environ["PATH"] + ":/usr/sbin"
+        )
 
     def __enter__(self):
         self.configure()
@@ -64,20 +76,39 @@ class SlurmCluster:
         for name in ["state", "spool", "tmp"]:
             (self.folder / name).mkdir(parents=True)
         control, node = free_ports(2)
-        lines = {"ClusterName": "test", "SlurmctldHost": f"{host}(127.0.0.1)", "SlurmctldPort": control, "SlurmUser": user, "SlurmdUser": user,
-                 "StateSaveLocation": self.folder / "state", "SlurmdSpoolDir": self.folder / "spool", "TmpFS": self.folder / "tmp",
-                 "SlurmctldPidFile": self.folder / "slurmctld.pid", "SlurmdPidFile": self.folder / "slurmd.pid",
-                 "SlurmctldLogFile": self.folder / "slurmctld.log", "SlurmdLogFile": self.folder / "slurmd.log", **SETTINGS}
-        machine = (f"NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={node} CPUs={self.cpus} Sockets=1 CoresPerSocket={self.cpus} "
-                   "ThreadsPerCore=1 RealMemory=1000 State=UNKNOWN")
-        (self.folder / "slurm.conf").write_text("".join(f"{name}={value}\n" for name, value in lines.items()) +
-                                                f"{machine}\nPartitionName=test Nodes=n1 Default=YES MaxTime=INFINITE State=UP\n")
-        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")   # named, so that slurmd does not look for one
+        lines = {
+            "ClusterName": "test",
+            "SlurmctldHost": f"{host}(127.0.0.1)",
+            "SlurmctldPort": control,
+            "SlurmUser": user,
+            "SlurmdUser": user,
+            "StateSaveLocation": self.folder / "state",
+            "SlurmdSpoolDir": self.folder / "spool",
+            "TmpFS": self.folder / "tmp",
+            "SlurmctldPidFile": self.folder / "slurmctld.pid",
+            "SlurmdPidFile": self.folder / "slurmd.pid",
+            "SlurmctldLogFile": self.folder / "slurmctld.log",
+            "SlurmdLogFile": self.folder / "slurmd.log",
+            **SETTINGS,
+        }
+        machine = (
+            f"NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={node} CPUs={self.cpus} Sockets=1 CoresPerSocket={self.cpus} "
+            "ThreadsPerCore=1 RealMemory=1000 State=UNKNOWN"
+        )
+        (self.folder / "slurm.conf").write_text(
+            "".join(f"{name}={value}\n" for name, value in lines.items())
+            + f"{machine}\nPartitionName=test Nodes=n1 Default=YES MaxTime=INFINITE State=UP\n"
+        )
+        (self.folder / "cgroup.conf").write_text(
+            "CgroupPlugin=cgroup/v1\n"
+        )  # named, so that slurmd does not look for one
 
     def stop(self):
         """Cancels what runs, then ends the two daemons that this object started."""
         if (self.folder / "slurmctld.pid").exists():
-            subprocess.run(["scancel", "--user", getpass.getuser()], env=self.environment, capture_output=True, timeout=PATIENCE_S)
+            subprocess.run(
+                ["scancel", "--user", getpass.getuser()], env=self.environment, capture_output=True, timeout=PATIENCE_S
+            )
             time.sleep(1)
         for name in ["slurmd", "slurmctld"]:
             try:
@@ -88,8 +119,14 @@ class SlurmCluster:
                 pass
 
     def command(self, *words, timeout=PATIENCE_S, **settings):
-        done = subprocess.run([str(word) for word in words], env=dict(self.environment, **settings.pop("env", {})), capture_output=True, text=True,
-                              timeout=timeout, **settings)
+        done = subprocess.run(
+            [str(word) for word in words],
+            env=dict(self.environment, **settings.pop("env", {})),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            **settings,
+        )
         assert done.returncode == 0, f"{words} returned {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 

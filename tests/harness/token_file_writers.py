@@ -25,7 +25,11 @@ def write_megatron(prefix, documents, dtype="uint16", sequences=1, modes=None):
     np.array(flat(documents), dtype).tofile(f"{prefix}.bin")
     with open(f"{prefix}.idx", "wb") as file:
         file.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, MEGATRON_TYPES[dtype], len(lengths), len(boundaries)))
-        file.write(np.array(lengths, "<i4").tobytes() + np.array(pointers, "<i8").tobytes() + np.array(boundaries, "<i8").tobytes())
+        file.write(
+            np.array(lengths, "<i4").tobytes()
+            + np.array(pointers, "<i8").tobytes()
+            + np.array(boundaries, "<i8").tobytes()
+        )
         if modes is not None:
             file.write(np.array([modes] * len(lengths), "i1").tobytes())
 
@@ -56,7 +60,9 @@ def write_mds(folder, documents, encoding="ndarray:int32", compression=None, sha
     columns, encodings, sizes = ["id", column, "url"], ["int32", encoding, "str"], [4, None, None]
     for number in range(shards):
         samples = []
-        for i, document in enumerate(documents[len(documents) * number // shards:len(documents) * (number + 1) // shards]):
+        for i, document in enumerate(
+            documents[len(documents) * number // shards : len(documents) * (number + 1) // shards]
+        ):
             parts = encoding.split(":")
             dtype = parts[1] if len(parts) > 1 else ("int64" if encoding == "bytes" else "uint16")
             array = np.array(document, dtype)
@@ -80,6 +86,19 @@ def write_mds(folder, documents, encoding="ndarray:int32", compression=None, sha
             zipped = {"basename": name + ".zstd", "bytes": len(packed), "hashes": {}}
         else:
             (folder / name).write_bytes(data)
-        entries.append({"format": "mds", "version": 2, "column_names": columns, "column_encodings": encodings, "column_sizes": sizes,
-                        "compression": compression, "hashes": [], "raw_data": raw, "zip_data": zipped, "samples": len(samples), "size_limit": None})
+        entries.append(
+            {
+                "format": "mds",
+                "version": 2,
+                "column_names": columns,
+                "column_encodings": encodings,
+                "column_sizes": sizes,
+                "compression": compression,
+                "hashes": [],
+                "raw_data": raw,
+                "zip_data": zipped,
+                "samples": len(samples),
+                "size_limit": None,
+            }
+        )
     (folder / "index.json").write_text(json.dumps({"version": 2, "shards": entries}))

@@ -24,8 +24,12 @@ def run_file(folder):
 
 def messages(file):
     """What the file holds, by kind: each as the reader prints it."""
-    done = subprocess.run([wandb_program(), "leet", "inspect", "-json", "-no-observability", "-run-file", file], capture_output=True, text=True,
-                          check=True)
+    done = subprocess.run(
+        [wandb_program(), "leet", "inspect", "-json", "-no-observability", "-run-file", file],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [message["num"] for message in found] == list(range(1, len(found) + 1)), found
     kinds = {}
@@ -41,6 +45,10 @@ def rows(file):
 
 def state(file):
     """What the reader says of the run as a whole."""
-    done = subprocess.run([wandb_program(), "leet", "inspect", "-json", "-summary", "-no-observability", "-run-file", file], capture_output=True,
-                          text=True, check=True)
+    done = subprocess.run(
+        [wandb_program(), "leet", "inspect", "-json", "-summary", "-no-observability", "-run-file", file],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return json.loads(done.stdout)

@@ -18,8 +18,13 @@ def commands():
 
 def test_every_make_target_is_one():
     known = set(re.search(r"^\.PHONY:(.*)$", (SOURCE / "Makefile").read_text(), re.MULTILINE)[1].split())
-    named = {word for line in re.findall(r"\bmake ((?:[a-z-]+\b ?)+)", "\n".join([*commands(), *re.findall(r"`([^`\n]+)`", PROSE)]))
-             for word in line.split()}
+    named = {
+        word
+        for line in re.findall(
+            r"\bmake ((?:[a-z-]+\b ?)+)", "\n".join([*commands(), *re.findall(r"`([^`\n]+)`", PROSE)])
+        )
+        for word in line.split()
+    }
     assert named >= {"setup", "build", "test", "format", "lint", "sanitize", "debug"}, named
     assert named <= known, named - known
 
@@ -40,8 +45,12 @@ def test_the_quick_commands_run(tmp):
     quick = [line for line in commands() if re.match(r"build/tests|tests/harness|LOCKSTEP_", line)]
     assert len(quick) >= 4, quick
     for line in quick:
-        line = line.replace("LOCKSTEP_BUILD=build LOCKSTEP_SOURCE=.", f"LOCKSTEP_BUILD={BUILD} LOCKSTEP_SOURCE={SOURCE}")
-        done = subprocess.run(line, shell=True, cwd=tmp, capture_output=True, text=True, timeout=PATIENCE_S, env=os.environ)
+        line = line.replace(
+            "LOCKSTEP_BUILD=build LOCKSTEP_SOURCE=.", f"LOCKSTEP_BUILD={BUILD} LOCKSTEP_SOURCE={SOURCE}"
+        )
+        done = subprocess.run(
+            line, shell=True, cwd=tmp, capture_output=True, text=True, timeout=PATIENCE_S, env=os.environ
+        )
         assert done.returncode == 0, f"{line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
         said = done.stdout + done.stderr
         assert "ok 1 - " in said or "--list_content" in line and "mesh" in said, f"{line}\n{said[-2000:]}"

@@ -27,16 +27,26 @@ def built(tool):
 
 def completed(tool, *words, cwd=None):
     """What bash offers for the last word."""
-    script = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); function=$(complete -p "$1" | sed "s/.*-F \\([^ ]*\\).*/\\1/"); ' \
-             '$function; printf "%s\\n" "${COMPREPLY[@]}"'
-    done = subprocess.run(["bash", "-c", script, "bash", made(f"lockstep-{tool}"), tool, *words], capture_output=True, text=True, check=True, cwd=cwd)
+    script = (
+        'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); function=$(complete -p "$1" | sed "s/.*-F \\([^ ]*\\).*/\\1/"); '
+        '$function; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script, "bash", made(f"lockstep-{tool}"), tool, *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=cwd,
+    )
     assert done.stderr == "", done.stderr
     return set(done.stdout.split())
 
 
 def options_of_page(tool):
     """The options of a manual page as a reader sees them."""
-    text = subprocess.run(["mandoc", "-T", "utf8", "-O", "width=200", made(tool + ".1")], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        ["mandoc", "-T", "utf8", "-O", "width=200", made(tool + ".1")], capture_output=True, text=True, check=True
+    ).stdout
     text = re.sub(".\b", "", text)
     return set(re.findall(r"^ {5,8}(?:-., )?(--[a-z][A-Za-z0-9_.-]*)", text, re.M))
 
@@ -47,8 +57,28 @@ def options_of_help(tool):
 
 def test_bash_completes_option_names():
     assert completed("train", "--optimizer.l") == {"--optimizer.lr"}
-    keys = ["match", "optimizer", "lr", "lr_scale", "weight_decay", "betas", "eps", "momentum", "nesterov", "state_dtype", "muon_momentum", "muon_nesterov", "muon_steps",
-            "muon_adjust", "adafactor_decay", "adafactor_eps", "adafactor_clip", "adafactor_scale", "adafactor_relative_step", "adafactor_momentum"]
+    keys = [
+        "match",
+        "optimizer",
+        "lr",
+        "lr_scale",
+        "weight_decay",
+        "betas",
+        "eps",
+        "momentum",
+        "nesterov",
+        "state_dtype",
+        "muon_momentum",
+        "muon_nesterov",
+        "muon_steps",
+        "muon_adjust",
+        "adafactor_decay",
+        "adafactor_eps",
+        "adafactor_clip",
+        "adafactor_scale",
+        "adafactor_relative_step",
+        "adafactor_momentum",
+    ]
     assert completed("train", "--optimizer.groups.") == {f"--optimizer.groups.NAME.{key}" for key in keys}
     assert "--data.datasets.0.path" in completed("train", "--data.datasets.")
     assert completed("checkpoint-inspect", "--ver") == {"--verify", "--version"}
@@ -58,7 +88,12 @@ def test_readme_and_manual_say_how_completion_is_switched_on():
     line = re.search(r"for file in build/man/.*?done", (SOURCE / "README.md").read_text())[0]
     assert line.replace('"', r"\(dq") in (SOURCE / "man/lockstep.7.in").read_text()
     made("lockstep-train")
-    done = subprocess.run(["bash", "-c", line.replace("build/man", str(BUILD / "man")) + "; complete -p"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["bash", "-c", line.replace("build/man", str(BUILD / "man")) + "; complete -p"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     served = {words.split()[-1] for words in done.stdout.splitlines()}
     assert served >= {name for tool in TOOLS for name in [tool, f"lockstep-{tool}"]} and not done.stderr, done
 
@@ -73,7 +108,13 @@ def test_bash_completes_values():
     assert completed("train", "--schedule.name", "=") == SCHEDULES
     assert completed("train", "--data.shuffle", "f") == {"false"}
     assert completed("train", "--optimizer.lr", "") == set()
-    assert completed("checkpoint-inspect", "--verify", "=", "") == {"manifest", "sizes", "coverage", "hashes", "fingerprints"}
+    assert completed("checkpoint-inspect", "--verify", "=", "") == {
+        "manifest",
+        "sizes",
+        "coverage",
+        "hashes",
+        "fingerprints",
+    }
 
 
 def test_bash_completes_files_and_folders(tmp):
@@ -110,7 +151,13 @@ def test_help_is_one_screen_and_explains_sections_and_options():
         assert shown == options_of_help(tool), tool
     explained = run(built("train"), "--help=optimizer.lr").stdout
     assert explained.startswith("--optimizer.lr NUMBER\n    peak learning rate") and "default: 0.0003" in explained
-    for term in ["gradient accumulation", "data parallel", "activation checkpointing", "tensor-parallel", "gradient clipping"]:
+    for term in [
+        "gradient accumulation",
+        "data parallel",
+        "activation checkpointing",
+        "tensor-parallel",
+        "gradient clipping",
+    ]:
         assert term in run(built("train"), "--help=all").stdout.replace("data-parallel", "data parallel"), term
     assert "did you mean --help=optimizer" in run(built("train"), "--help=optimiser", expect=2).stderr
 
@@ -138,8 +185,10 @@ def test_every_configuration_of_the_tree_is_accepted_and_meets_the_schema():
 
 def test_the_printed_configuration_is_understood_alike_by_another_yaml_reader(tmp):
     yaml = needs("yaml")
-    (tmp / "a.yaml").write_text('sample: {prompts: ["no", "a: b # c", "5e-5", "ü\\n"]}\noptimizer: {eps: 5e-9, lr: 1}\n'
-                                'schedule: {name: constant}\ndata: {path: "null", train_split: 12}\n')
+    (tmp / "a.yaml").write_text(
+        'sample: {prompts: ["no", "a: b # c", "5e-5", "ü\\n"]}\noptimizer: {eps: 5e-9, lr: 1}\n'
+        'schedule: {name: constant}\ndata: {path: "null", train_split: 12}\n'
+    )
     document = yaml.safe_load(run(built("train"), tmp / "a.yaml", "--print-config").stdout)
     assert document["sample"]["prompts"] == ["no", "a: b # c", "5e-5", "ü\n"]
     assert document["optimizer"]["eps"] == 5e-9 and document["optimizer"]["lr"] == 1.0

@@ -28,9 +28,13 @@ def test_programs_pages_and_completions_have_a_name_of_their_own_and_a_bare_one(
         for tool in TOOLS:
             expected[name.format(f"lockstep-{tool}")] = ""
             expected[name.format(tool)] = name.format(f"lockstep-{tool}")
-        if found or folder == "bin":   # without mandoc there are no pages and completions
+        if found or folder == "bin":  # without mandoc there are no pages and completions
             assert found == expected, (folder, found)
-    plugins = {path.name for path in [BUILD / "lib/corpus/lockstep-tables.so", BUILD / "lib/remote/lockstep-http.so"] if path.exists()}
+    plugins = {
+        path.name
+        for path in [BUILD / "lib/corpus/lockstep-tables.so", BUILD / "lib/remote/lockstep-http.so"]
+        if path.exists()
+    }
     assert {path.name for path in (prefix / "libexec/lockstep").iterdir()} == {"train-job"} | plugins
 
 
@@ -39,24 +43,53 @@ def test_installed_programs_run_under_both_names(tmp):
     for tool in TOOLS:
         for name in [tool, f"lockstep-{tool}"]:
             assert f"usage: {tool} " in run_command(prefix / "bin" / name, "--help").stdout, name
-    for name in ["train", "lockstep-train"]:   # answered by train-job, which it finds beside itself
-        done = subprocess.run([name, "--no-such-option"], env=dict(os.environ, PATH=f"{prefix / 'bin'}:{os.environ['PATH']}"),
-                              capture_output=True, text=True, timeout=PATIENCE_S)
+    for name in ["train", "lockstep-train"]:  # answered by train-job, which it finds beside itself
+        done = subprocess.run(
+            [name, "--no-such-option"],
+            env=dict(os.environ, PATH=f"{prefix / 'bin'}:{os.environ['PATH']}"),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
         assert done.returncode == 2 and "unknown option --no-such-option" in done.stderr, (name, done)
 
 
 def test_bare_names_can_be_left_out(tmp):
-    options = {option["name"]: option["value"] for option in json.loads((BUILD / "meson-info/intro-buildoptions.json").read_text())}
+    options = {
+        option["name"]: option["value"]
+        for option in json.loads((BUILD / "meson-info/intro-buildoptions.json").read_text())
+    }
     same = [f"-D{name}={options[name]}" for name in ["libtorch", "python"] if options[name]]
     links = {}
     for bare in ["true", "false"]:
         folder = tmp / bare
-        run_command("meson", "setup", folder, SOURCE, *same, f"-Dbare_names={bare}", "-Dtests=disabled", "-Dprefix=/usr", timeout=PATIENCE_S)
-        for name in NAMES:   # what the links lead to: a dry run looks for it, but installs nothing
+        run_command(
+            "meson",
+            "setup",
+            folder,
+            SOURCE,
+            *same,
+            f"-Dbare_names={bare}",
+            "-Dtests=disabled",
+            "-Dprefix=/usr",
+            timeout=PATIENCE_S,
+        )
+        for name in NAMES:  # what the links lead to: a dry run looks for it, but installs nothing
             for tool in TOOLS:
                 target = tmp / "root/usr" / name.format(f"lockstep-{tool}")
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.touch()
-        done = run_command("meson", "install", "-C", folder, "--no-rebuild", "--dry-run", "--tags", "bare-names", "--destdir", tmp / "root")
+        done = run_command(
+            "meson",
+            "install",
+            "-C",
+            folder,
+            "--no-rebuild",
+            "--dry-run",
+            "--tags",
+            "bare-names",
+            "--destdir",
+            tmp / "root",
+        )
         links[bare] = re.findall(r"^Installing symlink.* to .*/(\S+)$", done.stdout, re.M)
     assert set(TOOLS) <= set(links["true"]) and links["false"] == [], links

@@ -9,7 +9,18 @@ import unittest
 from lockstep_testing import BUILD, SOURCE, program, run
 
 TOOLS = ["train", "prepare-data", "checkpoint-reshard", "finalize-quantize"]
-OTHERS = {"mpirun", "srun", "sbatch", "scancel", "scontrol", "grep", "sed", "exit", "nohup", "flock"}   # pages that are not ours
+OTHERS = {
+    "mpirun",
+    "srun",
+    "sbatch",
+    "scancel",
+    "scontrol",
+    "grep",
+    "sed",
+    "exit",
+    "nohup",
+    "flock",
+}  # pages that are not ours
 
 
 def sources():
@@ -34,7 +45,9 @@ def rendered(name):
     path = BUILD / "man" / name
     if not path.exists():
         raise unittest.SkipTest("manual pages are not built (mandoc is missing)")
-    text = subprocess.run(["mandoc", "-T", "utf8", "-O", "width=400", path], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        ["mandoc", "-T", "utf8", "-O", "width=400", path], capture_output=True, text=True, check=True
+    ).stdout
     return re.sub(".\b", "", text)
 
 
@@ -46,14 +59,23 @@ def shown(tool, *arguments):
 
 def test_every_cross_reference_leads_to_a_page():
     pages = sources()
-    lost = {(page, other) for page, text in pages.items() for other in references(text)
-            if other not in pages and other.partition("(")[0] not in OTHERS}
+    lost = {
+        (page, other)
+        for page, text in pages.items()
+        for other in references(text)
+        if other not in pages and other.partition("(")[0] not in OTHERS
+    }
     assert not lost, lost
 
 
 def test_pages_see_each_other():
     pages = sources()
-    one_way = {(page, other) for page, text in pages.items() for other in see_also(text) if other in pages and page not in see_also(pages[other])}
+    one_way = {
+        (page, other)
+        for page, text in pages.items()
+        for other in see_also(text)
+        if other in pages and page not in see_also(pages[other])
+    }
     assert not one_way, f"(page, page that does not refer back): {sorted(one_way)}"
     assert all(see_also(text) for text in pages.values())
 
@@ -67,7 +89,9 @@ def test_every_page_is_built_and_called_by_its_name():
 
 
 def codes():
-    enumerators = re.search(r"enum class ExitCode : int \{(.*?)\};", (SOURCE / "lib/base/error.hpp").read_text(), re.S)[1]
+    enumerators = re.search(r"enum class ExitCode : int \{(.*?)\};", (SOURCE / "lib/base/error.hpp").read_text(), re.S)[
+        1
+    ]
     return {int(code): name for name, code in re.findall(r"(\w+) = (\d+),", enumerators)}
 
 
@@ -117,15 +141,21 @@ def test_the_page_of_the_records_has_exactly_the_kinds_and_fields_of_the_schema(
     for schema in schemas:
         part = re.search(rf"^   {schema['title']}\n(.*?)(?=^(?:   )?\S)", page, re.S | re.M)[1]
         listed = re.findall(r"^ {5}(\w+) \((?:number|integer|string|boolean|array|object)[a-z ]*\)", part, re.M)
-        assert listed == [name for name in schema["properties"] if name not in ("schema", "kind", "time")], schema["title"]
+        assert listed == [name for name in schema["properties"] if name not in ("schema", "kind", "time")], schema[
+            "title"
+        ]
     assert len(re.findall(r"^\.Ss \w+\n(?:.*\n)*?@RECORD", sources()["lockstep-records(5)"], re.M)) == len(schemas)
 
 
 def test_the_page_of_the_records_has_exactly_the_events_of_the_sources():
     part = sources()["lockstep-records(5)"].partition(".Ss event\n")[2].partition("@RECORD")[0]
     listed = re.findall(r"^\.It Ql (\w+)$", part, re.M)
-    recorded = {name for room in ["train", "report"] for path in (SOURCE / "lib" / room).glob("*.cpp")
-                for name in re.findall(r'\.name = "([a-z_]+)"', path.read_text())}
+    recorded = {
+        name
+        for room in ["train", "report"]
+        for path in (SOURCE / "lib" / room).glob("*.cpp")
+        for name in re.findall(r'\.name = "([a-z_]+)"', path.read_text())
+    }
     assert set(listed) == recorded and listed == sorted(listed)
 
 
@@ -133,7 +163,9 @@ def quoted(text):
     """The messages of the troubleshooting page: ours, and the launcher's."""
     ours, theirs = text.split('\n.\\" of Open MPI\n')
     messages = [re.findall(r'^\.It "(.*)"$', part, re.M) for part in (ours, theirs)]
-    assert all(re.fullmatch(r'\.It ".*"', line) for line in text.splitlines() if line.startswith(".It")), "an item is a message in quotes"
+    assert all(re.fullmatch(r'\.It ".*"', line) for line in text.splitlines() if line.startswith(".It")), (
+        "an item is a message in quotes"
+    )
     return messages
 
 
@@ -165,14 +197,34 @@ def test_every_box_of_the_launcher_that_the_manual_quotes_is_one_of_open_mpi():
 
 
 def test_the_table_of_speed_is_what_the_recorded_results_say(tmp):
-    shown = subprocess.run([SOURCE / "tests/bench/compare", "--manual"], check=True, capture_output=True, text=True).stdout
-    assert shown in sources()["lockstep-performance(7)"], "replace the table by the output of tests/bench/compare --manual"
+    shown = subprocess.run(
+        [SOURCE / "tests/bench/compare", "--manual"], check=True, capture_output=True, text=True
+    ).stdout
+    assert shown in sources()["lockstep-performance(7)"], (
+        "replace the table by the output of tests/bench/compare --manual"
+    )
 
 
 def test_two_files_of_results_are_compared_case_by_case(tmp):
-    lines = [{"case": "small", "dtype": "fp32", "lockstep_ms": 30.0, "ratio": 1.4}, {"case": "small", "dtype": "fp32", "lockstep_ms": 20.0,
-                                                                                    "ratio": 2.1, "compile_ratio": 2.0}]
+    lines = [
+        {"case": "small", "dtype": "fp32", "lockstep_ms": 30.0, "ratio": 1.4},
+        {"case": "small", "dtype": "fp32", "lockstep_ms": 20.0, "ratio": 2.1, "compile_ratio": 2.0},
+    ]
     for name, line in zip(["old", "new"], lines):
         (tmp / name).write_text(json.dumps(line) + "\n")
-    shown = subprocess.run([SOURCE / "tests/bench/compare", tmp / "old", tmp / "new"], check=True, capture_output=True, text=True).stdout
-    assert shown.splitlines()[1].split() == ["small", "fp32", "30.0", "ms", "20.0", "ms", "1.50x", "1.40x", "2.10x", "-", "2.00x"], shown
+    shown = subprocess.run(
+        [SOURCE / "tests/bench/compare", tmp / "old", tmp / "new"], check=True, capture_output=True, text=True
+    ).stdout
+    assert shown.splitlines()[1].split() == [
+        "small",
+        "fp32",
+        "30.0",
+        "ms",
+        "20.0",
+        "ms",
+        "1.50x",
+        "1.40x",
+        "2.10x",
+        "-",
+        "2.00x",
+    ], shown

@@ -4,7 +4,9 @@ import re
 
 from lockstep_testing import SOURCE
 
-CLAUSE = re.compile(r"(?:^|[ ,(])(?:what|of which|those that|that which|whatever|so many)\b", re.IGNORECASE | re.MULTILINE)
+CLAUSE = re.compile(
+    r"(?:^|[ ,(])(?:what|of which|those that|that which|whatever|so many)\b", re.IGNORECASE | re.MULTILINE
+)
 MOST_IN_100_SENTENCES = 5
 
 
@@ -35,7 +37,9 @@ def test_pages_have_few_clauses_without_a_subject():
     for page in pages():
         clauses, sentences = counted(prose_of_markdown(page.read_text()))
         assert sentences > 10, page
-        assert 100 * clauses <= MOST_IN_100_SENTENCES * sentences, f"{page.relative_to(SOURCE)}: {clauses} clauses in {sentences} sentences"
+        assert 100 * clauses <= MOST_IN_100_SENTENCES * sentences, (
+            f"{page.relative_to(SOURCE)}: {clauses} clauses in {sentences} sentences"
+        )
 
 
 def test_lines_of_prose_fit_a_screen():

@@ -5,8 +5,10 @@ import unittest
 
 from lockstep_testing import BUILD, SOURCE, run_command
 
-ROOMS = ("base report plugin config layout program quant store exchange architecture chat remote corpus comm app reshard data artifact "
-         "tensor model optim engine checkpoint train").split()
+ROOMS = (
+    "base report plugin config layout program quant store exchange architecture chat remote corpus comm app reshard data artifact "
+    "tensor model optim engine checkpoint train"
+).split()
 # Headers of a library, and the only rooms whose sources include them.
 LIBRARIES = {
     r"mpi\.h": ["comm"],
@@ -27,7 +29,9 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 def sources():
     for room in ROOMS:
         for path in sorted((SOURCE / "lib" / room).glob("**/*")):
-            if path.suffix in (".h", ".hpp", ".cpp", ".cu") and path.stem != "example_plugin":   # which is as those of users
+            if (
+                path.suffix in (".h", ".hpp", ".cpp", ".cu") and path.stem != "example_plugin"
+            ):  # which is as those of users
                 yield room, path, INCLUDE.findall(path.read_text())
 
 
@@ -45,9 +49,18 @@ def test_each_room_includes_only_rooms_above_it():
     assert not wrong, "\n".join(wrong)
 
 
+def test_the_drawing_of_the_rooms_is_that_of_the_sources():
+    shown = re.search(r"^```rooms\n(.*?)^```", (SOURCE / "lib/README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    assert shown == run_command(SOURCE / "scripts/draw-rooms").stdout, "scripts/draw-rooms prints another drawing"
+
+
 def test_low_rooms_include_no_configuration():
-    wrong = [f"{path.relative_to(SOURCE)} includes {name}" for room, path, includes in sources() for _, name in includes
-             if room in WITHOUT_CONFIGURATION and re.fullmatch(r"config/\w+_config\.hpp", name) and path.stem != "inspect"]
+    wrong = [
+        f"{path.relative_to(SOURCE)} includes {name}"
+        for room, path, includes in sources()
+        for _, name in includes
+        if room in WITHOUT_CONFIGURATION and re.fullmatch(r"config/\w+_config\.hpp", name) and path.stem != "inspect"
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -73,25 +86,42 @@ def test_a_type_of_a_header_has_its_name_for_itself():
     places = {}
     for _, path, _ in sources():
         if path.suffix == ".hpp":
-            for name in re.findall(r"^(?:struct|class|enum class) (\w+)\b(?!::)(?![^{;]*;)", path.read_text(), re.MULTILINE):
+            for name in re.findall(
+                r"^(?:struct|class|enum class) (\w+)\b(?!::)(?![^{;]*;)", path.read_text(), re.MULTILINE
+            ):
                 places.setdefault(name, set()).add(str(path.relative_to(SOURCE)))
     assert len(places) > 100, places
     assert not {name: where for name, where in places.items() if len(where) > 1}
 
 
 def test_headers_that_others_include_do_not_show_mpi():
-    shown = [str(path.relative_to(SOURCE)) for _, path, includes in sources() if path.suffix == ".hpp" and ("<", "mpi.h") in includes]
+    shown = [
+        str(path.relative_to(SOURCE))
+        for _, path, includes in sources()
+        if path.suffix == ".hpp" and ("<", "mpi.h") in includes
+    ]
     assert not shown
 
 
 def test_a_main_fits_on_a_screen():
-    long = [f"{path.name}: {count} lines" for path in sorted((SOURCE / "tools").glob("*.cpp")) if (count := len(path.read_text().splitlines())) > 60]
+    long = [
+        f"{path.name}: {count} lines"
+        for path in sorted((SOURCE / "tools").glob("*.cpp"))
+        if (count := len(path.read_text().splitlines())) > 60
+    ]
     assert not long
 
 
 def test_every_source_is_compiled_and_every_test_file_registered():
     missing = []
-    for pattern in ["lib/*/*.cpp", "tests/unit/*/*_test.cpp", "tests/mpi/*/*_test.cpp", "tests/cli/*_test.py", "tests/e2e/*_test.py", "tests/meta/*_test.py"]:
+    for pattern in [
+        "lib/*/*.cpp",
+        "tests/unit/*/*_test.cpp",
+        "tests/mpi/*/*_test.cpp",
+        "tests/cli/*_test.py",
+        "tests/e2e/*_test.py",
+        "tests/meta/*_test.py",
+    ]:
         for path in sorted(SOURCE.glob(pattern)):
             listing = path.parent / "meson.build"
             if not listing.exists() or f"'{path.name}'" not in listing.read_text():

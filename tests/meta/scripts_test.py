@@ -11,8 +11,15 @@ from lockstep_testing import BUILD, PATIENCE_S, SOURCE, run_command
 
 
 def shell_scripts():
-    for path in [*SOURCE.glob("scripts/*"), *SOURCE.glob("scripts/slurm/*"), *SOURCE.glob(".ci/*"), *SOURCE.glob("tests/**/*.sh")]:
-        if path.is_file() and (path.suffix == ".sh" or re.match(rb"#!\s*/\S*(/env\s+)?\w*sh\b", path.read_bytes()[:80])):
+    for path in [
+        *SOURCE.glob("scripts/*"),
+        *SOURCE.glob("scripts/slurm/*"),
+        *SOURCE.glob(".ci/*"),
+        *SOURCE.glob("tests/**/*.sh"),
+    ]:
+        if path.is_file() and (
+            path.suffix == ".sh" or re.match(rb"#!\s*/\S*(/env\s+)?\w*sh\b", path.read_bytes()[:80])
+        ):
             yield path
 
 
@@ -27,7 +34,11 @@ def test_scripts_pass_shellcheck():
 def test_a_cross_compiler_takes_the_sources_that_ask_for_instructions_of_x86():
     if not shutil.which("aarch64-linux-gnu-g++"):
         raise unittest.SkipTest("no compiler for ARM is installed (g++-aarch64-linux-gnu)")
-    asking = [path for path in sorted((SOURCE / "lib").rglob("*.cpp")) if re.search("vector_|amx_|__x86_64__|Denormal", path.read_text())]
+    asking = [
+        path
+        for path in sorted((SOURCE / "lib").rglob("*.cpp"))
+        if re.search("vector_|amx_|__x86_64__|Denormal", path.read_text())
+    ]
     assert len(asking) > 5, asking
     cross_check = ["env", f"LOCKSTEP_BUILD_FOLDER={BUILD}", SOURCE / "scripts/cross-check"]
     run_command(*cross_check, *asking)
@@ -37,9 +48,15 @@ def test_a_cross_compiler_takes_the_sources_that_ask_for_instructions_of_x86():
 def test_every_make_target_explains_itself_in_help():
     makefile = (SOURCE / "Makefile").read_text()
     targets = set(re.search(r"^\.PHONY:(.*)$", makefile, re.MULTILINE)[1].split())
-    shown = set(re.findall(r"^  make (\S+)", run_command("make", "-C", SOURCE, "--no-print-directory", "help").stdout, re.MULTILINE))
+    shown = set(
+        re.findall(
+            r"^  make (\S+)", run_command("make", "-C", SOURCE, "--no-print-directory", "help").stdout, re.MULTILINE
+        )
+    )
     assert targets == shown, targets ^ shown
-    assert targets >= set("help setup setup-test build programs quickstart check test test-full format lint sanitize debug bench docs install clean".split())
+    assert targets >= set(
+        "help setup setup-test build programs quickstart check test test-full format lint sanitize debug bench docs install clean".split()
+    )
 
 
 def test_set_up_explains_itself_and_refuses_what_it_does_not_know():
@@ -50,7 +67,10 @@ def test_set_up_explains_itself_and_refuses_what_it_does_not_know():
 def test_the_pins_of_the_build_are_those_of_the_tests():
     def pins(name):
         return {line for line in (SOURCE / "scripts" / name).read_text().splitlines() if "==" in line}
-    assert pins("requirements.txt") and pins("requirements.txt") < pins("requirements-tables.txt") <= pins("requirements-test.txt")
+
+    assert pins("requirements.txt") and pins("requirements.txt") < pins("requirements-tables.txt") <= pins(
+        "requirements-test.txt"
+    )
 
 
 def test_jobs_take_the_words_of_every_line_of_their_settings(tmp):
@@ -59,17 +79,31 @@ def test_jobs_take_the_words_of_every_line_of_their_settings(tmp):
     for name in ["prepare-data", "train", "checkpoint-inspect", "finalize-quantize"]:
         (tools / name).write_text('#!/bin/sh\nprintf "%s\\n" "${0##*/}" "$@"\n')
         (tools / name).chmod(0o755)
-    (tmp / "site.sh").write_text(f'PATH={tools}:$PATH\nLAUNCH=${{LAUNCH:-env A=1}}\n')
-    settings = dict(os.environ, SITE=str(tmp / "site.sh"), SLURM_SUBMIT_DIR=str(tmp), INPUT="one.txt\ntwo.txt three.txt\n",
-                    OPTIONS="--first 1\n  --second 2\n\n--third=3\n", LAUNCH="env A=1\n  B=2")
+    (tmp / "site.sh").write_text(f"PATH={tools}:$PATH\nLAUNCH=${{LAUNCH:-env A=1}}\n")
+    settings = dict(
+        os.environ,
+        SITE=str(tmp / "site.sh"),
+        SLURM_SUBMIT_DIR=str(tmp),
+        INPUT="one.txt\ntwo.txt three.txt\n",
+        OPTIONS="--first 1\n  --second 2\n\n--third=3\n",
+        LAUNCH="env A=1\n  B=2",
+    )
     three = ["--first", "1", "--second", "2", "--third=3"]
-    expected = {"prepare": ["prepare-data", "one.txt", "two.txt", "three.txt", "--output", "data/corpus", *three],
-                "train": ["train", "configs/llama-tiny.yaml", *three],
-                "finalize": ["finalize-quantize", "runs/llama-tiny", "--output", "models/llama-tiny", *three]}
+    expected = {
+        "prepare": ["prepare-data", "one.txt", "two.txt", "three.txt", "--output", "data/corpus", *three],
+        "train": ["train", "configs/llama-tiny.yaml", *three],
+        "finalize": ["finalize-quantize", "runs/llama-tiny", "--output", "models/llama-tiny", *three],
+    }
     for job, words in expected.items():
-        done = subprocess.run(["bash", SOURCE / f"scripts/slurm/{job}.sbatch"], env=settings, capture_output=True, text=True, timeout=PATIENCE_S)
+        done = subprocess.run(
+            ["bash", SOURCE / f"scripts/slurm/{job}.sbatch"],
+            env=settings,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
         said = [line for line in done.stdout.splitlines() if not line.startswith(f"{job}: ")]
-        assert said[-len(words):] == words and done.returncode == 0, (job, done)
+        assert said[-len(words) :] == words and done.returncode == 0, (job, done)
 
 
 def quickstart(tmp, corpus):
@@ -81,8 +115,14 @@ def quickstart(tmp, corpus):
         (tmp / "clone/build/tools" / name).write_text("#!/bin/sh\nexit 9\n")
         (tmp / "clone/build/tools" / name).chmod(0o755)
     (tmp / "elsewhere").mkdir(exist_ok=True)
-    return subprocess.run([tmp / "clone/scripts/quickstart"], cwd=tmp / "elsewhere", env=dict(os.environ, CORPUS=str(corpus)),
-                          capture_output=True, text=True, timeout=PATIENCE_S)
+    return subprocess.run(
+        [tmp / "clone/scripts/quickstart"],
+        cwd=tmp / "elsewhere",
+        env=dict(os.environ, CORPUS=str(corpus)),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
 
 
 def test_quickstart_takes_a_text_from_where_it_was_called(tmp):
@@ -90,7 +130,9 @@ def test_quickstart_takes_a_text_from_where_it_was_called(tmp):
     (tmp / "elsewhere/mine.txt").write_text("my text")
     assert quickstart(tmp, "mine.txt").returncode == 9
     assert (tmp / "clone/quickstart/corpus.txt").read_text() == "my text"
-    assert quickstart(tmp, tmp / "clone/quickstart/corpus.txt").returncode == 9   # what it replaces may be the text itself
+    assert (
+        quickstart(tmp, tmp / "clone/quickstart/corpus.txt").returncode == 9
+    )  # what it replaces may be the text itself
     assert (tmp / "clone/quickstart/corpus.txt").read_text() == "my text"
 
 
@@ -106,7 +148,10 @@ def test_quickstart_without_its_text_leaves_what_is_there(tmp):
 def test_quickstart_compiles_the_programs_only():
     wanted = run_command("make", "-C", SOURCE, "-n", "--no-print-directory", "programs", f"BUILD={BUILD}").stdout
     assert re.search(r"meson compile -C \S+ programs$", wanted, re.M), wanted
-    assert "--no-print-directory programs" in re.search(r"^quickstart:.*?\n\n", (SOURCE / "Makefile").read_text(), re.M | re.S)[0]
+    assert (
+        "--no-print-directory programs"
+        in re.search(r"^quickstart:.*?\n\n", (SOURCE / "Makefile").read_text(), re.M | re.S)[0]
+    )
     needed = run_command("ninja", "-C", BUILD, "-t", "inputs", "programs").stdout.split()
     assert "tools/lockstep-train" in needed and "tools/train-job" in needed and "tools/lockstep-prepare-data" in needed
     assert not [name for name in needed if "tests" in name or name.startswith(("man/", "../man"))]
@@ -120,17 +165,32 @@ def counted(tmp, tests, code):
 
 
 def test_what_was_skipped_is_named_with_the_reason_before_the_last_line(tmp):
-    tests = [{"name": "tables", "result": "OK", "returncode": 0, "stdout": "ok 1 - a # SKIP no Arrow\nok 2 - b # SKIP no Arrow\nok 3 - c\n1..3\n"},
-             {"name": "stores", "result": "SKIP", "returncode": 77, "stdout": "1..0 # SKIP no Arrow\n"},
-             {"name": "silent", "result": "SKIP", "returncode": 77, "stdout": ""}]
+    tests = [
+        {
+            "name": "tables",
+            "result": "OK",
+            "returncode": 0,
+            "stdout": "ok 1 - a # SKIP no Arrow\nok 2 - b # SKIP no Arrow\nok 3 - c\n1..3\n",
+        },
+        {"name": "stores", "result": "SKIP", "returncode": 77, "stdout": "1..0 # SKIP no Arrow\n"},
+        {"name": "silent", "result": "SKIP", "returncode": 77, "stdout": ""},
+    ]
     log = tmp / "testlog.json"
     log.write_text("".join(json.dumps(test) + "\n" for test in tests))
     assert run_command("python3", SOURCE / "tests/harness/count_tests.py", log, 0).stdout.splitlines() == [
-        "skipped: no Arrow: tables (2), stores (1)", "skipped: no reason is given: silent (1)", "1 passed, 0 failed, 4 skipped"]
+        "skipped: no Arrow: tables (2), stores (1)",
+        "skipped: no reason is given: silent (1)",
+        "1 passed, 0 failed, 4 skipped",
+    ]
 
 
 def test_every_tap_line_counts_and_skips_count_apart(tmp):
-    tap = {"name": "a", "result": "OK", "returncode": 0, "stdout": "ok 1 - x\n# note\nok 2 - y # SKIP no gpu\nok 3\n1..3\n"}
+    tap = {
+        "name": "a",
+        "result": "OK",
+        "returncode": 0,
+        "stdout": "ok 1 - x\n# note\nok 2 - y # SKIP no gpu\nok 3\n1..3\n",
+    }
     plain = {"name": "b", "result": "OK", "returncode": 0, "stdout": "hello\n"}
     assert counted(tmp, [tap, plain], 0) == ("3 passed, 0 failed, 1 skipped", 0)
 
@@ -143,4 +203,7 @@ def test_a_program_that_fails_without_saying_where_counts_as_one_failure(tmp):
 
 
 def test_a_run_that_meson_calls_failed_is_never_reported_as_passed(tmp):
-    assert counted(tmp, [{"name": "a", "result": "OK", "returncode": 0, "stdout": "ok 1\n"}], 1) == ("1 passed, 1 failed", 1)
+    assert counted(tmp, [{"name": "a", "result": "OK", "returncode": 0, "stdout": "ok 1\n"}], 1) == (
+        "1 passed, 1 failed",
+        1,
+    )

@@ -21,7 +21,10 @@ def test_a_build_folder_finds_the_wheels_that_set_up_adds_later(tmp):
         run_command(tmp / "scripts/note-installed")
 
     def targets():
-        return {target["name"] for target in json.loads(run_command("meson", "introspect", tmp / "build", "--targets").stdout)}
+        return {
+            target["name"]
+            for target in json.loads(run_command("meson", "introspect", tmp / "build", "--targets").stdout)
+        }
 
     add("torch")
     run_command("meson", "setup", tmp / "build", tmp, "-Dtests=disabled", "-Ddocs=disabled")
