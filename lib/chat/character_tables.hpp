@@ -1,5 +1,5 @@
-// What methods of Python's strings say of each code point: tables that scripts/character-tables makes. Who reads them:
-// chat/template_text.hpp.
+// Tables of the properties of code points that methods of Python's strings use. scripts/character-tables makes them;
+// chat/template_text.hpp reads them.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum CharacterTrait : std::uint16_t {
   title_case = 128,
   white_space = 256,
   cased = 512,
-  passed_over = 1024  // beside cased letters, where the end of a word is looked for
+  passed_over = 1024  // case-ignorable: skipped when looking for the end of a word
 };
 
 /// Traits of all code points from `first` up to the next run.
@@ -28,7 +28,7 @@ struct CharacterRun {
   std::uint16_t traits;
 };
 
-/// Each `stride`th code point from `first` to `last` becomes the one `distance` away.
+/// Each `stride`th code point from `first` to `last` maps to the one `distance` away.
 struct CaseRun {
   char32_t first;
   char32_t last;
@@ -36,7 +36,7 @@ struct CaseRun {
   std::int32_t distance;
 };
 
-/// A code point that becomes two or three; 0: no third.
+/// A code point that maps to two or three; parts[2] is 0 if there is no third.
 struct LongCase {
   char32_t point;
   char32_t parts[3];

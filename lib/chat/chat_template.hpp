@@ -1,6 +1,6 @@
-// Chat templates: conversations as the text that a model was trained on, by the Jinja that models of Hugging Face bring
-// with them, rendered as transformers renders it. What of Jinja is understood: lockstep-chat-templates(5). How it
-// works: chat/template_parser.hpp, chat/template_run.hpp. Files of templates: chat/chat_template_file.hpp.
+// Renders chat templates: conversations become text by the Jinja templates of Hugging Face models, as in transformers.
+// The supported part of Jinja: lockstep-chat-templates(5). Implementation: chat/template_parser.hpp and
+// chat/template_run.hpp. Files of templates: chat/chat_template_file.hpp.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -18,7 +18,7 @@ struct SyntaxTree;
 struct TemplateLimits;
 }  // namespace jinja
 
-/// Bytes of a text, half open.
+/// A half-open range of bytes of a text.
 struct TextSpan {
   std::size_t begin = 0;
   std::size_t end = 0;
@@ -26,32 +26,31 @@ struct TextSpan {
 
 struct RenderedChat {
   std::string text;
-  std::vector<TextSpan> generated;  // what {% generation %} blocks put out, in order
+  std::vector<TextSpan> generated;  // output of {% generation %} blocks, in order
 };
 
-/// What a template sees. It is referred to while it is rendered, and not changed.
+/// The input of a template. It must outlive the rendering, which does not change it.
 struct ChatInput {
   const Json& messages;         // an array of objects
-  const Json* tools = nullptr;  // an array; without one, and of documents as well, a template sees none
+  const Json* tools = nullptr;  // an array; default of tools and documents: none
   const Json* documents = nullptr;
   bool add_generation_prompt = false;
-  const Json* variables =
-      nullptr;  // an object: bos_token, eos_token …, and what templates take beside them, such as enable_thinking
+  const Json* variables = nullptr;  // an object: bos_token, eos_token …, and further variables such as enable_thinking
 };
 
 class ChatTemplate {
  public:
-  /// `origin`: the name of the file in messages. Throws Error(input) "ORIGIN:LINE: …" for what cannot be parsed or is
-  /// not understood.
+  /// `origin`: the name of the file, for messages. Throws Error(input) "ORIGIN:LINE: …" for text that cannot be parsed
+  /// or is not supported.
   ChatTemplate(std::string text, std::string origin);
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
   ~ChatTemplate();
 
-  bool marks_generation() const;  // it has {% generation %}
+  bool marks_generation() const;  // whether it has {% generation %}
 
-  /// Local, from any thread. Throws Error(input) "ORIGIN:LINE: …" for what the template raises, meets and is not
-  /// understood, or does beyond bounds of steps, bytes and depth.
+  /// Renders a conversation. Local, from any thread. Throws Error(input) "ORIGIN:LINE: …" if the template raises an
+  /// exception, reaches an operation that fails or is not supported, or exceeds the limits of steps, bytes and depth.
   RenderedChat render(const ChatInput& input) const;
   RenderedChat render(const ChatInput& input, const jinja::TemplateLimits& limits) const;
 

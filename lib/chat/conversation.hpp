@@ -1,5 +1,5 @@
-// Conversations as records have them: messages with roles, in the form of OpenAI or of ShareGPT. As text, with what the
-// assistant writes in it: chat/conversation_text.hpp.
+// Conversations of records: messages with roles, in the form of OpenAI or of ShareGPT. Their text and the assistant's
+// turns in it: chat/conversation_text.hpp.
 #pragma once
 
 #include "base/json.hpp"
@@ -11,27 +11,27 @@
 namespace lockstep {
 
 struct Conversation {
-  Json messages;                    // an array of objects with a role, as a template takes them
-  Json tools;                       // an array; null: there are none
-  Json variables = Json::object();  // that this conversation's template sees besides
+  Json messages;                    // an array of objects with a role, in the form that templates take
+  Json tools;                       // an array; null: none
+  Json variables = Json::object();  // additional variables of the template for this conversation
 };
 
-/// What a record holds of a conversation; null: it has no such member.
+/// The parts of a record that form a conversation. Null: the record has no such member.
 struct ConversationRecord {
   Json messages;  // an array of objects with `role`, or with `from` and `value`
   Json tools;
-  Json system;     // a text: what the system says first, where no message does; empty: nothing
-  Json variables;  // an object: what transformers calls chat_template_kwargs
+  Json system;     // a text: the system message, if no message has this role; empty: none
+  Json variables;  // an object: chat_template_kwargs of transformers
 };
 
-/// Messages with `from` and `value` are named as in OpenAI's form then, and what the assistant calls (`function_call`)
-/// becomes its tool_calls; everything else in messages stays as it is, but for what is null, which transformers drops
-/// as well. `field`: the name of the messages, for people. Pure. Throws Error(input) for what is no conversation of
-/// text: unknown roles of ShareGPT, images and other parts of content, a weight that is not 0 or 1, two system messages
-/// at once, variables that templates have otherwise.
+/// Messages with `from` and `value` get OpenAI's names, and a `function_call` of the assistant becomes its tool_calls.
+/// Other members of messages stay unchanged; null members are dropped, as in transformers. `field`: the name of the
+/// messages, for error messages. Pure. Throws Error(input) if the record is not a conversation of text: unknown roles
+/// of ShareGPT, images and other parts of content, a weight other than 0 or 1, two system messages, or variables that
+/// templates get from the conversation.
 Conversation conversation_of(ConversationRecord record, const std::string& field);
 
-/// Whether the assistant writes this message, and whether its weight lets it count.
+/// Whether the assistant writes this message, and whether its weight is 1 or not set.
 bool is_of_assistant(const Json& message);
 bool has_weight(const Json& message);
 

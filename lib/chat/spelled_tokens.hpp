@@ -1,5 +1,5 @@
-// Special tokens that the messages of a conversation spell out, such as "<|im_end|>" in what a user says: where they
-// stand in the text that a template makes, so that these are told from the template's own.
+// Finds special tokens that the messages of a conversation spell out, such as "<|im_end|>" written by a user. Their
+// places in the rendered text distinguish them from the template's own special tokens.
 #pragma once
 
 #include "chat/conversation_text.hpp"
@@ -18,7 +18,8 @@ class SpecialNames {
  public:
   explicit SpecialNames(std::vector<std::string> names);
 
-  /// Where in `text` one of them begins, or may begin and go on in what comes behind the text.
+  /// The offsets in `text` at which a name begins. A name that only begins at the end of the text counts, because the
+  /// next text may complete it.
   std::vector<std::size_t> found_in(std::string_view text) const;
 
  private:
@@ -28,9 +29,10 @@ class SpecialNames {
   std::array<bool, 256> is_lead_{};
 };
 
-/// The places in `text`, which the format makes of the conversation, of characters that messages or tools wrote and at
-/// which a special token begins; each is one character, ascending. The template is asked again with these places
-/// marked. Throws Error(input) where it then makes another text, so that places cannot be told.
+/// `text` is the rendering of the conversation. Returns the characters in it that come from messages, tools or
+/// variables of the conversation and at which a special token begins: ranges of one character, ascending. The template
+/// is rendered again with these places marked. Throws Error(input) if the marks change the rest of the text, because
+/// the places are then unknown.
 std::vector<TextSpan> spelled_tokens(const Conversation& conversation, const ConversationFormat& format,
                                      const std::string& text, const SpecialNames& names);
 

@@ -1,4 +1,4 @@
-// What is inside of values: items gone through one by one, attributes, items by key, slices; arguments of calls.
+// Access to the contents of values: iteration, attributes, items by key, slices; and the arguments of calls.
 #pragma once
 
 #include "chat/template_value.hpp"
@@ -13,10 +13,10 @@
 
 namespace lockstep::jinja {
 
-/// Goes through what a value has inside, as Python's iter does.
+/// Iterates over the items of a value, as Python's iter does.
 class ItemSource {
  public:
-  /// Throws TemplateFault for what cannot be gone through.
+  /// Throws TemplateFault if the value is not iterable.
   ItemSource(const Value& value, TemplateMemory& memory);
   bool next(Value& item);
   std::optional<std::int64_t> length() const;  // of the value; nothing for a generator
@@ -24,26 +24,26 @@ class ItemSource {
  private:
   Value value_;
   TemplateMemory* memory_;
-  std::size_t at_ = 0;  // bytes of text
+  std::size_t at_ = 0;  // bytes of text, or number of items
 };
 
 bool can_be_gone_through(const Value& value);
-/// Python's list(value), as items in the memory of the rendering.
+/// Python's list(value); its items are in the memory of the rendering.
 Value list_of(const Value& value, TemplateMemory& memory);
 std::vector<Value> items_of(const Value& value, TemplateMemory& memory);
 Value list_from(const std::vector<Value>& items, TemplateMemory& memory);
-/// len(value); nothing if it has none.
+/// Python's len(value); nothing if it has none.
 std::optional<std::int64_t> length_of(const Value& value);
-/// item in value.
+/// Python's item in value.
 bool contains(const Value& value, const Value& item, TemplateMemory& memory);
 
-/// value.name and value[key]: undefined where there is none, as the sandbox has it.
+/// value.name and value[key]; undefined if there is none, as in Jinja's sandbox.
 Value attribute_of(const Value& value, std::string_view name, TemplateMemory& memory);
 Value item_of(const Value& value, const Value& key, TemplateMemory& memory);
-/// value[start:stop:step], of which each may be missing.
+/// value[start:stop:step]; each of the three may be missing.
 Value slice_of(const Value& value, const Value& start, const Value& stop, const Value& step, TemplateMemory& memory);
 
-/// The attributes that Python's types have, methods that are not understood among them.
+/// Whether Python's type has the attribute, including methods that are not supported here.
 bool has_attribute(Kind kind, std::string_view name);
 
 struct LoopBody {
@@ -61,18 +61,19 @@ struct LoopBody {
   std::int64_t known_length = -1;
 };
 
-/// Sets an attribute of a namespace. Throws TemplateFault for names with an underscore first.
+/// Sets an attribute of a namespace. Throws TemplateFault if the name begins with an underscore.
 void set_attribute(NamespaceBody& body, std::string_view name, const Value& value, TemplateMemory& memory);
 
 struct CallArguments {
   std::span<const Value> positional;
-  std::span<const Pair> named;  // by texts
+  std::span<const Pair> named;  // the keys are texts
 
-  /// Throws TemplateFault "WHAT takes …" if there are others than these many by position.
+  /// Throws TemplateFault "WHAT takes …" unless there are `least` to `most` positional arguments.
   void require_positional(std::string_view what, std::size_t least, std::size_t most) const;
 };
 
-/// Arguments by the names of parameters, the first `required` of which have to be given; missing where they are not.
+/// The arguments in the order of the parameters `names`. The first `required` must be given; others are missing if not
+/// given.
 template <std::size_t count>
 std::array<Value, count> bound(std::string_view what, const CallArguments& arguments,
                                const std::array<std::string_view, count>& names, std::size_t required = 0);

@@ -1,4 +1,4 @@
-// Operators of Python on values.
+// Python's operators on values of a template.
 #pragma once
 
 #include "chat/template_syntax.hpp"
@@ -6,7 +6,7 @@
 
 namespace lockstep::jinja {
 
-/// Throws TemplateFault for types that have no such operator and for integers beyond 64 bits.
+/// Throw TemplateFault for types that lack the operator and for integers beyond 64 bits.
 Value binary(BinaryOperator kind, const Value& a, const Value& b, TemplateMemory& memory);
 Value negative(const Value& value);
 Value positive(const Value& value);

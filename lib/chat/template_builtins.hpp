@@ -1,4 +1,4 @@
-// Filters and tests that a template can name, as positions in lists of their names.
+// Filters and tests of templates, numbered by their place in the lists of names.
 #pragma once
 
 #include "chat/template_access.hpp"
@@ -7,13 +7,13 @@
 
 namespace lockstep::jinja {
 
-/// Negative if it is none that is understood.
+/// The number of a filter or test; negative if it is not supported.
 int filter_index(std::string_view name);
 int test_index(std::string_view name);
-/// Whether Jinja has a filter or test of this name that is not understood here.
+/// Whether Jinja has a filter or test of this name that is not supported here.
 bool is_unknown_but_there(std::string_view name);
 
-/// Throws TemplateFault.
+/// Throw TemplateFault.
 Value apply_filter(int index, const Value& value, const CallArguments& arguments, TemplateMemory& memory);
 bool apply_test(int index, const Value& value, const CallArguments& arguments, TemplateMemory& memory);
 
@@ -30,7 +30,7 @@ Value joined_items(const Value& value, const CallArguments& arguments, TemplateM
 Value batched_items(const Value& value, const CallArguments& arguments, TemplateMemory& memory);
 enum class Extreme : std::uint8_t { least, greatest };
 Value extreme_item(Extreme extreme, const Value& value, const CallArguments& arguments, TemplateMemory& memory);
-/// Items as what is gone through once.
+/// A generator over the items of a list.
 Value generator_over(const Value& list, TemplateMemory& memory);
 
 }  // namespace lockstep::jinja

@@ -1,4 +1,4 @@
-// Reads the expressions of a template's tags.
+// Parses the expressions in a template's tags. Statements: chat/template_parser.hpp.
 #pragma once
 
 #include "chat/template_syntax.hpp"
@@ -16,14 +16,15 @@ class ExpressionParser {
   enum class Conditionals : std::uint8_t { with, without };
 
   ExpressionPointer expression(Conditionals conditionals = Conditionals::with);
-  /// One expression, or several with commas between, which are a tuple. One of `ends` ends it, beside what always does.
+  /// Parses one expression, or several with commas between, which form a tuple. A name of `ends` ends it, as do the end
+  /// of the tag and ")".
   ExpressionPointer tuple(Conditionals conditionals = Conditionals::with,
                           std::initializer_list<std::string_view> ends = {});
-  /// What is assigned to: a name, a tuple of them, and with `namespaces` what a namespace has.
+  /// Parses the target of an assignment: a name, a tuple of names, or, with `namespaces`, an attribute of a namespace.
   enum class Namespaces : std::uint8_t { with, without };
   ExpressionPointer target(Namespaces namespaces, std::initializer_list<std::string_view> ends = {});
-  /// What stands behind `|`: filters of `first`, which is missing where a block is filtered. `begun`: no | before the
-  /// first one.
+  /// Parses filters that apply to `first`, which is missing for a filter block. FirstFilter::here: no | stands before
+  /// the first filter.
   enum class FirstFilter : std::uint8_t { behind_sign, here };
   ExpressionPointer filters(ExpressionPointer first, FirstFilter begins = FirstFilter::behind_sign);
 

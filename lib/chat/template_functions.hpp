@@ -1,4 +1,4 @@
-// What the environment of chat templates has beside its variables: range, namespace, raise_exception …
+// Functions in the environment of chat templates: range, namespace, raise_exception …
 #pragma once
 
 #include "chat/template_access.hpp"
@@ -11,7 +11,7 @@ namespace lockstep::jinja {
 /// The function of that name; nothing if there is none.
 std::optional<Value> function_named(std::string_view name);
 
-/// Throws TemplateFault, for raise_exception with the message it is given.
+/// Throw TemplateFault; raise_exception throws it with its argument as the message.
 Value call_function(const Value& function, const CallArguments& arguments, TemplateMemory& memory);
 Value call_joiner(JoinerBody& joiner, const CallArguments& arguments);
 

@@ -1,4 +1,4 @@
-// A template as tokens: text between tags, with what trimming takes away, and the words of tags.
+// Splits a template into tokens: the text between tags, after trimming, and the words within tags.
 #pragma once
 
 #include "chat/template_memory.hpp"
@@ -10,7 +10,7 @@
 
 namespace lockstep::jinja {
 
-/// What a template has wrong, or has and is not understood, and its line.
+/// An error or an unsupported part in a template, and its line.
 class TemplateSyntaxFault : public TemplateFault {
  public:
   TemplateSyntaxFault(int line, const std::string& message) : TemplateFault(message), line_(line) {}
@@ -37,17 +37,17 @@ enum class TemplateTokenKind : std::uint8_t {
 struct Token {
   TemplateTokenKind kind = TemplateTokenKind::end;
   int line = 1;
-  std::string_view source;  // of names and signs: what they are; of data: what is put out
-  std::string text = {};    // of text: without its quotes and escapes
+  std::string_view source;  // name or sign: its characters; data: the text to output
+  std::string text = {};    // text: without its quotes and escapes
   std::int64_t integer = 0;
   double number = 0;
 };
 
-/// The source as lines that end with \n, without the end of the last one.
+/// The source with lines that end with \n; a \n at the end of the last line is removed.
 std::string with_plain_lines(std::string_view source);
 
-/// Tokens of a source with plain lines, which they refer to. Blocks are trimmed on both sides, as chat templates are
-/// read (trim_blocks, lstrip_blocks). Throws TemplateSyntaxFault.
+/// Splits a source, as returned by with_plain_lines; the tokens refer to it. White space around blocks is trimmed as in
+/// chat templates (trim_blocks, lstrip_blocks). Throws TemplateSyntaxFault.
 std::vector<Token> tokens_of(std::string_view source);
 
 }  // namespace lockstep::jinja

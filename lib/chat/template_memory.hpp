@@ -1,6 +1,6 @@
-// What a rendering of a template makes lives in one TemplateMemory and goes with it: values are plain, refer to each
-// other freely, and need no counts of owners. It also bounds a rendering: how much it makes and how many steps it
-// takes.
+// Owns all values that one rendering of a template makes, and frees them together. Values are therefore trivially
+// destructible, refer to each other freely, and need no reference counts. It also limits the memory, steps and depth of
+// the rendering.
 #pragma once
 
 #include <cstddef>
@@ -14,25 +14,24 @@
 
 namespace lockstep::jinja {
 
-/// What a template cannot do with the values that it meets, or may not; who renders adds the line and makes an Error of
-/// it.
+/// An operation of a template that fails or is not allowed. ChatTemplate adds the line and turns it into an Error.
 class TemplateFault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Bounds of one rendering.
+/// Limits of one rendering.
 struct TemplateLimits {
-  std::uint64_t steps = 100'000'000;  // evaluated expressions, items and pieces of text that are gone through
-  std::uint64_t bytes = std::uint64_t{1} << 29;  // of values and text that it makes
-  int depth = 1000;                              // of expressions and macros that wait for others
+  std::uint64_t steps = 100'000'000;             // evaluated expressions, visited items and pieces of text
+  std::uint64_t bytes = std::uint64_t{1} << 29;  // of values and output
+  int depth = 1000;                              // of nested expressions and macro calls
 };
 
 class TemplateMemory {
  public:
   explicit TemplateMemory(const TemplateLimits& limits) : limits_(limits) {}
 
-  /// Bytes for a value; throws TemplateFault beyond the bound.
+  /// Allocates bytes for a value. Throws TemplateFault beyond the limit.
   char* bytes(std::size_t count);
 
   template <class Item>
@@ -53,23 +52,23 @@ class TemplateMemory {
   std::string_view copy(std::string_view text);
   std::string_view joined(std::string_view first, std::string_view second);
 
-  /// Counts work; throws TemplateFault beyond the bound.
+  /// Counts work. Throws TemplateFault beyond the limit.
   void step(std::uint64_t count = 1) {
     steps_ += count;
     if (steps_ > limits_.steps) refuse_steps();
   }
-  /// Counts bytes that stand elsewhere: what is put out.
+  /// Counts bytes that are stored elsewhere: the output.
   void count_bytes(std::size_t count) {
     used_ += count;
     if (used_ > limits_.bytes) refuse_bytes();
   }
 
-  /// Throws TemplateFault if `count` bytes more would be beyond the bound.
+  /// Throws TemplateFault if `count` more bytes would exceed the limit.
   void require_room(std::size_t count) const {
     if (used_ + count > limits_.bytes) refuse_bytes();
   }
 
-  /// Going deeper and coming back.
+  /// Counts one level of nesting while it lives.
   class Deeper {
    public:
     explicit Deeper(TemplateMemory& memory) : memory_(memory) {

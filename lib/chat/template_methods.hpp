@@ -1,11 +1,11 @@
-// Methods of Python's texts, lists, tuples and dicts, and of loops.
+// Methods of Python's strings, lists, tuples and dicts, and of loops.
 #pragma once
 
 #include "chat/template_access.hpp"
 
 namespace lockstep::jinja {
 
-/// Throws TemplateFault for what is not understood, with the name of the method.
+/// Calls a method. Throws TemplateFault naming the method if it is not supported.
 Value call_method(const MethodBody& method, const CallArguments& arguments, TemplateMemory& memory);
 
 }  // namespace lockstep::jinja

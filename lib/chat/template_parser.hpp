@@ -1,4 +1,5 @@
-// Reads a template into a tree: the Jinja of chat templates, without what reaches for other templates.
+// Parses a template into a tree (chat/template_syntax.hpp): the Jinja of chat templates, without inclusion of other
+// templates.
 #pragma once
 
 #include "chat/template_syntax.hpp"
@@ -8,7 +9,7 @@
 
 namespace lockstep::jinja {
 
-/// Throws TemplateSyntaxFault for what it cannot parse and for what it knows and lacks.
+/// Throws TemplateSyntaxFault for invalid syntax and for parts of Jinja that are not supported.
 SyntaxTree parse_template(std::string_view source);
 
 }  // namespace lockstep::jinja

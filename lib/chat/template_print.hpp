@@ -1,4 +1,5 @@
-// Values as text: as a template puts them out, as Python's repr writes them inside of lists and dicts, and as JSON.
+// Converts values to text: as a template outputs them, as Python's repr writes them within lists and dicts, and as
+// JSON.
 #pragma once
 
 #include "chat/template_value.hpp"
@@ -9,13 +10,13 @@
 
 namespace lockstep::jinja {
 
-/// What str() says of a value. Text and undefined values need no copy. Throws TemplateFault for what has no text that
-/// means anything: functions, generators, namespaces.
+/// Python's str(value). Text and undefined values need no copy. Throws TemplateFault for values without a useful text:
+/// functions, generators, namespaces.
 std::string_view text_of(const Value& value, TemplateMemory& memory);
 void append_text(std::string& out, const Value& value, TemplateMemory& memory);
 void append_repr_of(std::string& out, const Value& value, TemplateMemory& memory);
 
-/// How json.dumps is asked to write.
+/// Options of json.dumps.
 struct JsonStyle {
   bool ascii = false;
   std::optional<std::string> indent;  // of one level
@@ -23,7 +24,7 @@ struct JsonStyle {
   std::string after_key = ": ";
   bool sorted_keys = false;
 };
-/// json.dumps. Throws TemplateFault for what JSON does not have.
+/// Python's json.dumps(value). Throws TemplateFault for values that JSON cannot represent.
 std::string json_text(const Value& value, const JsonStyle& style, TemplateMemory& memory);
 
 }  // namespace lockstep::jinja

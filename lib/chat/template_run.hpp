@@ -1,4 +1,4 @@
-// Renders a tree: statements put text out, expressions have values. One object, one rendering.
+// Renders a tree: statements output text, and expressions have values. One object makes one rendering.
 #pragma once
 
 #include "chat/template_access.hpp"
@@ -13,7 +13,7 @@
 
 namespace lockstep::jinja {
 
-/// The variables of a frame while it is in use.
+/// The variables of a frame during a rendering.
 struct RunFrame {
   Value* slots = nullptr;
   RunFrame* outer = nullptr;
@@ -26,11 +26,11 @@ struct MacroBody {
 
 class TemplateRun {
  public:
-  /// `environment`: the values of SyntaxTree::environment_names, missing where there are none.
+  /// `environment`: the values of SyntaxTree::environment_names; missing if a name has no value.
   TemplateRun(const SyntaxTree& tree, std::span<const Value> environment, TemplateMemory& memory)
       : tree_(tree), environment_(environment), memory_(memory) {}
 
-  /// Throws TemplateFault; the line of it is line().
+  /// Throws TemplateFault; line() is then the line of the fault.
   void render();
   int line() const { return line_; }
   std::string take_text() { return std::move(out_); }
@@ -58,7 +58,7 @@ class TemplateRun {
   void assign(const Expression& target, const Value& value, RunFrame* frame);
   void assign_block(const Statement& statement, RunFrame* frame);
   Value filtered_loop(const Statement& statement, const Value& items, RunFrame* frame);
-  /// What a body puts out, kept.
+  /// The output of a body as a value.
   Value captured(const Body& body, RunFrame* frame);
   Value call_macro(const MacroBody& macro, const CallArguments& arguments);
 
@@ -82,7 +82,7 @@ class TemplateRun {
   TemplateMemory& memory_;
   int line_ = 1;
   std::string out_;
-  Value block_text_ = Value::missing();  // what a filter block put out
+  Value block_text_ = Value::missing();  // output of a filter block's body, before its filters
   std::vector<std::pair<std::size_t, std::size_t>> generated_;
 };
 

@@ -1,4 +1,4 @@
-// A template as a tree. Names in it are places in frames, which chat/template_scopes.hpp works out; who evaluates it:
+// The syntax tree of a template. Names are places in frames, which chat/template_scopes.hpp resolves. Evaluation:
 // chat/template_run.hpp.
 #pragma once
 
@@ -18,13 +18,13 @@ struct Statement;
 using ExpressionPointer = std::unique_ptr<Expression>;
 using Body = std::vector<std::unique_ptr<Statement>>;
 
-/// A variable: in the frame `hops` outside of the one at hand.
+/// A variable: a slot of the frame that lies `hops` frames outside of the current one.
 struct Place {
   int hops = 0;
   int slot = 0;
 };
 
-/// What the variables of a frame have when it is entered.
+/// The initial value of a variable when its frame is entered.
 struct FrameLoad {
   enum class From : std::uint8_t { nothing, outer, environment };
   int slot = 0;
@@ -43,8 +43,8 @@ enum class Comparison : std::uint8_t { equal, not_equal, less, less_or_equal, gr
 struct CallSyntax {
   std::vector<ExpressionPointer> positional;
   std::vector<std::pair<std::string, ExpressionPointer>> named;
-  ExpressionPointer more_positional;  // behind *
-  ExpressionPointer more_named;       // behind **
+  ExpressionPointer more_positional;  // after *
+  ExpressionPointer more_named;       // after **
 };
 
 enum class ExpressionKind : std::uint8_t {
@@ -55,9 +55,9 @@ enum class ExpressionKind : std::uint8_t {
   dict,             // operands: key, value, key, value …
   attribute,        // operands[0] . text
   item,             // operands[0] [ operands[1] ]
-  slice,            // operands[0] [ operands[1] : operands[2] : operands[3] ], each of these may be missing
+  slice,            // operands[0] [ operands[1] : operands[2] : operands[3] ]; the last three may be missing
   call,             // operands[0] ( call )
-  filter,           // operands[0] | text ( call ); operands[0] is missing where a block is filtered
+  filter,           // operands[0] | text ( call ); operands[0] is missing in a filter block
   test,             // operands[0] is text ( call )
   negative,         // - operands[0]
   positive,         // + operands[0]
@@ -77,22 +77,22 @@ struct Expression {
   int depth = 0;  // of the tree below it
   std::vector<ExpressionPointer> operands = {};
   std::string text = {};
-  Value value = {};  // text of it is `text`
+  Value value = {};  // of a constant; `text` holds its text
   Place place = {};
-  std::string attribute = {};  // of a name: what is said where it is undefined
+  std::string attribute = {};  // of a name: the error message if it is undefined
   BinaryOperator binary = BinaryOperator::add;
   std::vector<Comparison> comparisons = {};
   CallSyntax call = {};
-  int builtin = -1;  // index of the filter or test among those there are; -1: none is understood by that name
+  int builtin = -1;  // number of the filter or test; -1: not supported
 };
 
-/// A macro, or the body of a call block, which is one without a name.
+/// A macro, or the body of a call block, which has no name.
 struct MacroSyntax {
   std::string name;
   std::vector<std::string> parameters;
   std::vector<int> parameter_slots;
   std::vector<ExpressionPointer> defaults;  // of the last parameters
-  // Slots of what its body asks for and no parameter has.
+  // Slots of special variables that the body reads and that are not parameters.
   std::optional<int> caller;
   std::optional<int> named;       // kwargs
   std::optional<int> positional;  // varargs
@@ -104,7 +104,7 @@ enum class StatementKind : std::uint8_t {
   conditional,       // expressions[0], body, branches of elif, otherwise
   loop,              // target in expressions[0] if test: body; otherwise
   assignment,        // target = expressions[0]
-  block_assignment,  // target = body, through expressions[0] if it is there
+  block_assignment,  // target = body, filtered by expressions[0] if present
   with,              // targets = expressions, body
   macro,             // macro, body, to place
   call,              // macro, body, expressions[0] is the call
@@ -125,16 +125,16 @@ struct Statement {
   Body body = {};
   Body branches = {};  // of elif, each a conditional
   Body otherwise = {};
-  FrameLayout frame = {};             // of the body, where it has one
+  FrameLayout frame = {};             // of the body, if it has its own
   FrameLayout test_frame = {};        // of a loop
   FrameLayout otherwise_frame = {};   // of a loop
-  std::optional<int> loop_slot = {};  // of the variable `loop`, if the body asks for it
+  std::optional<int> loop_slot = {};  // of the variable `loop`, if the body reads it
   Place place = {};                   // of the macro
   std::unique_ptr<MacroSyntax> macro = {};
 };
 
 struct SyntaxTree {
-  std::unique_ptr<const std::string> source;  // that texts of the tree refer to
+  std::unique_ptr<const std::string> source;  // texts of the tree refer to it
   Body body;
   FrameLayout frame;
   std::vector<std::string> environment_names;

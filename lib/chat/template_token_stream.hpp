@@ -1,4 +1,4 @@
-// The tokens of a template as a parser goes through them.
+// The sequence of tokens that a parser of templates reads.
 #pragma once
 
 #include "chat/template_lexer.hpp"
@@ -33,7 +33,7 @@ class TemplateTokens {
   std::string take_name();
 
   [[noreturn]] void fail(const std::string& message) const { throw TemplateSyntaxFault(line(), message); }
-  /// "'x'", "the end of the template": what stands here.
+  /// Describes the current token for messages: "'x'", "the end of the template".
   std::string described() const;
 
  private:

@@ -1,6 +1,6 @@
-// Values of a template: those of Python that chat templates meet. A value is small and is copied; what it points at is
-// in the memory of the rendering, in the template or in the input. But for namespaces and the state of loops and
-// generators nothing changes once it is made, as templates run in an immutable sandbox.
+// Values of a template: the Python values that chat templates use. A value is small and is copied. Its contents are in
+// the memory of the rendering, in the template or in the input. Values are immutable, as in Jinja's immutable sandbox,
+// except namespaces and the state of loops and generators.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -14,8 +14,8 @@
 namespace lockstep::jinja {
 
 enum class Kind : std::uint8_t {
-  missing,    // a variable that was never set: no value a template can hold
-  undefined,  // with what is said if it is used
+  missing,    // a variable that was never set; templates cannot hold it
+  undefined,  // holds the error message for its use
   none,
   boolean,
   integer,
@@ -24,12 +24,12 @@ enum class Kind : std::uint8_t {
   list,
   tuple,
   dict,
-  keys,  // views of a dict
+  keys,  // keys, values and items are views of a dict
   values,
   items,
   range,
-  generator,  // gone through once
-  function,   // that the environment has
+  generator,  // can be iterated once
+  function,   // of the environment
   method,     // of a value
   macro,
   name_space,
@@ -53,7 +53,7 @@ class Value {
   Value() : integer_(0) {}
   static Value none() { return Value(Kind::none); }
   static Value missing() { return Value(Kind::missing); }
-  /// `hint` outlives the rendering: what an error says.
+  /// `hint`, the text of the error message, must outlive the rendering.
   static Value undefined(std::string_view hint) { return Value(Kind::undefined, hint.data(), hint.size()); }
   static Value of(bool truth) {
     Value value(Kind::boolean);
@@ -104,7 +104,7 @@ class Value {
   }
   const void* pointer() const { return pointer_; }
 
-  /// Text that the filter `safe` returned: what is done with it would escape other text, and is refused.
+  /// Text that the filter `safe` returned. Operations on it would escape other text in Jinja, so they are refused.
   bool is_safe() const { return safe_; }
   Value marked_safe() const {
     Value value = *this;
@@ -135,15 +135,15 @@ inline std::span<const Pair> Value::pairs() const { return {static_cast<const Pa
 
 struct RangeBody {
   std::int64_t start = 0;
-  std::int64_t stop = 0;  // as it was asked for
+  std::int64_t stop = 0;  // as requested
   std::int64_t step = 1;
   std::int64_t length = 0;
   Value at(std::int64_t index) const { return Value::of(start + index * step); }
 };
 
-/// A value from other values, one at a time. What implements it lives in the memory of the rendering.
+/// A generator: makes values one at a time. Implementations derive from it and live in the memory of the rendering.
 struct GeneratorBody {
-  /// The next item; false at the end.
+  /// Sets the next item; false at the end.
   bool (*next)(GeneratorBody& self, Value& item) = nullptr;
 };
 
@@ -168,28 +168,28 @@ struct JoinerBody {
   bool used = false;
 };
 
-/// "str", "list", "NoneType": as Python calls the type.
+/// Python's name of the type: "str", "list", "NoneType".
 std::string_view type_name(const Value& value);
 
 bool is_true(const Value& value);
 
-/// Python's ==. Throws TemplateFault for what nests too deep.
+/// Python's ==. Throws TemplateFault for values that are nested too deeply.
 bool equal(const Value& a, const Value& b, TemplateMemory& memory);
-/// Python's <. Throws TemplateFault for types that have no order.
+/// Python's <. Throws TemplateFault for types without an order.
 bool less(const Value& a, const Value& b, TemplateMemory& memory, std::string_view operation = "<");
-/// <= of numbers, which is not >= turned around where one is no number.
+/// Python's <=. For NaN it differs from the negation of >.
 bool less_or_equal(const Value& a, const Value& b, TemplateMemory& memory, std::string_view operation = "<=");
 
-/// Throws TemplateFault unless a dict can have the value as a key.
+/// Throws TemplateFault if the value cannot be a key of a dict.
 void refuse_unhashable(const Value& key);
-/// What a dict has for the key; nothing if it has none.
+/// The value of a key; null if there is none.
 const Value* find(std::span<const Pair> pairs, const Value& key, TemplateMemory& memory);
 const Value* find(std::span<const Pair> pairs, std::string_view key, TemplateMemory& memory);
 
-/// A dict of pairs of which later ones replace earlier ones of their key, at the place of these.
+/// A dict of pairs. If keys are equal, the last value counts, in the place of the first pair.
 Value dict_of(std::span<const Pair> pairs, TemplateMemory& memory);
 
-/// Text of the input stays where it is: the Json outlives the value. Throws TemplateFault.
+/// Converts JSON. Texts refer to it, so it must outlive the value. Throws TemplateFault.
 Value value_of(const Json& json, TemplateMemory& memory);
 
 /// Throws TemplateFault with the hint of an undefined value.

@@ -1,5 +1,6 @@
-// Tokens that are found in text before anything else, as added_tokens of a tokenizer.json lists them: leftmost, the
-// longest first. The tokenizers library reads them so; which of them count is data.special_tokens.
+// Added tokens, as added_tokens of a tokenizer.json lists them. They are found in text before anything else, as in the
+// tokenizers library: the leftmost match, and of those at one place the longest. data.special_tokens says whether
+// special tokens are recognised in text. Tokens that other files declare: corpus/declared_tokens.hpp.
 #pragma once
 
 #include "config/special_tokens.hpp"
@@ -19,20 +20,20 @@ namespace lockstep {
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
-  bool normalized = false;   // such tokens are looked for after the others, in normalized text
+  bool normalized = false;   // searched after the others, in normalized text
   bool special = true;       // as opposed to a word that was added to the vocabulary
-  bool single_word = false;  // not as a part of a word
-  bool lstrip = false;       // takes the white space before it along
-  bool rstrip = false;       // and that behind it
+  bool single_word = false;  // does not match within a word
+  bool lstrip = false;       // also takes the white space before it
+  bool rstrip = false;       // also takes the white space after it
 };
 
 class AddedTokens {
  public:
   AddedTokens() = default;
-  /// Of two with one content the first counts. Empty contents are never found.
+  /// If two tokens have the same content, the first one counts. Empty contents are never found.
   AddedTokens(std::vector<AddedToken> tokens, SpecialTokens reading);
 
-  /// Calls `token` with the id of each token in `text` and `plain` with what lies between them, in order.
+  /// Splits `text`: calls `token` with the id of each token found and `plain` with the text between them, in order.
   template <class Plain, class Token>
   void cut(std::string_view text, const Plain& plain, const Token& token) const {
     std::size_t done = 0;
@@ -45,8 +46,8 @@ class AddedTokens {
     if (done < text.size()) plain(text.substr(done));
   }
 
-  /// The same where special tokens count whatever was said, but for those that touch `literal`: calls `token` with each
-  /// and its place, and `plain` with the places between.
+  /// Splits `text` as cut() does, but always recognises special tokens, except where they touch a range of `literal`.
+  /// Calls `token` with each token and its range, and `plain` with the ranges between.
   template <class Plain, class Token>
   void cut_marked(std::string_view text, std::span<const TextRange> literal, const Plain& plain,
                   const Token& token) const {
@@ -61,29 +62,29 @@ class AddedTokens {
     if (done < text.size()) plain(TextRange{done, text.size()});
   }
 
-  /// The longest head of `text` that no token reaches beyond, whatever stands before and behind `text`; 0 if there is
-  /// none. For tokens without flags.
+  /// The length of the longest prefix of `text` that no token crosses the end of, for any text before and after `text`;
+  /// 0 if there is none. For tokens without flags.
   std::size_t settled(std::string_view text) const;
 
-  /// The contents of those that are special.
+  /// The contents of the special tokens.
   std::vector<std::string> special_names() const;
 
   bool empty() const { return tokens_.empty(); }
 
  private:
-  /// The longest token that `text` has at `at`, or null.
+  /// The longest token at `at` in `text`, or null.
   const AddedToken* at(std::string_view text, std::size_t at) const;
   bool may_begin_before(std::string_view text, std::size_t cut) const;
   std::size_t next_lead(std::string_view text, std::size_t at) const;
-  /// The next token that counts, from `at` on, which moves behind it, and its place; what is before `done` is taken.
-  /// Null if there is none.
+  /// Returns the next token at or after `at`, and sets `place` to its range. Moves `at` past the token. Text before
+  /// `done` belongs to earlier tokens, so lstrip does not reach into it. Null if there is none.
   const AddedToken* find(std::string_view text, SpecialTokens reading, std::span<const TextRange> literal,
                          std::size_t& at, std::size_t done, TextRange& place) const;
 
   std::vector<AddedToken> tokens_;
   SpecialTokens reading_ = SpecialTokens::special;
   ByteTrie by_content_;
-  std::string leads_;  // their first bytes
+  std::string leads_;  // first bytes of the contents
   std::array<bool, 256> is_lead_{};
 };
 

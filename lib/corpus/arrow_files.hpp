@@ -1,4 +1,5 @@
-// Within the plug-in: files of this machine and objects of stores, as Arrow reads them.
+// Opens files of this machine and objects of object stores through Arrow. Only the plug-in lockstep-tables.so includes
+// this header.
 #pragma once
 
 #include <arrow/filesystem/filesystem.h>
@@ -23,14 +24,14 @@ T value_of(arrow::Result<T> result) {
   return std::move(result).ValueUnsafe();
 }
 
-/// The first line of `what`, cut to `room` bytes.
+/// Copies the first line of `what` into `problem`, cut to `room` bytes including the final zero.
 inline void tell_problem(char* problem, std::size_t room, const char* what) {
   std::strncpy(problem, what, room - 1);
   problem[room - 1] = '\0';
   if (char* const end = std::strchr(problem, '\n')) *end = '\0';
 }
 
-/// By path or URI. Throws std::runtime_error.
+/// Opens a file by path or URI. Throws std::runtime_error.
 std::shared_ptr<arrow::io::RandomAccessFile> open_to_read(const std::string& name);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// Text of a corpus that cannot be used, and the line of its file where it stands. Lines are counted only to tell of it.
+// Describes text of a corpus that cannot be used, and finds the line of its file. Lines are counted only for such a
+// message.
 #pragma once
 
 #include "base/error.hpp"
@@ -15,17 +16,18 @@ namespace lockstep {
 
 struct BadText {
   const InputFile* file = nullptr;
-  std::optional<std::uint64_t> offset = {};  // in the decompressed file; absent: not known
+  std::optional<std::uint64_t> offset = {};  // in the decompressed file; not set: unknown
   std::string reason = {};
   std::string hint = {};
 };
 
-/// Counts lines of files from their starts; places of one file that come in their order, in one pass over it.
+/// Counts the lines of files from their starts. Queries for one file in ascending order of offset need one pass over
+/// it.
 class LineCounter {
  public:
-  /// `alive` is called as the counting gets on, and may throw.
+  /// `alive` is called while lines are counted, and may throw.
   explicit LineCounter(std::function<void()> alive = {});
-  /// The number, from 1, of the line with the byte at `offset`. Throws as ByteReader does.
+  /// The number of the line that contains the byte at `offset`, counted from 1. Throws as ByteReader does.
   std::int64_t line_at(const InputFile& file, std::uint64_t offset);
 
  private:
@@ -36,7 +38,7 @@ class LineCounter {
   std::int64_t line_ = 1;
 };
 
-/// Error(input) "FILE:LINE: …".
+/// Returns the Error(input) "FILE:LINE: …".
 Error error_of(const BadText& bad, LineCounter& lines);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Bytes written as base64, as tokenizers' files have them.
+// Decodes base64, which files of tokenizers contain.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// The bytes; nothing if `text` is no base64 with its padding.
+/// The decoded bytes; nothing if `text` is not base64 with its padding.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace lockstep

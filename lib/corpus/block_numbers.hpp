@@ -1,5 +1,5 @@
-// The blocks of a corpus, numbered through all its files, so that a range of numbers is a piece of the corpus whoever
-// reads it. A file that is not plain has the numbers that its bytes would give, and is in one piece.
+// Numbers the blocks of a corpus consecutively over all its files, so that a range of numbers means the same part of
+// the corpus to every reader. A file that is not plain is never divided: its numbers follow from its size on disk.
 #pragma once
 
 #include "corpus/input_parts.hpp"
@@ -17,21 +17,22 @@ struct InputRange {
 
 class BlockNumbers {
  public:
-  /// `files` outlive it.
+  /// `files` must outlive it.
   explicit BlockNumbers(const std::vector<InputFile>& files);
-  /// The number of the block that begins at byte `offset` of a file; of a file that is not plain its first.
+  /// The number of the block that begins at byte `offset` of a file. For a file that is not plain: the number of its
+  /// first block.
   std::uint64_t number_of(std::size_t file, std::uint64_t offset) const;
-  /// Of parts that follow each other.
+  /// The range that consecutive parts cover.
   InputRange range_of(const std::vector<InputPart>& parts) const;
-  /// Those of files that lie in the range; a file that is not plain if its first block does.
+  /// The parts of files within the range. A file that is not plain belongs to the range that contains its first block.
   std::vector<InputPart> parts_in(const InputRange& range) const;
-  /// The first place at `number` or behind it that lies in no file which is in one piece.
+  /// `number`, or the end of the file if `number` lies within a file that is not plain.
   std::uint64_t border_at(std::uint64_t number) const;
 
  private:
   std::size_t file_at(std::uint64_t number) const;
   const std::vector<InputFile>& files_;
-  std::vector<std::uint64_t> starts_;  // of each file, and the end
+  std::vector<std::uint64_t> starts_;  // of each file, and the end of the last one
 };
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
-// A part of a corpus as a sequence of blocks of text: whole lines of a .jsonl file, or a part of the one document of a
-// .txt file. Block k of a file is what begins in its bytes [k·S, (k+1)·S), S = block_bytes: where blocks begin is found
-// in the bytes around k·S alone, so a reader may begin with any block, and all readers see the same blocks. Who reads
-// which: corpus/input_parts.hpp. What documents a block of JSON lines holds: corpus/json_lines.hpp.
+// Reads a part of a corpus as a sequence of blocks of text: whole lines of a .jsonl file, or a part of the one document
+// of a .txt file. Block k of a file holds the text that begins in its bytes [k·S, (k+1)·S), S = block_bytes. The bytes
+// around k·S suffice to find where it begins, so a reader may start at any block and all readers see the same blocks.
+// How ranks divide a corpus: corpus/input_parts.hpp. Documents in a block of JSON lines: corpus/json_lines.hpp.
 #pragma once
 
 #include "corpus/bad_text.hpp"
@@ -25,39 +25,37 @@ struct TextBlock {
   const InputFile* file = nullptr;
   std::uint64_t offset = 0;  // of the text in the decompressed file
   std::string text;
-  ReadContent content = {};      // of a plain file: its bytes, and what was passed over before it
-  bool begins_document = false;  // of .txt; others go on with the document of the block before
+  ReadContent content = {};      // of a plain file: the block's bytes and the bytes skipped before it
+  bool begins_document = false;  // of .txt; other blocks continue the document of the block before
 };
 
-/// Where a text may be cut, whatever stands before it and behind it: the largest p ≤ text.size(), or 0
-/// (corpus/tokenizer.hpp, last_cut).
+/// Returns where a text may be cut for any text before and after it: the largest p ≤ text.size(), or 0 if there is no
+/// such place (Tokenizer::last_cut in corpus/tokenizer.hpp).
 using LastCut = std::function<std::size_t(std::string_view text)>;
 
 class BlockReader {
  public:
-  static constexpr std::size_t block_bytes = input_block_bytes;  // of a block, unless a line or an uncuttable document
-                                                                 // is longer
+  static constexpr std::size_t block_bytes = input_block_bytes;    // longer if a line or an uncuttable document is
   static constexpr std::size_t look_ahead = std::size_t{1} << 14;  // bytes in which a .txt document is cut, at each k·S
 
-  static constexpr std::size_t most_bytes = std::size_t{1}
-                                            << 30;  // of a line or a document that cannot be cut: all of it is held
+  static constexpr std::size_t most_bytes = std::size_t{1} << 30;  // of a line or uncuttable document, held in memory
 
-  /// `files` outlive the reader and its blocks.
+  /// `files` must outlive the reader and its blocks.
   BlockReader(const std::vector<InputFile>& files, std::vector<InputPart> parts, LastCut last_cut,
               std::size_t longest = most_bytes);
   ~BlockReader();
-  /// The next block; false at the end. Throws as ByteReader does, and BadText for more than `longest` bytes without a
-  /// cut.
+  /// Reads the next block; false at the end. Throws as ByteReader does, and BadText if more than `longest` bytes have
+  /// no cut.
   bool next(TextBlock& block);
-  /// Warnings about files that begin in these parts: that they proved to hold nothing (their compressed data, or what
-  /// follows a byte order mark), or that bytes behind their compressed data were ignored.
+  /// Warnings about files that begin in these parts: files whose data is empty (when decompressed, or after a byte
+  /// order mark), and bytes after compressed data that were ignored.
   const std::vector<std::string>& warnings() const { return warnings_; }
   /// Bytes on disk read so far, of all files.
   std::uint64_t consumed() const { return consumed_before_ + (bytes_ ? bytes_->consumed() : 0); }
-  /// Of them, those of the input itself: not of copies (InputFile::called).
+  /// As consumed(), but without the bytes of copies (InputFile::called).
   std::uint64_t input_consumed() const;
-  /// What was read, by file, once next() has returned false: of all readers together it is the bytes of plain files,
-  /// and of others those that their decoders took.
+  /// Bytes read and their content sums, by file; complete once next() has returned false. Summed over all readers: all
+  /// bytes of plain files, and the bytes that the decoders of other files have read.
   const std::vector<ReadContent>& contents() const { return contents_; }
 
  private:
@@ -87,10 +85,10 @@ class BlockReader {
   std::uint64_t input_consumed_before_ = 0;
   std::vector<std::string> warnings_;
   std::vector<ReadContent> contents_;
-  ReadContent passed_over_;    // in front of the next block
-  std::string held_;           // read, not yet given out
-  std::uint64_t held_at_ = 0;  // its place in the file: there the next block begins
-  bool at_end_ = false;        // nothing of the file is behind what is held
+  ReadContent passed_over_;    // before the next block
+  std::string held_;           // read, but not yet returned
+  std::uint64_t held_at_ = 0;  // offset of held_ in the file: the next block begins there
+  bool at_end_ = false;        // the file ends with held_
   bool begins_document_ = false;
 };
 

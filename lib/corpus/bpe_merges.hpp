@@ -1,5 +1,5 @@
-// The merges of a byte-pair encoding and their application to one piece of text: always the pair of lowest rank,
-// leftmost first.
+// The merges of a byte-pair encoding, and their application to one piece of text. The pair of lowest rank is always
+// merged first, from left to right. Learning merges: corpus/bpe_trainer.hpp.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct Merge {
   std::int32_t id = 0;  // of the joined token
 };
 
-/// Pair of ids → merge: a flat hash table, read by many threads.
+/// Maps a pair of ids to its merge: a flat hash table, read by many threads.
 class MergeTable {
  public:
   explicit MergeTable(std::size_t merges);

@@ -1,7 +1,7 @@
-// Byte-level BPE learned from counted pieces. Tokens are at first the bytes; then, again and again, the pair of tokens
-// that stands beside each other most often becomes a token, as long as there is room in the vocabulary. Of pairs that
-// are equally frequent the one with the lowest ids comes first, so the same counts give the same tokens. Applying
-// merges to text: corpus/bpe_merges.hpp. Who counts pieces: data/count_pieces.hpp.
+// Trains a byte-level BPE on counted pieces of text. The first tokens are the bytes. Then the most frequent pair of
+// adjacent tokens becomes a token, again and again, until the vocabulary is full. Of equally frequent pairs the one
+// with the lowest ids is taken, so equal counts give equal tokens. Applying merges: corpus/bpe_merges.hpp. Counting
+// pieces: data/count_pieces.hpp.
 #pragma once
 
 #include "corpus/tokenizer_json.hpp"
@@ -22,22 +22,22 @@ struct CountedPiece {
 };
 
 struct BpeTraining {
-  std::int64_t vocabulary = 0;              // ids to have, with the special tokens and the 256 bytes
-  std::uint64_t min_count = 1;              // of a pair that becomes a token
+  std::int64_t vocabulary = 0;              // size of the vocabulary, with the special tokens and the 256 bytes
+  std::uint64_t min_count = 1;              // least count of a pair that becomes a token
   std::vector<std::string> special_tokens;  // have the first ids
 };
 
 struct TrainedBpe {
-  ModelDescription model;    // tokens written with letters for bytes, in the order of their ids
-  std::uint64_t tokens = 0;  // that the pieces are, all occurrences counted
+  ModelDescription model;    // tokens in the byte-level alphabet, in the order of their ids
+  std::uint64_t tokens = 0;  // in all occurrences of all pieces
 };
 
-/// The bytes of pieces that are trained on at once, at most: memory is about 20 times that.
+/// Limit of the total bytes of pieces; training takes about 20 times that in memory.
 inline constexpr std::size_t most_piece_bytes = std::size_t{1} << 28;
 
-/// The pieces may come in any order, each once, with counts that add up to less than 2^63. `alive` is called as the
-/// work gets on, with the tokens so far. The vocabulary is smaller than was asked for where no pair occurs min_count
-/// times any more. Throws Error(resources) for more than most_piece_bytes. Local.
+/// Trains a BPE. Each piece is given once, in any order, and the counts add up to less than 2^63. `alive` is called
+/// during the work with the present size of the vocabulary. The vocabulary is smaller than requested if no more pair
+/// occurs min_count times. Throws Error(resources) for more than most_piece_bytes. Local.
 TrainedBpe train_bpe(std::span<const CountedPiece> pieces, const BpeTraining& settings,
                      const std::function<void(std::int64_t vocabulary)>& alive);
 

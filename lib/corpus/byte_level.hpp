@@ -14,7 +14,7 @@ char32_t character_of_byte(std::uint8_t byte);
 /// The UTF-8 text that stands for `bytes`.
 std::string to_byte_level(std::string_view bytes);
 
-/// The bytes that `text` stands for; nothing if it holds a character that stands for none.
+/// The bytes that `text` stands for; nothing if one of its characters stands for no byte.
 std::optional<std::string> from_byte_level(std::string_view text);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// The bytes of a file, decompressed as they are read, of a plain one from any place on; of files of records in another
-// form, these as JSON lines.
+// Reads the bytes of an input file and decompresses them. A plain file can be read from any offset. Files of records in
+// other formats are read as JSON lines (corpus/record_lines.hpp, corpus/table_files.hpp, corpus/plugin_reader.hpp).
 #pragma once
 
 #include "corpus/input_files.hpp"
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// Bytes of a file on disk that were read, and their content_sum (base/content_sum.hpp).
+/// The number of bytes read from a file on disk, and their content_sum (base/content_sum.hpp).
 struct ReadContent {
   std::uint64_t bytes = 0;
   std::uint64_t sum = 0;
@@ -22,21 +22,21 @@ struct ReadContent {
 class ByteReader {
  public:
   virtual ~ByteReader() = default;
-  /// Fills the front of `out`; the number of bytes, 0 only at the end. Throws Error(input) naming a file whose
-  /// compressed data is damaged or ends too early, Error(storage).
+  /// Fills the front of `out`. Returns the number of bytes, 0 only at the end. Throws Error(input) naming the file if
+  /// its compressed data is damaged or ends too early, Error(storage).
   virtual std::size_t read(std::span<char> out) = 0;
-  /// Bytes of the file on disk that were read so far.
+  /// Bytes of the file on disk read so far.
   virtual std::uint64_t consumed() const = 0;
-  /// What they are, of a file that is not plain; nothing of tables, whose library reads them.
+  /// Their content sum. Empty for plain files, tables and files that a plug-in reads.
   virtual ReadContent content() const { return {}; }
-  /// A warning about bytes behind the compressed data that were ignored; empty: there were none, so far.
+  /// A warning about ignored bytes after the compressed data; empty if there were none so far.
   virtual std::string warning() const { return {}; }
 };
 
-/// The bytes as they are stored, of a file of this machine or of an object of a store, from `offset` on.
+/// The bytes as they are stored, from `offset` on: of a file of this machine or an object of an object store.
 std::unique_ptr<ByteReader> open_stored(const Path& path, std::uint64_t offset);
 
-/// From byte `offset` on, which only a plain file has anywhere but at 0.
+/// Opens a file of a corpus at byte `offset`, which must be 0 unless the file is plain.
 std::unique_ptr<ByteReader> open_bytes(const InputFile& file, std::uint64_t offset = 0);
 
 }  // namespace lockstep

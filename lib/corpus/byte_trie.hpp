@@ -1,4 +1,4 @@
-// Texts to numbers, looked up head by head: which of the texts does this one begin with?
+// Maps texts to numbers and finds the texts that are prefixes of a given text.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@ class ByteTrie {
  public:
   static constexpr std::int32_t none = -1;
 
-  /// A text that is here already gets the new number. Numbers are not negative.
+  /// Inserts `text`, or replaces its number. Numbers are not negative.
   void insert(std::string_view text, std::int32_t number);
 
-  /// Calls `found` with the length and number of each text that `text` begins with, the shortest first.
+  /// Calls `found` with the length and number of each inserted text that `text` begins with, the shortest first.
   template <class Found>
   void for_each_head(std::string_view text, const Found& found) const {
     std::uint32_t node = 0;
@@ -30,7 +30,7 @@ class ByteTrie {
     std::size_t size = 0;
     std::int32_t number = none;
   };
-  /// The longest; its number is `none` if there is none.
+  /// The longest inserted text that `text` begins with; its number is `none` if there is none.
   Match longest(std::string_view text) const {
     Match match;
     for_each_head(text, [&](std::size_t size, std::int32_t number) { match = {size, number}; });
@@ -38,7 +38,7 @@ class ByteTrie {
   }
 
  private:
-  // Edges in a flat hash table: the node and byte they leave by, and where they lead. Node 0 is the root.
+  // Edges are kept in a flat hash table: the node and byte they leave by, and where they lead. Node 0 is the root.
   struct Edge {
     std::uint64_t from = ~std::uint64_t{0};
     std::uint32_t to = 0;

@@ -1,5 +1,5 @@
-// A precompiled map of characters, as sentencepiece makes it and tokenizer.json carries it in base64: a trie of strings
-// (a double array) and what they become.
+// The precompiled character map of sentencepiece, which tokenizer.json holds in base64. It is a trie (a double array)
+// of strings and their replacements.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@ namespace lockstep {
 
 class Charsmap {
  public:
-  /// Throws Error(input), beginning with `where`, for bytes that are no such map.
+  /// Throws Error(input), beginning with `where`, if `blob` is not such a map.
   Charsmap(std::string_view blob, const std::string& where);
 
   struct Match {
     std::size_t size;          // bytes of the text
-    std::string_view becomes;  // valid as long as the map
+    std::string_view becomes;  // the replacement; valid as long as the map
   };
-  /// The rule for the shortest head of `text` that has one; nothing if none has.
+  /// The rule for the shortest prefix of `text` that has one; nothing if none has.
   std::optional<Match> shortest(std::string_view text) const;
-  /// The rule for the longest.
+  /// The rule for the longest prefix of `text` that has one; nothing if none has.
   std::optional<Match> longest(std::string_view text) const;
 
  private:

@@ -1,4 +1,5 @@
-// What a file that is no UTF-8 text holds, by its first bytes, so that its refusal can say so.
+// Recognises the content of a file that is not UTF-8 text by its first bytes, for the error message that refuses the
+// file.
 #pragma once
 
 #include <optional>
@@ -12,10 +13,11 @@ struct ForeignContent {
   const char* advice;  // how to make it readable
 };
 
-/// `begin`: the first bytes of a file, decompressed. Nothing for UTF-8 and for bytes that tell nothing. Pure.
+/// Recognises content by `begin`, the first decompressed bytes of a file. Nothing for UTF-8 and for unknown bytes.
+/// Pure.
 std::optional<ForeignContent> foreign_content(std::string_view begin);
 
-/// Throws Error(input) naming the file for bytes that tell what it is. Local.
+/// Throws Error(input) naming the file if foreign_content recognises its first bytes. Local.
 void refuse_foreign_content(std::string_view begin, const std::string& file);
 
 }  // namespace lockstep

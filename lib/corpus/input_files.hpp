@@ -1,5 +1,5 @@
-// Which files a corpus consists of, and in which order: words of the command line (files, globs, folders, objects of
-// stores) to a list of files. Reading them: corpus/block_reader.hpp.
+// Finds the files of a corpus: turns words of the command line (files, globs, folders, objects of object stores) into
+// an ordered list of files. Reading them: corpus/block_reader.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -12,46 +12,48 @@
 
 namespace lockstep {
 
-// .txt: one document a file; the others: a record a document, which all are read as JSON lines
+// .txt: each file is one document. All other formats have a document in each record and are read as JSON lines.
 enum class TextFormat { text, json_lines, json, csv, tsv, parquet, arrow, plugin };
-enum class Compression { none, gzip, zstd, bzip2, xz };  // .gz, .zst, .bz2, .xz behind what is not Parquet or Arrow
+// By the suffix .gz, .zst, .bz2 or .xz; Parquet and Arrow files have none.
+enum class Compression { none, gzip, zstd, bzip2, xz };
 
 struct InputFile {
   Path path;
   TextFormat format = TextFormat::text;
   Compression compression = Compression::none;
   std::uint64_t bytes = 0;                     // on disk
-  std::int64_t modified_ns = 0;                // of an object of a store, which its path is the URI of; else 0
-  std::string called = {};                     // in messages, of a copy of the input: what was copied
-  std::optional<TextFormat> copied_from = {};  // of a copy as JSON lines: the form of what it is a copy of
-  std::size_t reader = 0;                      // of format plugin: which one (corpus/plugin_reader.hpp)
+  std::int64_t modified_ns = 0;                // of an object of a store, whose URI is `path`; else 0
+  std::string called = {};                     // of a copy: the name of the original, for messages
+  std::optional<TextFormat> copied_from = {};  // of a copy as JSON lines: the format of the original
+  std::size_t reader = 0;                      // of format plugin: number of the reader (corpus/plugin_reader.hpp)
 
   bool is_copy() const { return !called.empty(); }
   std::string name() const { return called.empty() ? path.string() : called; }
   bool has_records() const { return format != TextFormat::text; }
-  /// Whether its bytes are what is read of it, so that reading may begin anywhere.
+  /// Whether its text equals its bytes on disk, so that reading may begin anywhere.
   bool is_plain() const {
     return compression == Compression::none && (format == TextFormat::text || format == TextFormat::json_lines);
   }
-  /// "FILE:LINE" of a line as it is read; "FILE: record N" where records are no lines of the file.
+  /// "FILE:LINE" for formats read line by line; "FILE: record N" for formats whose records are not lines of the file.
   std::string place(std::int64_t line) const;
 };
 
 struct InputFiles {
   std::vector<InputFile> files;
-  std::vector<std::string> notes;  // what was passed over in folders and globs, for the log
+  std::vector<std::string> notes;  // for the log: files that were skipped in folders and globs
 };
 
-/// What a file of that name holds, compressed or not; nothing for other types, hidden files, and what describes data.
-/// With a format: that, unless the name says another one.
+/// The format that a name indicates, with or without a suffix of compression. Nothing for other types, hidden files,
+/// and files that describe a dataset (dataset_info.json …). If `format` is set: that format, unless the name
+/// contradicts it.
 std::optional<TextFormat> form_by_name(const Path& name, std::optional<TextFormat> format = {});
 
-/// The files in the order of the words; within a folder (with all its sub-folders, links followed) or a glob sorted by
-/// path, bytewise. What is passed over there has a note: files of other types, hidden and empty ones, links that lead
-/// nowhere or back to a folder above them. Empty files that are named themselves are, too; a file of another type is
-/// refused. With a format, files of any name are of this one, unless their name says another: .txt may stand for any
-/// format of text, and .json and .jsonl for each other. Local. Throws Error(input) for a word that names nothing, and
-/// if there is no file with text at all; Error(storage).
+/// Lists the files in the order of the words. Files of a folder (including its sub-folders; links are followed) or of a
+/// glob are sorted by path, bytewise. A note reports files skipped there: other types, hidden and empty files, and
+/// links that lead nowhere or back to a folder above them. An empty file that is named itself is skipped with a note,
+/// too; a named file of another type is refused. If `format` is set, all files have this format, unless their names
+/// contradict it: .txt may stand for any text format, and .json and .jsonl for each other. Local. Throws Error(input)
+/// if a word names nothing, or if no file contains text; Error(storage).
 InputFiles find_inputs(const std::vector<std::string>& words, std::optional<TextFormat> format = {});
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Documents of JSON lines: one field of each line's object.
+// Documents in JSON lines: one field of each line's object. Whole records: corpus/json_records.hpp.
 #pragma once
 
 #include "corpus/bad_text.hpp"
@@ -11,15 +11,15 @@
 
 namespace lockstep {
 
-/// Reads blocks on one thread; keeps its parser.
+/// Reads blocks on one thread; reuses its parser.
 class JsonLines {
  public:
   explicit JsonLines(std::string field);
   ~JsonLines();
-  /// Calls `document` with the field of every line that is not blank; the text is valid UTF-8 and lives until the call
-  /// returns. For a line that is not a JSON object, lacks the field, or has another type than text there, or for which
-  /// `document` throws Error(input): calls `malformed`, which throws it unless the line is to be skipped. The block is
-  /// only longer during the call: lines are parsed where they are.
+  /// Calls `document` with the field of every line that is not blank. The text is valid UTF-8 and valid until the call
+  /// returns. Calls `malformed` if a line is not a JSON object, lacks the field or has no text there, or if `document`
+  /// throws Error(input). `malformed` throws the problem, unless the line is to be skipped. Lines are parsed in place,
+  /// so the block is longer during the call.
   void for_each(TextBlock& block, const std::function<void(std::string_view text)>& document,
                 const std::function<void(const BadText& problem)>& malformed);
 

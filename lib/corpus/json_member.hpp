@@ -1,5 +1,5 @@
-// A member of an object that simdjson has parsed, of a name given twice the last, as in Python and in base/json.hpp.
-// The parser's own look-ups stop at the first.
+// Finds a member of an object that simdjson has parsed. If a name occurs twice the last one counts, as in Python and in
+// base/json.hpp; simdjson's own look-up returns the first.
 #pragma once
 
 #include <simdjson.h>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Nothing if the object has no such member; null counts as one.
+/// The member; nothing if the object has none of this name. A null counts as a member.
 inline std::optional<simdjson::dom::element> member_of(const simdjson::dom::object& object, std::string_view name) {
   std::optional<simdjson::dom::element> found;
   for (const auto& [key, value] : object)

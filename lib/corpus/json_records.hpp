@@ -1,4 +1,5 @@
-// The records of a block of JSON lines as objects of the parser. Documents of text in them: corpus/json_lines.hpp.
+// The records of a block of JSON lines, as objects of simdjson. Records that are documents of text:
+// corpus/json_lines.hpp.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -14,19 +15,19 @@
 
 namespace lockstep {
 
-/// Why a record cannot be used; thrown by who reads one.
+/// Why a record cannot be used; the reader of a record throws it.
 struct BadRecord {
   std::string reason;
   std::string hint = {};
 };
 
-/// Reads blocks on one thread; keeps its parser.
+/// Reads blocks on one thread; reuses its parser.
 class JsonRecords {
  public:
-  /// Calls `record` with the object of every line that is not blank; what it holds is valid UTF-8 and lives until the
-  /// call returns. For a line that is not a JSON object, or for which `record` throws BadRecord or Error(input): calls
-  /// `malformed`, which throws the problem, with its place, unless the line is to be skipped. The block is only longer
-  /// during the call: lines are parsed where they are.
+  /// Calls `record` with the object of every line that is not blank. Its text is valid UTF-8 and valid until the call
+  /// returns. Calls `malformed` if a line is not a JSON object, or if `record` throws BadRecord or Error(input).
+  /// `malformed` throws the problem with its place, unless the line is to be skipped. Lines are parsed in place, so the
+  /// block is longer during the call.
   void for_each(TextBlock& block, const std::function<void(const simdjson::dom::object& object)>& record,
                 const std::function<void(const BadText& problem)>& malformed);
 
@@ -35,14 +36,14 @@ class JsonRecords {
   PythonJsonParser parser_;
 };
 
-/// Throws BadRecord: the object has no such field, with a hint that names the option and the nearest field.
+/// Throws BadRecord: the object has no such field. The hint names the option and the nearest field.
 [[noreturn]] void refuse_field(const simdjson::dom::object& object, const std::string& field,
                                const std::string& option);
 
-/// Throws BadRecord: the field is null, with a hint how to leave such records out.
+/// Throws BadRecord: the field is null. The hint says how to skip such records.
 [[noreturn]] void refuse_null(const std::string& field);
 
-/// The value as Json; of a key that an object has twice the last one counts. Throws BadRecord for an integer beyond 64
+/// The value as Json. If an object has a key twice, the last one counts. Throws BadRecord for an integer beyond 64
 /// bits.
 Json json_of(const simdjson::dom::element& value);
 

@@ -1,4 +1,4 @@
-// Text as a JSON string, for readers that turn other forms of records into JSON lines.
+// Writes text as a JSON string, for readers that convert other formats of records into JSON lines.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Appends `text`, which should be UTF-8, in quotes and escaped.
+/// Appends `text` (UTF-8) in quotes, escaped.
 inline void append_json_string(std::string& json, std::string_view text) {
   static constexpr char digits[] = "0123456789abcdef";
   json += '"';

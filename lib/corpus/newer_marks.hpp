@@ -1,6 +1,6 @@
-// Marks that join what stands before them into one grapheme, of versions of Unicode behind 14.0, which PCRE2 may not
-// know yet: the tokenizers library does, in the version that scripts/requirements-test.txt names, and was asked which
-// they are.
+// Combining marks of Unicode versions after 14.0, which join the character before them into one grapheme. PCRE2 may not
+// know them yet. The list was obtained from the tokenizers library, in the version that scripts/requirements-test.txt
+// names.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// A hash of a text that does not see how its white space is written: by it documents are known as duplicates. It is put
-// together from parts of the text, wherever that is cut. Of content as it is: base/content_sum.hpp.
+// A hash of a text that ignores how its white space is written, for finding duplicate documents. It can be combined
+// from hashes of parts, wherever the text is cut. Hashes of unchanged bytes: base/content_sum.hpp.
 #pragma once
 
 #include "base/hash.hpp"
@@ -9,27 +9,27 @@
 
 namespace lockstep {
 
-/// The normal form of a text: each run of Unicode's White_Space is one space, none at the ends; `caseless`: letters are
-/// lower-case as well.
+/// Hashes the normal form of a text: each run of Unicode's White_Space is one space, with none at the ends. With
+/// `caseless`, letters are lower-case as well.
 class NormalHash {
  public:
-  /// Of nothing.
+  /// The hash of the empty text.
   NormalHash() = default;
-  /// Of valid UTF-8.
+  /// The hash of `text`, which is valid UTF-8.
   NormalHash(std::string_view text, bool caseless);
-  /// The text goes on with `more`.
+  /// Appends the text of `more`.
   void add(const NormalHash& more);
-  /// Equal for texts of equal normal form, and of others with the chance of two random numbers of 122 bits.
+  /// Equal for texts of equal normal form. Other texts have equal digests as rarely as two random numbers of 122 bits.
   Hash128 digest() const;
 
  private:
   void append(const NormalHash& more);
 
-  // The bytes of the normal form are coefficients of a polynomial, taken at two points modulo 2^61 - 1.
+  // The bytes of the normal form are coefficients of a polynomial, evaluated at two points modulo 2^61 - 1.
   std::uint64_t first_ = 0;
   std::uint64_t second_ = 0;
   std::uint64_t bytes_ = 0;
-  bool begins_with_space_ = false;  // so does the text, before its normal form
+  bool begins_with_space_ = false;  // the text does, before its normal form
   bool ends_with_space_ = false;
 };
 

@@ -1,4 +1,4 @@
-// What happens to a text before it is cut into pieces: the normalizers of the tokenizers library.
+// Normalizers of the tokenizers library: they change a text before it is cut into pieces (corpus/pre_tokenizer.hpp).
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -13,25 +13,26 @@ namespace lockstep {
 
 class Normalizer {
  public:
-  /// None: texts stay as they are.
+  /// No normalizer: texts stay unchanged.
   Normalizer() = default;
-  /// Of a tokenizer.json. Throws Error(usage) that names what is not supported, Error(input) for what is malformed.
+  /// Reads the normalizer of a tokenizer.json. Throws Error(usage) naming a part that is not supported, Error(input) if
+  /// it is malformed.
   Normalizer(const Json& normalizer, const std::string& where);
 
   bool is_none() const { return steps_.empty(); }
-  /// Whether parts of a text that a space begins come out as the text does: normalized(a + b) = normalized(a) +
-  /// normalized(b) where b begins with a space and a ends with a character that is no white space.
+  /// Whether a text may be normalized in parts that begin with a space: normalized(a + b) = normalized(a) +
+  /// normalized(b) if b begins with a space and a ends with a character that is not white space.
   bool keeps_cuts() const { return keeps_cuts_; }
-  /// Throws Error(input) if the result is far longer than the text.
+  /// The normalized text. Throws Error(input) if it is far longer than `text`.
   std::string apply(std::string_view text) const;
-  /// Also turns the opening of the text into that of the result: corpus/text_opening.hpp.
+  /// As above; also turns the opening of the text into that of the result (corpus/text_opening.hpp).
   std::string apply(std::string_view text, std::size_t& opening) const;
 
  private:
   friend class NormalizerReader;
   /// SizeLimit bounds the size of normalized text.
   struct SizeLimit {
-    std::size_t text;  // its bytes
+    std::size_t text;  // bytes of the text
     std::size_t most;
     /// Throws Error(input).
     void require(std::size_t made) const;

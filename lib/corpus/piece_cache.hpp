@@ -1,5 +1,5 @@
-// Ids of short pieces of text seen before, for one thread: a table of fixed size in which a piece has two places, in
-// one cache line; a newcomer takes the place of the one met longer ago.
+// Caches the ids of short pieces of text, for one thread. It is a table of fixed size, two-way set-associative: a set
+// is one cache line, and a new piece replaces the less recently used one of its set.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// A piece of up to 15 bytes as two words: its bytes, zeros, its size in the last byte.
+/// A piece of up to 15 bytes as two words: its bytes, then zeros, and its size in the last byte.
 struct PieceKey {
   static constexpr std::size_t longest_piece = 15;  // bytes
   std::uint64_t low = 0;
@@ -27,7 +27,7 @@ struct PieceKey {
 inline PieceKey key_of_piece(std::string_view text, std::size_t begin, std::size_t end) {
   using Bytes = std::array<std::uint8_t, sizeof(PieceKey)>;
   using BySize = std::array<PieceKey, PieceKey::longest_piece + 1>;
-  static constexpr BySize masks = [] {  // ones where the piece is
+  static constexpr BySize masks = [] {  // ones at the bytes of the piece
     BySize keys;
     Bytes bytes{};
     for (std::size_t size = 0; size < keys.size(); bytes[size++] = 0xFF) keys[size] = std::bit_cast<PieceKey>(bytes);
@@ -57,12 +57,12 @@ class PieceCache {
  public:
   static constexpr std::size_t most_ids = 3;
   struct Entry {
-    PieceKey key;  // of no piece while empty
+    PieceKey key;  // the key of no piece while the entry is empty
     std::uint32_t ids = 0;
     std::array<std::int32_t, most_ids> id{};
   };
 
-  /// The entry of a piece that is not empty, until the next insertion; nothing if it is not here.
+  /// The entry of a piece, which is not empty; null if it is not cached. Valid until the next insertion.
   const Entry* find(const PieceKey& key) {
     Set& set = set_of(key);
     if (set.newer.key == key) return &set.newer;

@@ -1,5 +1,5 @@
-// How often each piece of text occurs, counted by one thread. Where pieces begin and end: corpus/piece_pattern.hpp.
-// Counts of many threads and ranks are brought together in data/count_pieces.hpp.
+// Counts how often each piece of text occurs, on one thread. The borders of pieces: corpus/piece_pattern.hpp. Adding
+// the counts of threads and ranks: data/count_pieces.hpp.
 #pragma once
 
 #include "corpus/piece_cache.hpp"
@@ -19,23 +19,23 @@ class PieceCounts {
  public:
   /// Counts the piece `text[begin, end)`, which is not empty.
   void add(std::string_view text, std::size_t begin, std::size_t end);
-  /// Of memory, about.
+  /// Memory in use, approximately.
   std::size_t bytes() const { return slots_.size() * sizeof(Slot) + long_bytes_; }
   bool empty() const { return used_ == 0 && long_.empty(); }
-  /// Hands over what was counted, in no order, and begins anew.
+  /// Returns the counted pieces in no particular order, and starts again from zero.
   std::vector<std::pair<std::string, std::uint64_t>> take();
 
  private:
   struct Slot {
-    PieceKey key;  // of no piece while empty
+    PieceKey key;  // the key of no piece while the slot is empty
     std::uint64_t count = 0;
   };
   static std::size_t mix(const PieceKey& key);
   void grow();
 
-  std::vector<Slot> slots_;  // pieces of up to PieceKey::longest_piece bytes; a power of two
+  std::vector<Slot> slots_;  // pieces of up to PieceKey::longest_piece bytes; its size is a power of two
   std::size_t used_ = 0;
-  std::unordered_map<std::string, std::uint64_t, TextHash, std::equal_to<>> long_;  // all others
+  std::unordered_map<std::string, std::uint64_t, TextHash, std::equal_to<>> long_;  // longer pieces
   std::size_t long_bytes_ = 0;
 };
 

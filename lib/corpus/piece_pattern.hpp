@@ -1,6 +1,6 @@
-// How byte-level tokenizers cut text into pieces: contractions, words, numbers, other marks, white space. The patterns
-// of GPT-2, Llama-3, Qwen2 and o200k ask of a character only to which of a few classes it belongs, so their regular
-// expressions are followed by hand. Other expressions: corpus/regular_expression.hpp.
+// Cuts text into pieces as byte-level tokenizers do: contractions, words, numbers, other marks, white space. The
+// patterns of GPT-2, Llama-3, Qwen2 and o200k distinguish only a few classes of characters, so hand-written code
+// follows their regular expressions. Other expressions: corpus/regular_expression.hpp.
 #pragma once
 
 #include <cstddef>
@@ -11,31 +11,31 @@
 
 namespace lockstep {
 
-/// whole_text cuts nothing.
+/// PieceRule names a pattern; whole_text makes no cut.
 enum class PieceRule : std::uint8_t { whole_text, gpt2, llama3, qwen2, o200k };
 
-/// The regular expression of a rule, as a tokenizer.json writes it; "" of whole_text.
+/// The regular expression of a rule, as a tokenizer.json writes it; "" for whole_text.
 std::string_view expression_of(PieceRule rule);
-/// The rule that an expression states, spelled as tokenizers' files do.
+/// The rule of an expression, which must be spelled as files of tokenizers spell it; nothing if it is none of these.
 std::optional<PieceRule> piece_rule(std::string_view expression);
 
-/// Where white space may begin a part of a text that is encoded by itself.
+/// CutBefore says which white space may begin a part of a text that is encoded separately.
 enum class CutBefore : std::uint8_t { space, space_or_line_end };
 
-/// The largest p < text.size() at which every text that begins with `text` may be cut: its pieces are those of the part
-/// before p and then those of the part behind. 0 if there is none, as always for whole_text.
+/// The largest p < text.size() at which every text that begins with `text` may be cut: its pieces are the pieces of the
+/// part before p, followed by those of the rest. 0 if there is no such place, and always for whole_text.
 std::size_t last_piece_cut(PieceRule rule, CutBefore before, std::string_view text);
 
-/// Cuts one text after the other.
+/// Finds the pieces of one text after the other.
 class PieceCutter {
  public:
   explicit PieceCutter(PieceRule rule);
-  /// The end of the piece that begins at `begin` < text.size(); text is valid UTF-8.
+  /// The end of the piece that begins at `begin` < text.size(). The text is valid UTF-8.
   std::size_t end_of_piece(std::string_view text, std::size_t begin) const;
 
  private:
-  using Classes = std::uint8_t;  // a set of them
-  // The class of the character at `at`, which moves behind it.
+  using Classes = std::uint8_t;  // a set of classes
+  // The class of the character at `at`; moves `at` past it.
   Classes take(std::string_view text, std::size_t& at) const;
   std::size_t end_of_run(std::string_view text, std::size_t at, Classes of) const;
   std::size_t end_of_spaces(std::string_view text, std::size_t begin) const;

@@ -1,5 +1,5 @@
-// Files of a form that a plug-in reads (lockstep_reader of plugin/lockstep_plugin.h), known by the end of their names,
-// as JSON lines.
+// Reads files of a format that a plug-in knows (lockstep_reader of plugin/lockstep_plugin.h) as JSON lines. The
+// extension of a file selects the plug-in's reader.
 #pragma once
 
 #include "corpus/byte_reader.hpp"
@@ -13,15 +13,16 @@
 
 namespace lockstep {
 
-/// Of the registry (plugin/plugins.hpp) the reader of files with that extension, if there is one.
+/// The number of the reader for files with this extension in the registry (plugin/plugins.hpp); nothing if there is
+/// none.
 std::optional<std::size_t> plugin_reader_of(std::string_view extension);
 
-/// All that decides what it gives of a file.
+/// Identifies the reader, its version and its plug-in, which decide the records that it reads from a file.
 std::string identity_of_reader(std::size_t reader);
 
-/// The records of a file of format plugin, one object a line; a text is one with the field text. What is no record is a
-/// problem line (corpus/record_lines.hpp). Throws Error(input) naming the file where the plug-in fails, or the file is
-/// none of this machine.
+/// The records of a file of format plugin, one object a line. If the plug-in gives texts, each becomes an object with
+/// the field text. A record that is not valid UTF-8 becomes a problem line (corpus/record_lines.hpp). Throws
+/// Error(input) naming the file if the plug-in fails, or if the file is not on this machine.
 std::unique_ptr<ByteReader> open_by_plugin(const InputFile& file);
 
 }  // namespace lockstep

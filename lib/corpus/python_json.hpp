@@ -1,5 +1,5 @@
-// A JSON parser that also takes the numbers that Python's json module writes and reads: NaN, Infinity, -Infinity,
-// integers beyond 64 bits, and numbers beyond double such as 1e400. simdjson refuses a whole text for one of them.
+// A JSON parser that also accepts the numbers that Python's json module reads and writes: NaN, Infinity, -Infinity,
+// integers beyond 64 bits, and numbers beyond double such as 1e400. simdjson refuses the whole text for one of them.
 #pragma once
 
 #include <simdjson.h>
@@ -12,10 +12,10 @@ namespace lockstep {
 
 class PythonJsonParser {
  public:
-  /// Padding says whether SIMDJSON_PADDING readable bytes follow the text; if not, it is copied.
+  /// Padding says whether SIMDJSON_PADDING readable bytes follow the text; otherwise the text is copied.
   enum class Padding { present, absent };
-  /// Parses `text`. The value lives until the next call. A number that simdjson has no form for becomes an object that
-  /// odd_number() recognises.
+  /// Parses `text`. The value is valid until the next call. A number that simdjson cannot represent becomes an object
+  /// that odd_number() recognises.
   simdjson::error_code parse(std::string_view text, Padding padding, simdjson::dom::element& value);
   /// Frees buffers of more than `most_bytes`.
   void shrink(std::size_t most_bytes);
@@ -25,7 +25,7 @@ class PythonJsonParser {
   std::string rewritten_;
 };
 
-/// The text of the number that the value stands for; nothing for other values. Pure.
+/// The text of the number that such an object stands for; nothing for other values. Pure.
 std::optional<std::string_view> odd_number(const simdjson::dom::element& value);
 
 /// Whether the text of such a number is an integer. Pure.

@@ -1,5 +1,5 @@
-// tiktoken's rank files: a token's bytes in base64 and its rank a line. They state neither pattern nor special tokens,
-// which are known here for the files that people have.
+// Reads tiktoken's rank files: each line has a token's bytes in base64 and its rank. They contain neither pattern nor
+// special tokens; both are known here for the common files.
 #pragma once
 
 #include "corpus/tokenizer_json.hpp"
@@ -9,11 +9,11 @@
 
 namespace lockstep {
 
-/// Whether the first line is one of a rank file.
+/// Whether the first line is that of a rank file.
 bool is_rank_file(std::string_view text);
 
-/// Byte-level BPE, with the tokenizer.json that says the same. Throws Error(input) for a malformed file, Error(usage)
-/// for a number of ranks that no known tokenizer has.
+/// Reads a byte-level BPE, and makes the equivalent tokenizer.json. Throws Error(input) for a malformed file,
+/// Error(usage) if no known tokenizer has this number of ranks.
 TokenizerDescription read_rank_file(std::string_view text, const std::string& origin);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Records of other forms as JSON lines, made while they are read: one object a line, so that the line is the number of
-// the record.
+// Converts records of other formats into JSON lines while they are read. Each object has one line, so the number of the
+// line is the number of the record.
 #pragma once
 
 #include "corpus/byte_reader.hpp"
@@ -10,19 +10,19 @@
 
 namespace lockstep {
 
-/// A line that stands for a record that cannot be read: JsonLines refuses it for this reason.
+/// First character of a line that reports an unreadable record: JsonRecords refuses the record for the reason that
+/// follows.
 constexpr char problem_mark = '\x15';
 
-/// The records of a table as RFC 4180 has it, its first row being the names: each an object of text. As Python's csv
-/// reads them: a quote within a field that does not begin with one stands for itself, what follows a closing one
-/// belongs to the field, empty rows are passed over. A row with another number of fields is a problem line; throws
-/// Error(input) naming `file` if a quoted field is never closed, a name comes twice, or a row has more than
-/// `longest` bytes.
+/// The rows of a CSV table (RFC 4180) as objects of text; the first row has the names. Read as by Python's csv module:
+/// a quote within an unquoted field stands for itself, text after a closing quote belongs to the field, empty rows are
+/// skipped. A row with another number of fields becomes a problem line. Throws Error(input) naming `file` if a quoted
+/// field is never closed, a name occurs twice, or a row has more than `longest` bytes.
 std::unique_ptr<ByteReader> csv_as_json_lines(std::unique_ptr<ByteReader> bytes, std::string file, char delimiter,
                                               std::size_t longest = std::size_t{1} << 30);
 
-/// The values of a JSON text: the elements of its array, or the values that follow each other. Throws Error(input)
-/// naming `file` and the record where the text ends amid one or is not a sequence of values; what a value holds is not
+/// The values of a JSON text: the elements of its array, or values that follow each other. Throws Error(input) naming
+/// `file` and the record if the text ends within a value or is not a sequence of values. The contents of values are not
 /// checked.
 std::unique_ptr<ByteReader> json_as_json_lines(std::unique_ptr<ByteReader> bytes, std::string file);
 

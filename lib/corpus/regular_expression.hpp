@@ -1,5 +1,5 @@
-// Regular expressions as tokenizer.json states them, by PCRE2. What PCRE2 reads otherwise than the library that the
-// tokenizers library uses (Oniguruma, of a newer Unicode) is written anew or refused by name.
+// Regular expressions of tokenizer.json, matched by PCRE2. The tokenizers library uses Oniguruma with a newer Unicode:
+// syntax that PCRE2 reads differently is rewritten, or refused by name.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@
 
 namespace lockstep {
 
-/// Shared by threads.
+/// A compiled expression, which threads may share.
 class RegularExpression {
  public:
   /// Throws Error(usage), beginning with `where`, for an expression that is malformed or not supported.
   RegularExpression(const std::string& expression, const std::string& where);
 
-  /// The one that matches what a reader takes for one character.
+  /// The expression that matches one grapheme: a character as its reader perceives it.
   static RegularExpression grapheme();
 
-  /// Calls `found` with begin and end of each match, from left to right; it may be empty. Throws Error(input) if the
-  /// expression takes too long for the text.
+  /// Calls `found` with begin and end of each match, from left to right; matches may be empty. Throws Error(input) if
+  /// matching takes too long.
   void for_each(std::string_view text, const std::function<void(std::size_t, std::size_t)>& found) const;
 
  private:

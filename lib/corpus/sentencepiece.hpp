@@ -1,6 +1,6 @@
-// sentencepiece's model files (tokenizer.model), read by hand from their protocol buffers: BPE and unigram models with
-// their normalization, as the sentencepiece library reads them. Control pieces that a text spells out are text, as
-// there.
+// Reads sentencepiece's model files (tokenizer.model) from their protocol buffers: BPE and unigram models with their
+// normalization, as the sentencepiece library reads them. As in that library, control pieces that a text spells out are
+// plain text.
 #pragma once
 
 #include "base/files.hpp"
@@ -14,17 +14,19 @@
 
 namespace lockstep {
 
-/// Whether bytes begin as a model of sentencepiece does.
+/// Whether bytes begin like a sentencepiece model.
 bool is_sentencepiece(std::string_view bytes);
 
-/// The tokenizer; `bytes` of the file `origin`. `end_name` names the end-of-text token; empty: the model's own, if it
-/// has one. Throws Error(input) for a malformed file, Error(usage) that names what is not supported.
+/// Makes the tokenizer from `bytes`, the content of the file `origin`. `end_name` names the end-of-text token; empty:
+/// the model's own, if it has one. Throws Error(input) for a malformed file, Error(usage) naming a part that is not
+/// supported.
 std::unique_ptr<Tokenizer> sentencepiece_tokenizer(std::string bytes, const std::string& origin,
                                                    const std::string& end_name);
 
-/// The tokenizer of a model `file` and the files beside it: as sentencepiece_tokenizer, or as LlamaTokenizer of
-/// transformers if they declare special or added tokens that sentencepiece would not read. Throws
-/// likewise, and Error(usage) for such tokens with another tokenizer_class.
+/// Makes the tokenizer of a model `file` and the files next to it. It equals sentencepiece_tokenizer, unless these
+/// files declare special or added tokens that sentencepiece would not read: then LlamaTokenizer of transformers. Throws
+/// likewise, and Error(usage) for such tokens with another tokenizer_class, and for a class with other ids
+/// (require_own_numbers).
 std::unique_ptr<Tokenizer> sentencepiece_in_folder(std::string bytes, const Path& file, const std::string& end_name,
                                                    std::optional<SpecialTokens> reading);
 
@@ -36,7 +38,7 @@ struct SentencePiece {
   PieceType type = PieceType::normal;
 };
 
-/// What a model file says.
+/// The contents of a model file.
 struct SentencePieceModel {
   enum class Kind { unigram = 1, bpe = 2 };
   Kind kind = Kind::unigram;
@@ -46,7 +48,7 @@ struct SentencePieceModel {
   std::string unknown_surface = " \u2047 ";
   bool byte_fallback = false;
   bool space_is_suffix = false;
-  std::string charsmap;  // empty: none
+  std::string charsmap;  // empty if there is none
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;

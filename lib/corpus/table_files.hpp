@@ -1,5 +1,6 @@
-// Parquet and Arrow files as JSON lines, through a plug-in that is opened for them alone: lockstep-tables.so, which
-// links the libraries of the pyarrow wheel. Programs neither link nor load it otherwise.
+// Reads Parquet and Arrow files as JSON lines, through the plug-in lockstep-tables.so, which links the libraries of the
+// pyarrow wheel. Programs do not link it, and load it only to read such files or object stores
+// (corpus/object_store.hpp).
 #pragma once
 
 #include "corpus/byte_reader.hpp"
@@ -11,8 +12,8 @@
 
 namespace lockstep {
 
-/// What the plug-in offers: plain C, so that it may be built by another compiler. A call that fails writes why into
-/// `problem`, of `room` bytes, with a zero at the end.
+/// The functions of the plug-in, in plain C so that another compiler may build it. A call that fails writes the reason
+/// into `problem`, which has `room` bytes, with a final zero.
 struct TablePlugin {
   static constexpr int version_here = 1;
   static constexpr const char* entry = "lockstep_tables";  // const TablePlugin* lockstep_tables()
@@ -20,15 +21,17 @@ struct TablePlugin {
   int version = version_here;
   /// Null on failure.
   void* (*open)(const char* path, bool parquet, char* problem, std::size_t room) = nullptr;
-  /// JSON lines, as many as there is memory for at `out`; 0 at the end, −1 on failure.
+  /// Copies the next bytes of the JSON lines to `out`, at most `bytes`. Returns their number; 0 at the end, −1 on
+  /// failure.
   std::int64_t (*read)(void* table, char* out, std::size_t bytes, char* problem, std::size_t room) = nullptr;
-  std::uint64_t (*consumed)(const void* table) = nullptr;  // bytes of the file, about
+  std::uint64_t (*consumed)(const void* table) = nullptr;  // bytes of the file, approximately
   void (*close)(void* table) = nullptr;
 };
 
-/// The rows of a file of format parquet or arrow (a file or a stream), one object a line, columns in their order.
-/// Binary values are text where they are UTF-8, else null; columns of unions and of binary values of one size are left
-/// out. Throws Error(input) naming the file if it is none, is damaged, or this build lacks the plug-in.
+/// The rows of a file of format parquet or arrow (an Arrow file or stream), one object a line, columns in their order.
+/// Binary values become text if they are UTF-8, otherwise null. Columns of unions and of fixed-size binary values are
+/// skipped. Throws Error(input) naming the file if it has another format, if it is damaged, or if this build lacks the
+/// plug-in.
 std::unique_ptr<ByteReader> open_table(const InputFile& file);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // The opening of a normalized text: the bytes at its front that stem from the first character of the original text. The
-// tokenizers library keeps the origin of each byte; a piece counts as the first of its text if it stems from there.
-// This follows the opening through the library's transformations.
+// tokenizers library keeps the origin of each byte, and a piece counts as the first of its text if it stems from that
+// character. This header tracks the opening through the library's transformations.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,19 @@
 
 namespace lockstep {
 
-/// Follows a transformation from its front on, character by character.
+/// Tracks a transformation character by character, from the front of the text.
 class OpeningTracker {
  public:
-  /// Of `text`, whose opening is given; the transformation leaves out the first `removed` bytes.
+  /// Starts a transformation of `text`, which has the given opening. The transformation drops the first `removed`
+  /// bytes.
   OpeningTracker(std::string_view text, std::size_t opening, std::size_t removed = 0)
       : text_(text), opening_(opening), at_(removed) {}
 
-  /// The next character of the result, of `bytes`. `change` as the library counts: 1 for one that is inserted, else it
-  /// stands for the next character of the text, and -change more are left out behind that. False behind the opening.
+  /// Adds the next character of the result, which has `bytes` bytes. `change` counts as in the library: 1 for an
+  /// inserted character. Otherwise the character replaces the next one of the text, and -change more characters are
+  /// dropped after that. Returns false past the opening.
   bool add(std::size_t bytes, int change);
-  /// The opening of the result, once `add` was false or all characters are added.
+  /// The opening of the result, once add() has returned false or all characters are added.
   std::size_t opening() const { return made_; }
 
  private:
@@ -32,7 +34,7 @@ class OpeningTracker {
 
 /// The opening of the part of a text that begins at `begin`, of `size` bytes.
 std::size_t opening_of_part(std::size_t opening, std::size_t begin, std::size_t size);
-/// That of a text itself: its first character.
+/// The opening of an original text: the size of its first character.
 std::size_t first_character(std::string_view text);
 
 }  // namespace lockstep

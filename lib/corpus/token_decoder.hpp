@@ -1,4 +1,4 @@
-// How tokens become text again: the decoders of the tokenizers library.
+// Decoders of the tokenizers library: they turn tokens into text.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -11,15 +11,16 @@ namespace lockstep {
 
 class TokenDecoder {
  public:
-  /// None: tokens with spaces between them.
+  /// No decoder: tokens are joined with spaces.
   TokenDecoder() = default;
-  /// Of a tokenizer.json. Throws Error(usage) that names what is not supported, Error(input) for what is malformed.
+  /// Reads the decoder of a tokenizer.json. Throws Error(usage) naming a part that is not supported, Error(input) if it
+  /// is malformed.
   TokenDecoder(const Json& decoder, const std::string& where);
 
   bool is_none() const { return is_none_; }
-  /// Whether tokens are letters that stand for bytes, and nothing else happens to them.
+  /// Whether decoding only turns letters of the byte-level alphabet into bytes.
   bool is_byte_level() const { return is_byte_level_; }
-  /// The text of the tokens; bytes that a cut sequence leaves stay as they are.
+  /// The text of the tokens. Bytes of an incomplete UTF-8 sequence stay unchanged.
   std::string apply(std::vector<std::string> tokens) const;
 
  private:

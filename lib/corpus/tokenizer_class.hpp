@@ -1,5 +1,5 @@
-// The classes of transformers that a tokenizer_config.json names, as far as they decide ids: how they build byte-level
-// tokenizers of vocab.json and merges.txt, and the special tokens that they have unless the folder names others.
+// Tokenizer classes of transformers, as far as they decide ids: how they build byte-level tokenizers from vocab.json
+// and merges.txt, and their default special tokens. tokenizer_config.json names the class.
 #pragma once
 
 #include "base/files.hpp"
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// A special token under the key that names it, as "eos_token".
+/// A special token and its key, such as "eos_token".
 struct NamedToken {
   std::string_view key;
   std::string_view content;
@@ -29,15 +29,15 @@ struct ByteLevelClass {
 /// The class with this name; null if it is not known to read vocab.json and merges.txt.
 const ByteLevelClass* byte_level_class(std::string_view name);
 
-/// The class by which transformers reads a folder: from tokenizer_config.json (`config`), else from config.json, by its
-/// tokenizer_class or model_type. Without "Fast"; empty: none is named. Throws Error(input) for a malformed
-/// config.json.
+/// The class by which transformers reads a folder: the tokenizer_class of tokenizer_config.json (`config`) or
+/// config.json, otherwise the class of config.json's model_type. Without "Fast"; empty if none is named. Throws
+/// Error(input) for a malformed config.json.
 std::string tokenizer_class_of(const Json& config, const Path& folder);
 
-/// The named tokens that LlamaTokenizer has by itself.
+/// The default named tokens of LlamaTokenizer.
 std::span<const NamedToken> llama_tokens();
 
-/// Throws Error(usage) where the class does not number the pieces of a sentencepiece model as the model does.
+/// Throws Error(usage) if the class gives the pieces of a sentencepiece model other ids than the model does.
 void require_own_numbers(const std::string& tokenizer_class, const std::string& origin);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// The files by which transformers knows a tokenizer, as ours are written into them.
+// Writes the files by which transformers reads a tokenizer: tokenizer.json and tokenizer_config.json. Reading them:
+// corpus/tokenizer_json.hpp.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -11,7 +12,7 @@
 
 namespace lockstep {
 
-/// All names under which a tokenizer's files go along with a dataset or a model.
+/// All names of tokenizer files that are copied along with a dataset or a model.
 inline constexpr std::array<std::string_view, 10> tokenizer_file_names{"tokenizer.json",
                                                                        "tokenizer_config.json",
                                                                        "special_tokens_map.json",
@@ -22,7 +23,7 @@ inline constexpr std::array<std::string_view, 10> tokenizer_file_names{"tokenize
                                                                        "chat_template.jinja",
                                                                        "chat_template.json",
                                                                        "plugin_tokenizer.json"};
-/// Says which tokenizer of which plug-in it is.
+/// Names the plug-in and its tokenizer.
 inline constexpr const char* plugin_tokenizer_file = "plugin_tokenizer.json";
 /// Member of a tokenizer_config.json: whether transformers reads special tokens as text.
 inline constexpr const char* special_tokens_key = "split_special_tokens";
@@ -31,19 +32,19 @@ inline constexpr const char* special_tokens_key = "split_special_tokens";
 std::string hf_tokenizer_json(const Json& normalizer, const Json& added_tokens, const Json& pre_tokenizer,
                               const Json& decoder, const Json& model);
 
-/// The model of a BPE in it.
+/// The model of a tokenizer.json for a BPE.
 Json bpe_model_json(const Json& vocabulary, const Json& merges);
 
-/// A token as added_tokens lists it.
+/// A token in the form of added_tokens.
 Json added_token_json(const AddedToken& token);
 
-/// A tokenizer_config.json for a tokenizer.json; without a special token if `end_name` is empty.
+/// A tokenizer_config.json to accompany a tokenizer.json; without an eos_token if `end_name` is empty.
 std::string tokenizer_config_json(const std::string& end_name, SpecialTokens reading);
-/// The one of a model of sentencepiece, whose control pieces are never read from text.
+/// The tokenizer_config.json of a sentencepiece model, whose control pieces are never read from text.
 std::string sentencepiece_config_json(const std::string& end_name, bool is_bpe);
-/// Says in a tokenizer_config.json how special tokens are read.
+/// Stores in a tokenizer_config.json how special tokens are read.
 void set_special_tokens(Json& config, SpecialTokens reading);
-/// What it says.
+/// How special tokens are read according to a tokenizer_config.json.
 SpecialTokens special_tokens_in(const Json& config);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// A part of a tokenizer.json (a normalizer, a pre-tokenizer, a decoder …), read strictly: each member is asked for with
-// its type, and one that nobody asked for is refused by name, since it may change ids.
+// Reads a part of a tokenizer.json (a normalizer, a pre-tokenizer, a decoder …) strictly: each member is requested with
+// its type. A member that the code does not know is refused by name, since it may change ids.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -13,11 +13,11 @@ namespace lockstep {
 
 class TokenizerPart {
  public:
-  /// `where` begins what errors say: "FILE: normalizer". Throws Error(input) unless `part` is an object with a type.
+  /// `where` begins error messages: "FILE: normalizer". Throws Error(input) unless `part` is an object with a type.
   TokenizerPart(const Json& part, std::string where);
 
   const std::string& type() const { return type_; }
-  /// The part and its type, as errors name it.
+  /// The part and its type, for error messages.
   const std::string& where() const { return where_; }
 
   /// Refuses members besides these and "type". Throws Error(usage).
@@ -27,18 +27,18 @@ class TokenizerPart {
   /// Throws Error(usage): this member's value is not supported.
   [[noreturn]] void refuse(std::string_view key) const;
 
-  // Members; `otherwise` where one is absent or null. Throw Error(input) for another type.
+  // Members of the part; `otherwise` if a member is absent or null. Throw Error(input) for another type.
   std::string text(std::string_view key) const;
   std::string text(std::string_view key, std::string_view otherwise) const;
   bool flag(std::string_view key) const;
   bool flag(std::string_view key, bool otherwise) const;
   std::size_t count(std::string_view key) const;
   char32_t character(std::string_view key) const;
-  /// The value itself, or null.
+  /// The value itself; null if it is absent.
   const Json& value(std::string_view key) const;
   /// The parts of a Sequence.
   std::vector<TokenizerPart> parts(std::string_view key) const;
-  /// Of a pattern {"String": …} or {"Regex": …}: which, and what.
+  /// A pattern {"String": …} or {"Regex": …}: its kind and its text.
   struct Pattern {
     bool is_expression;
     std::string text;

@@ -1,5 +1,5 @@
-// What is known of each code point, as the tokenizers library knows it: tables that scripts/unicode-tables makes. Who
-// reads them: corpus/unicode.hpp.
+// Tables of properties of code points, as the tokenizers library knows them. scripts/unicode-tables makes them;
+// corpus/unicode.hpp reads them.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace lockstep {
 
-/// A value of all code points from `first` up to the next run.
+/// The value of all code points from `first` up to the next run.
 struct UnicodeRun {
   char32_t first;
   std::uint16_t value;
 };
 
-/// `first` and `second` compose.
+/// `first` followed by `second` composes to `whole`.
 struct CompositionPair {
   char32_t first;
   char32_t second;
@@ -31,7 +31,7 @@ struct LowerRun {
 std::span<const UnicodeRun> property_runs();   // category and flags of corpus/unicode.hpp
 std::span<const UnicodeRun> combining_runs();  // canonical combining class
 
-// One after the other: a code point, a number, that many code points that it becomes.
+// Entries follow each other: a code point, a count, and as many code points of its decomposition.
 std::span<const char32_t> canonical_decompositions();
 std::span<const char32_t> compatible_decompositions();  // where they differ from the canonical ones
 

@@ -1,4 +1,4 @@
-// Code points of valid UTF-8, one at a time. Whether text is valid: base/text.hpp.
+// Reads and writes code points of valid UTF-8, one at a time. Checking text: base/text.hpp.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace lockstep {
 
-/// The code point at `position`, which moves behind it. The text must be valid.
+/// The code point at `position`; moves `position` past it. The text must be valid.
 char32_t next_code_point(std::string_view text, std::size_t& position);
 
-/// The last code point of `text`; nothing if it ends in bytes that are none.
+/// The last code point of `text`; nothing if `text` is empty or ends in bytes that are not UTF-8.
 std::optional<char32_t> last_code_point(std::string_view text);
 
 void append_code_point(std::string& text, char32_t code_point);
 
-/// The length of `text` without a sequence that its end cuts off.
+/// The length of `text` without an incomplete sequence at its end.
 std::size_t whole_code_points(std::string_view text);
 
 /// Unicode's White_Space property.

@@ -1,5 +1,5 @@
-// A file that grows at its end, with what a reader may see at any moment: whole appends, but for the last one of a
-// process that was killed.
+// A file that only grows at its end. At any moment a reader sees whole appends, except the last one if the process was
+// killed.
 #pragma once
 
 #include "base/files.hpp"
@@ -12,15 +12,15 @@ namespace lockstep {
 /// All members are Local and throw Error(storage).
 class AppendedFile {
  public:
-  /// Goes on at the end of `path`, which is made if it is not there and must not be a symbolic link.
+  /// Opens `path` for appending. Creates it if it is absent; it must not be a symbolic link.
   explicit AppendedFile(Path path);
 
-  /// Writes at once. What fails leaves the size as it was: the next append takes its place.
+  /// Writes at once. A failed append leaves the size unchanged, so the next one overwrites it.
   void append(std::string_view bytes);
-  /// Drops what follows the last newline: the line that a killed run left half written.
+  /// Removes the text after the last newline: a line that a killed run has only written in part.
   void drop_torn_line();
   std::uint64_t size() const { return size_; }
-  /// Lets all that was appended survive a crash of the machine.
+  /// Synchronises with the disk, so that all appends survive a crash of the machine, and closes the file.
   void close();
 
  private:

@@ -1,4 +1,4 @@
-// Which build this is: version, compiler, libraries. For --version, --build-info and the run record.
+// Describes this build: version, compiler, libraries. For --version, --build-info and the run record.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The frame of a chart as an SVG document: axes with round ticks, grid and labels, into which curves (report/curve.hpp)
-// and histograms (report/histogram.hpp) draw.
+// The frame of a chart as an SVG document: axes with round ticks, grid and labels. Curves (report/curve.hpp) and
+// histograms (report/histogram.hpp) draw into it.
 #pragma once
 
 #include "report/curve_scale.hpp"
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Where the frame lies in the picture, and how large that is.
+/// Size of the picture and place of the frame in it.
 struct ChartFrame {
   static constexpr double width = 800, height = 450, left = 80, right = 780, top = 40, bottom = 400;
 };
@@ -16,7 +16,7 @@ struct ChartFrame {
 double chart_x(const CurveScale& scale, double x);
 double chart_y(const CurveScale& scale, double y);
 std::string svg_text(const std::string& text);  // with its special characters escaped
-/// A standalone document: the frame and, over its grid, the elements in `drawing`. Deterministic.
+/// A standalone document: the frame, its grid, and the elements of `drawing` over it. Deterministic.
 std::string chart_svg(const CurveScale& scale, const CurveLabels& labels, const std::string& drawing);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// A curve, such as loss over steps, as an SVG drawing and as a picture of characters.
+// Draws curves, such as loss over steps, as an SVG document or as text for a terminal. Axes: report/curve_scale.hpp.
 #pragma once
 
 #include <string>
@@ -24,10 +24,11 @@ struct CurveLabels {
 /// A standalone SVG document, 800 x 450, with axes, round ticks, grid and legend. Deterministic. Local.
 std::string curve_svg(const CurveLabels& labels, const std::vector<Series>& series);
 
-enum class Charset { unicode, ascii };  // unicode: braille dots, 2 x 4 a character; ascii: a letter or mark a character
+// unicode: braille dots, 2 x 4 in a character; ascii: one letter or mark in a character.
+enum class Charset { unicode, ascii };
 
-/// A picture for a terminal, braille curves all alike: `columns` wide with the axis, `lines` high without the x axis
-/// and legend. Each line ends in a newline. Local.
+/// A picture for a terminal; all braille curves look alike. It is `columns` wide including the y axis, and `lines` high
+/// without title, x axis and legend. Each line ends in a newline. Local.
 std::string curve_text(const CurveLabels& labels, const std::vector<Series>& series, int columns, int lines,
                        Charset charset);
 

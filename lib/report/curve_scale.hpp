@@ -1,4 +1,4 @@
-// The axes of a curve: the ranges of its points and round numbers to mark on them.
+// The axes of a curve: the ranges of its points, and round numbers to mark on them.
 #pragma once
 
 #include "report/curve.hpp"
@@ -18,7 +18,7 @@ struct CurveScale {
   Range y;
 };
 
-/// The ranges of all finite points, never empty: a single value gets a margin.
+/// The ranges of all finite points. A range is never empty: a single value gets a margin.
 CurveScale scale_of(const std::vector<Series>& series);
 
 /// About `wanted` multiples of 1, 2 or 5 times a power of ten within the range.

@@ -1,4 +1,4 @@
-// What products for computing could do at most, by their makers' own figures: what mfu divides by.
+// Peak rates of accelerators according to their makers; MFU divides by them.
 #pragma once
 
 #include "base/precision.hpp"
@@ -10,19 +10,19 @@
 
 namespace lockstep {
 
-/// Dense peak of matrix products in a type, each summed in fp32 where it is narrower, in TFLOP/s; absent: the maker
-/// names none.
+/// Dense peak of matrix products in a type, in TFLOP/s; products in narrower types than fp32 are summed in fp32. Not
+/// set: the maker states none.
 struct DevicePeaks {
-  std::string_view name;  // "NVIDIA H100 80GB HBM3", as its driver says it
+  std::string_view name;  // "NVIDIA H100 80GB HBM3", as its driver reports it
   std::optional<double> bf16, fp16, fp32, fp64;
   std::optional<double> of(Precision type) const;
 };
 
-/// All that are known, in the order of the table.
+/// All known devices, in the order of the table.
 const std::vector<DevicePeaks>& known_devices();
 
-/// The product of exactly that name, whatever its case and whatever stands between its words; its maker may be left
-/// out. Null: it is not known, and no other one stands in for it. Local.
+/// The device with exactly this name, ignoring case, the characters between words, and the maker's name. Null if it is
+/// unknown; no similar device is substituted. Local.
 const DevicePeaks* find_device(std::string_view name);
 
 }  // namespace lockstep

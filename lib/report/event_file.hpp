@@ -1,5 +1,5 @@
-// The bytes of a TensorBoard event file: framed records with masked CRC-32C, each an Event message. What goes into one
-// is decided by report/record_sink.cpp.
+// Bytes of a TensorBoard event file: framed records with masked CRC-32C, each an Event message. report/record_sink.cpp
+// decides which values are written.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a run came to under the names that other trainers give these numbers, for scripts that read theirs.
+// The results of a run under the names of other trainers, for scripts that read their output.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// train_runtime, train_samples_per_second, train_loss, total_flos, …: what is not known is null. Local.
+/// train_runtime, train_samples_per_second, train_loss, total_flos, …; unknown values are null. Local.
 Json final_metrics(const SummaryRecord& record);
 
 }  // namespace lockstep

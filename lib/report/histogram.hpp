@@ -1,4 +1,4 @@
-// How numbers spread: how many lie in each of equally wide bins, and that as an SVG drawing.
+// Histograms with bins of equal width, and their SVG drawing.
 #pragma once
 
 #include "report/curve.hpp"
@@ -10,16 +10,16 @@
 namespace lockstep {
 
 struct Histogram {
-  std::vector<double> edges;  // ascending; of bin i: edges[i] and edges[i + 1], which belongs to the last bin alone
+  std::vector<double> edges;         // ascending; bin i is [edges[i], edges[i + 1]), and the last one includes its end
   std::vector<std::int64_t> counts;  // one less than edges
 };
 
-/// `bins` of [least, greatest]; of a single value a half to both sides of it.
+/// `bins` empty bins over [least, greatest]; a single value gets 0.5 on both sides.
 Histogram empty_histogram(double least, double greatest, std::size_t bins);
-/// Counts a number that lies within the edges.
+/// Counts a number within the edges.
 void count_into(Histogram& histogram, double value);
 
-/// A standalone SVG document, 800 x 450, a bar a bin, with axes and round ticks. Deterministic. Local.
+/// A standalone SVG document, 800 x 450, with a bar for each bin, axes and round ticks. Deterministic. Local.
 std::string histogram_svg(const CurveLabels& labels, const Histogram& histogram);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
-// Log lines on standard error, for people, each with local time and zone, or as JSON, one object a line: what happens,
-// warnings, the explanation of a failure. Results go to standard output and records to report/record_sink.hpp. One Log
-// per process, made by app and passed down.
+// Log lines on standard error: progress, warnings, and the explanation of a failure. Each line has local time and zone;
+// the format is text for people, or JSON with one object a line. Results go to standard output and records to
+// report/record_sink.hpp. A process has one Log, which app makes and passes down.
 #pragma once
 
 #include "base/error.hpp"
@@ -23,7 +23,7 @@ class Log {
  public:
   enum class Format { text, json };
   struct Settings {
-    std::string program;              // "train": opens each line
+    std::string program;              // "train": begins each line
     LogLevel level = LogLevel::info;  // lines below it are dropped
     When color = When::automatic;
     int fd = 2;
@@ -34,9 +34,9 @@ class Log {
   Log(Log&&) noexcept;
   Log& operator=(Log&&) noexcept;
 
-  /// From now on lines say "train[RANK]"; a job of one rank does not call it. Local.
+  /// From now on lines say "train[RANK]". Not called in a job of one rank. Local.
   void set_rank(int rank);
-  /// Of the lines from now on. As JSON nothing is drawn in place. Local.
+  /// Sets the format of all following lines. With JSON nothing is drawn in place. Local.
   void set_format(Format format);
   Format format() const;
 
@@ -58,13 +58,13 @@ class Log {
     line(LogLevel::error, fmt::format(format, std::forward<Arguments>(arguments)...));
   }
   void line(LogLevel level, const std::string& text);
-  /// One line, which as JSON has these fields besides.
+  /// One line; in JSON it has these additional fields.
   void info_with(const std::string& text, const Json& fields);
-  /// The explanation of a failure: its message, indented where it has several lines, and its hint.
+  /// The explanation of a failure: its message, further lines indented, and its hint.
   void failure(const Error& error);
 
-  /// Draws `text` as the last line of a terminal, in place of the one before; log lines appear above it. Empty: removes
-  /// it.
+  /// Draws `text` as the last line of a terminal, replacing the former one; log lines appear above it. Empty text
+  /// removes it.
   void status(const std::string& text);
 
  private:

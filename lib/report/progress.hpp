@@ -1,4 +1,4 @@
-// How far a long job is: a line rewritten in place on a terminal, lines at growing intervals in a log.
+// Shows the progress of a long job: a line rewritten in place on a terminal, or lines at growing intervals in a log.
 #pragma once
 
 #include "report/log.hpp"
@@ -15,19 +15,19 @@ class Progress {
   struct Settings {
     std::string what;             // "train", "tokenize"
     std::string unit;             // "steps", "documents"
-    std::optional<double> total;  // in units; absent: not known
+    std::optional<double> total;  // in units; not set: unknown
     Style style = Style::lines;
   };
-  /// `log` outlives it. `clock` gives seconds that never go back.
+  /// `log` must outlive it. `clock` returns seconds and never goes backwards.
   Progress(Log& log, Settings settings, std::function<double()> clock);
   Progress(Log& log, Settings settings);
   ~Progress();  // removes the line drawn in place
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Says that `done` units are finished. Cheap: most calls draw nothing. Local.
+  /// Reports that `done` units are finished. Cheap: most calls draw nothing. Local.
   void update(double done, const std::string& detail = {});
-  /// The last word, always shown unless the style is none. Local.
+  /// Reports the end with the total duration, always, unless the style is none. Local.
   void finish(double done, const std::string& detail = {});
 
  private:

@@ -1,5 +1,5 @@
-// The visitor behind the record structs: one line a field gives its JSON and its schema. Only report/record.cpp needs
-// it.
+// The visitor of the record structs: for each field it collects the JSON value and the schema. Only report/record.cpp
+// includes it.
 #pragma once
 
 #include "base/json.hpp"

@@ -1,12 +1,13 @@
-// The numbers of a record, under the names that TensorBoard and W&B show them by.
+// Names the numbers of a record for TensorBoard and W&B.
 #pragma once
 
 #include "base/json_fwd.hpp"
 
 namespace lockstep {
 
-/// "step/loss": 2.5, … of a record as JSON: all of its numbers but the step; of an evaluation of a named set
-/// "eval/NAME/loss"; of statistics "weights/norm" and by tensor "weights/TENSOR/norm". Local.
+/// Maps names to numbers: "step/loss": 2.5, …. `record` is a record as JSON; all of its numbers are included except the
+/// step. An evaluation of a named dataset gives "eval/NAME/loss". Statistics give "weights/norm" and for each tensor
+/// "weights/TENSOR/norm", without the number of elements. Local.
 Json scalars_of(const Json& record);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// The records of a run, written beside it: each sink has a thread of its own, which takes lines from a bounded queue. A
-// disk that is full, a reader that is gone or does not read costs records, which are counted, and never a step. Sinks:
+// Writes the records of a run in the background: each sink has its own thread, which takes lines from a bounded queue.
+// A full disk or a reader that does not read loses records, which are counted, but never delays a step. Sinks:
 // report/record_sink.hpp.
 #pragma once
 
@@ -18,22 +18,23 @@ namespace lockstep {
 class Recorder {
  public:
   struct Limits {
-    std::size_t queue_bytes = std::size_t{8} << 20;  // that wait for one sink; what comes then is lost to it
-    double patience_s = 5;                           // flush and close wait so long for a sink that takes nothing
+    std::size_t queue_bytes = std::size_t{8} << 20;  // limit of a sink's queue; further records are lost for it
+    double patience_s = 5;                           // flush and close wait this long for a sink that makes no progress
   };
-  /// `log`, which gets a warning where a sink fails or does not take records, outlives it. All members are Local and of
-  /// one thread.
+  /// `log` must outlive it; it gets a warning when a sink fails or does not accept records. All members are Local and
+  /// belong to one thread.
   explicit Recorder(Log& log);
   Recorder(Log& log, const Limits& limits);
-  ~Recorder();  // as close(), with little patience: what destroys it unclosed is a failure that others wait to learn of
+  // Closes with a short patience: an unclosed Recorder is destroyed after a failure, and others wait to learn of it.
+  ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// `name`: what warnings call it, "standard output".
+  /// `name`: the sink's name in warnings, such as "standard output".
   void add(const std::string& name, std::unique_ptr<RecordSink> sink);
 
-  // Never throw, never wait. Where a sink begins to fail or to stall, and where it recovers, an event record
-  // "records_lost" tells the other sinks.
+  // Never throw and never wait. When a sink begins to fail or to stall, or recovers, the other sinks get an event
+  // record "records_lost".
   void write(const RunRecord& record);
   void write(const StepRecord& record);
   void write(const StatisticsRecord& record);
@@ -44,11 +45,11 @@ class Recorder {
   void write(const EventRecord& record);
   void write(const SummaryRecord& record);
 
-  /// Waits until the sinks have taken all that was written; one that takes nothing for patience_s gets no more.
+  /// Waits until the sinks have written all records. A sink without progress for patience_s gets no more records.
   void flush();
-  /// Flushes and ends the sinks.
+  /// Flushes and closes the sinks.
   void close();
-  /// Records that sinks did not take so far, added up over sinks.
+  /// Number of records lost so far, summed over sinks.
   std::int64_t lost() const;
 
  private:

@@ -1,4 +1,4 @@
-// The loss of a run over its steps, read back from its records: for the drawing that train leaves and for
+// Reads the loss of a run over its steps from its records: for the curve that train draws, and for
 // checkpoint-inspect --curve.
 #pragma once
 
@@ -9,9 +9,9 @@
 
 namespace lockstep {
 
-/// "training" and, if the run evaluated, "validation": losses of step and eval records of RUN/records.jsonl by step. A
-/// step that was recorded again after a resume counts once, with its last value; lines that are no
-/// records are left out. Local. Throws Error(input) if the file is absent.
+/// The losses by step of step and eval records in RUN/records.jsonl: "training" and, if the run evaluated,
+/// "validation", or a series for each named dataset. Steps repeated after a resume replace the earlier values; lines
+/// that are not records are skipped. Local. Throws Error(input) if the file is absent.
 std::vector<Series> loss_series(const Path& run);
 
 CurveLabels loss_labels();

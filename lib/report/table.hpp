@@ -1,4 +1,4 @@
-// Aligned tables in text, for settings in force and summaries.
+// Aligned tables as text, for effective settings and summaries.
 #pragma once
 
 #include <string>
@@ -14,11 +14,12 @@ class Table {
     std::string title;
     Align align = Align::left;
   };
-  /// Columns without any title print no header.
+  /// If no column has a title, no header is printed.
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  /// One cell a column; throws Error(bug) otherwise.
+  /// Adds a row with one cell for each column; throws Error(bug) otherwise.
   void add(std::vector<std::string> cells);
-  /// Lines ending in newlines, each after `indent` blanks, columns two blanks apart, none at the end of a line.
+  /// The lines of the table, each ending in a newline: `indent` blanks, then the columns with two blanks between; no
+  /// blanks at the end.
   std::string text(int indent = 0) const;
 
  private:
@@ -26,7 +27,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// The code points of UTF-8 text: its width in a terminal, wide and combining characters aside.
+/// Number of code points of UTF-8 text: its width in a terminal, except for wide and combining characters.
 std::size_t width_of(std::string_view text);
 
 }  // namespace lockstep

@@ -1,17 +1,18 @@
-// What the other end of an output is: whether it takes colour, pictures in place and Unicode.
+// Detects capabilities of an output: colour, drawing in place, and Unicode.
 #pragma once
 
 namespace lockstep {
 
 enum class When { automatic, always, never };
 
-/// Whether output to `fd` gets colour. Automatic: a terminal, unless NO_COLOR is set or TERM is dumb. Local.
+/// Whether output to `fd` is coloured. Automatic: on a terminal, unless NO_COLOR is set, or TERM is dumb or not set.
+/// Local.
 bool use_color(When color, int fd);
 
-/// Whether progress to `fd` is drawn in place. Automatic: on a terminal that is not dumb. Local.
+/// Whether progress on `fd` is drawn in place. Automatic: on a terminal, unless TERM is dumb or not set. Local.
 bool draw_in_place(When progress, int fd);
 
-/// Columns of the terminal at `fd`; 80 if it is none. Local.
+/// Columns of the terminal at `fd`; 80 if it is not a terminal. Local.
 int columns_of(int fd);
 
 /// Whether the locale's character set is UTF-8 (LC_ALL, LC_CTYPE, LANG). Local.

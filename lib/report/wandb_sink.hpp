@@ -1,5 +1,5 @@
-// A run of Weights & Biases without its network: the folder that its own client makes when it is offline, from which
-// "wandb sync" sends the run.
+// Writes a run of Weights & Biases without a network: the folder that W&B's own client makes when it is offline.
+// "wandb sync" uploads it later. The bytes of its file: report/wandb_file.hpp.
 #pragma once
 
 #include "report/record_sink.hpp"
@@ -17,7 +17,7 @@ struct WandbSettings {
   std::string project;
   std::string name;
   std::vector<std::string> tags;
-  std::optional<std::int64_t> every;  // steps at whose multiples step records count; absent: all do
+  std::optional<std::int64_t> every;  // in steps: only step records at its multiples are written; not set: all are
 };
 
 class WandbSink : public RecordSink {
@@ -28,8 +28,9 @@ class WandbSink : public RecordSink {
 
   const Path& folder() const { return folder_; }
 
-  /// Numbers of step, eval and statistics records become a row of the history, one for each step, named as
-  /// TensorBoard's; samples texts of it. A row is written when such a record of another step, or the summary, comes.
+  /// Numbers of step, eval and statistics records become one row of the history for each step, with the names that
+  /// TensorBoard uses; samples become texts of the row. A row is written when a record of another step or the summary
+  /// arrives, or at close().
   void write(std::string_view line) override;
   void close() override;
 

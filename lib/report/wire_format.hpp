@@ -1,5 +1,5 @@
-// Values as bytes for readers of other programs: little-endian numbers, and fields of protocol buffers, each a key
-// (field number and wire type) and a value. A message is its fields one after the other.
+// Encodes values for readers of other programs: little-endian numbers, and fields of protocol buffers. A field is a key
+// (field number and wire type) and a value; a message is a sequence of fields.
 #pragma once
 
 #include <cstdint>
