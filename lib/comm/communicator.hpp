@@ -1,7 +1,7 @@
-// A group of ranks that speak to each other. The MPI implementation is comm/mpi_communicator.hpp; with one rank nothing
-// is sent or copied. All members are Collective over the communicator unless they say Local: every rank of it calls
-// them, in the same order. Communication behind the computation: comm/transport.hpp. Work that may fail on some ranks:
-// comm/together.hpp.
+// A Communicator is a group of ranks that communicate with each other. All members are Collective over the communicator
+// unless they say Local: every rank of it calls them, in the same order. With one rank nothing is sent or copied. The
+// MPI implementation: comm/mpi_communicator.hpp. Communication beside the computation: comm/transport.hpp. Work that
+// may fail on some ranks: comm/together.hpp.
 #pragma once
 
 #include "comm/non_blocking.hpp"
@@ -23,33 +23,36 @@ enum class Reduce { sum, min, max };
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  virtual int rank() const = 0;  // Local. In this communicator; the world rank for the world communicator
+  // Local. Rank in this communicator; the world rank for the world communicator.
+  virtual int rank() const = 0;
   virtual int size() const = 0;  // Local
-  virtual const std::string& name() const = 0;       // Local. "world", "dp_replicate", …: for messages and traces
-  virtual int world_rank() const { return rank(); }  // Local. As messages name a rank
-  /// The world ranks of its ranks, by rank, as the communicator itself knows them. Local.
+  // Local. "world", "dp_replicate", …: for messages and traces.
+  virtual const std::string& name() const = 0;
+  // Local. The rank's number in messages.
+  virtual int world_rank() const { return rank(); }
+  /// The world ranks of its members, by rank, as known to the communicator itself. Local.
   virtual std::vector<Rank> members() const { return {world_rank()}; }
-  /// The numbers that the launcher gave its ranks, by rank. Local.
+  /// The numbers that the launcher gave its members, by rank. Local.
   virtual std::vector<Rank> launcher_ranks() const { return members(); }
 
   virtual void barrier() = 0;
-  /// In place, over all ranks. bf16 is summed in fp32 in rank order and rounded once; fp32 and fp64 are summed in rank
-  /// order in their own precision. So the result is the same on all ranks and in every run, and depends on the number
-  /// of ranks only. A minimum or maximum with a NaN among its operands is NaN. `bytes` holds elements of `dtype` (f64,
-  /// f32, bf16, i64, u64, i32).
+  /// Reduces in place over all ranks. bf16 and fp16 are summed in fp32 in rank order and rounded once; fp32 and fp64
+  /// are summed in rank order in their own precision. So the result is the same on all ranks and in every run, and
+  /// depends only on the number of ranks. A minimum or maximum with a NaN among its operands is NaN. `bytes` holds
+  /// elements of `dtype` (f64, f32, bf16, f16, i64, u64, i32).
   virtual void all_reduce(std::span<std::byte> bytes, DType dtype, Reduce reduce) = 0;
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
-  /// Every rank's bytes, by rank; lengths may differ.
+  /// The bytes of every rank, by rank; lengths may differ.
   virtual std::vector<std::string> all_gather(const std::string& bytes) = 0;
-  /// On `root` every rank's bytes, by rank; nothing elsewhere. Only the root's share grows with the ranks.
+  /// On `root` the bytes of every rank, by rank; empty elsewhere. Only the root's share grows with the number of ranks.
   virtual std::vector<std::string> gather(const std::string& bytes, int root) = 0;
-  /// A new communicator of the ranks with the same colour (0 or more), ordered by rank. Collective over this one.
+  /// Makes a communicator of the ranks with the same colour (0 or more), ordered by rank. Collective over this one.
   virtual std::unique_ptr<Communicator> split(int colour, const std::string& name) = 0;
 
-  /// Its calls that do not wait; of several ranks only. Local.
+  /// Its non-blocking calls; only if it has several ranks. Local.
   virtual NonBlocking& calls();
 
-  /// Ends the whole job now with this exit code, without a word to anyone; who calls it has printed why. Local.
+  /// Ends the whole job now with this exit code and without a message; the caller has printed the reason. Local.
   [[noreturn]] virtual void abort(int code) noexcept;
 
   // Conveniences on the above.
@@ -62,7 +65,7 @@ class Communicator {
 /// The communicator of one rank. Local.
 std::unique_ptr<Communicator> solo_communicator();
 
-/// The name of this machine, as messages show it. Local.
+/// The name of this machine for messages. Local.
 std::string host_name();
 
 }  // namespace lockstep

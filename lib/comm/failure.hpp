@@ -1,4 +1,4 @@
-// Failure is what ranks exchange when some of them fail; explain() chooses the one that the user is told.
+// Failure describes an error of one rank for the other ranks; explain() chooses the one that is reported to the user.
 #pragma once
 
 #include "base/error.hpp"
@@ -11,7 +11,8 @@
 
 namespace lockstep {
 
-/// AgreedError is one that every rank of the job throws at the same point: whoever catches it may go on communicating.
+/// AgreedError is thrown by every rank of the job at the same point, so a rank that catches it may continue to
+/// communicate.
 class AgreedError : public Error {
  public:
   AgreedError(const Error& error, int owner) : Error(error), owner_(owner) {}
@@ -21,7 +22,7 @@ class AgreedError : public Error {
   int owner_;
 };
 
-/// Failure says what went wrong on one rank. An exception that is no Error counts as a bug.
+/// Failure describes an error of one rank. An exception that is not an Error counts as a bug.
 struct Failure {
   ExitCode code = ExitCode::bug;
   std::string message;
@@ -32,18 +33,18 @@ struct Failure {
   bool operator==(const Failure&) const = default;
 };
 
-/// The failure that `exception` is on this rank. Local.
+/// The failure of this rank that `exception` stands for. Local.
 Failure failure_of(const std::exception_ptr& exception, const Communicator& ranks);
 std::string encode(const Failure& failure);
 Failure decode_failure(const std::string& text);
 
-/// Which failure is worth telling: causes before consequences (a peer that died), bugs of ours before all. Higher is
-/// worse.
+/// Priority of a failure for the report: causes before their consequences (a peer that died), our bugs before all
+/// others. Higher is worse.
 int severity(ExitCode code);
 
-/// The one explanation of `failures` (at least one) among `size` ranks: the worst, of the lowest rank, as
-/// "rank 3 (node17): <message>"; a message that several ranks share names them all, one that all ranks share names
-/// none; further different messages are counted. `what` goes between rank and message if it is not empty. Local.
+/// The one explanation of `failures` (at least one) among `size` ranks: the worst one, of the lowest rank, as "rank 3
+/// (node17): <message>". A message that several ranks have names them all, one that all ranks have names none. Further
+/// different messages are counted. `what` goes between rank and message if it is not empty. Local.
 AgreedError explain(const std::vector<Failure>& failures, int size, std::string_view what);
 
 }  // namespace lockstep

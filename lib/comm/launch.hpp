@@ -1,4 +1,4 @@
-// Launch says how this process was started. It asks the environment alone: without MPI, before MPI.
+// Launch describes how this process was started. It reads only the environment, so it works without MPI and before MPI.
 #pragma once
 
 #include <functional>
@@ -8,19 +8,19 @@ namespace lockstep {
 
 struct Launch {
   int ranks = 1;                                   // processes that the launcher (mpirun, srun) started together
-  int rank = 0;                                    // which of them this is
+  int rank = 0;                                    // number of this process among them
   enum class By { hand, launcher } by = By::hand;  // under a launcher the terminal, if any, is the launcher's
-  std::string job = {};  // tells the jobs of a machine apart; empty where the launcher gives no name
+  std::string job = {};  // identifies a job among those of a machine; empty if the launcher gives no name
 };
 Launch launch_of_process();
 
 /// Looks up a variable of an environment; null if it is not set.
 using EnvironmentLookup = std::function<const char*(const char*)>;
-/// How a process with this environment was started. Pure.
+/// Returns how a process with this environment was started. Pure.
 Launch launch_in(const EnvironmentLookup& variable);
 
-/// How many processes torchrun started together with this one, if it is more than one and no MPI launcher did: MPI does
-/// not connect them. 1 otherwise. Pure.
+/// The number of processes that torchrun started together with this one, if there are several and no MPI launcher
+/// started them: MPI does not connect them. Otherwise 1. Pure.
 int ranks_of_torchrun(const EnvironmentLookup& variable);
 int ranks_of_torchrun();  // of this process
 

@@ -1,10 +1,10 @@
-// LocalWork marks work that promised not to communicate, so that a collective called inside it fails at once instead of
-// hanging the job.
+// LocalWork marks work that must not communicate. A collective called inside it then fails at once instead of hanging
+// the job.
 #pragma once
 
 namespace lockstep {
 
-/// While one lives, collectives of this thread throw Error(bug).
+/// While an object exists, collectives of this thread throw Error(bug).
 class LocalWork {
  public:
   LocalWork();

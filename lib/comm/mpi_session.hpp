@@ -1,4 +1,4 @@
-// MpiSession starts and ends MPI in a process. A program that runs alone never does it: comm/launch.hpp tells.
+// MpiSession starts and ends MPI in a process. A program that runs alone needs none; comm/launch.hpp detects that.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -10,18 +10,18 @@
 
 namespace lockstep {
 
-/// MPI from MPI_Init_thread to MPI_Finalize; one per process, made by the main of a parallel program or a test.
+/// Runs MPI from MPI_Init_thread to MPI_Finalize. One per process, made by the main of a parallel program or a test.
 class MpiSession {
  public:
   /// Starts MPI. Throws Error(communication) if it lacks MPI_THREAD_MULTIPLE, or if the launcher started several
   /// processes that do not find each other. Collective over the job.
   MpiSession();
-  /// Ends MPI. Collective over the job: call only where all ranks get here.
+  /// Ends MPI. Collective over the job: call it only where all ranks arrive.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
-  /// Every rank's code at the end of its work, as the launcher numbers them; nothing if the others do not get here
+  /// The word of every rank at the end of its work, numbered as by the launcher. Nothing if the others do not arrive
   /// within `patience_s` (negative: wait for ever). At most once per process. Collective over the job, as far as that
   /// is still possible.
   std::optional<std::vector<std::uint64_t>> gather_outcomes(std::uint64_t word, double patience_s);

@@ -1,5 +1,5 @@
-// An operation is communication as a state machine: a coroutine that is suspended wherever it waits for calls of a
-// communicator, so that one thread goes through many. The operations that there are: comm/operations.hpp.
+// An Operation is communication as a state machine: a coroutine that is suspended wherever it waits for calls of a
+// communicator, so that one thread can run many operations. The available operations: comm/operations.hpp.
 #pragma once
 
 #include "comm/non_blocking.hpp"
@@ -13,7 +13,7 @@ namespace lockstep {
 
 class Operation {
  public:
-  /// What a coroutine awaits: that calls end. With no calls it only lets others have a turn.
+  /// A coroutine awaits this: the end of `calls`. Without calls it only lets other operations have a turn.
   struct Ended {
     NonBlocking* ranks = nullptr;
     std::span<NonBlocking::Call> calls;
@@ -39,7 +39,7 @@ class Operation {
     std::exception_ptr failure;
   };
 
-  /// One that has nothing to do.
+  /// An operation that has nothing to do.
   Operation() = default;
   Operation(Operation&& other) noexcept : handle_(std::exchange(other.handle_, {})) {}
   Operation& operator=(Operation&& other) noexcept {
@@ -51,12 +51,12 @@ class Operation {
   }
 
   bool done() const { return !handle_ || handle_.done(); }
-  /// Whether it can go on: it is not done, and what it awaits has ended. Local.
+  /// Whether it can continue: it is not done, and the calls that it awaits have ended. Local.
   bool ready();
-  /// What it awaits: for an operation that goes through this one.
+  /// The calls that it awaits, for an operation that is built from this one.
   Ended awaits() const { return handle_.promise().awaited; }
-  /// Goes on up to the next wait: a bounded piece of work. Only when it is ready. Throws what the operation throws,
-  /// which is then over. Local.
+  /// Continues up to the next wait, which is a bounded amount of work. Only if it is ready. Throws the error of the
+  /// operation, which is over then. Local.
   void advance();
 
  private:
@@ -64,22 +64,22 @@ class Operation {
   std::coroutine_handle<promise_type> handle_;
 };
 
-/// How a thread that finds nothing to do for the moment waits: awake at first, then in sleeps that get longer with the
-/// wait. Beside it another thread may compute, which is not to be kept from it.
+/// Decides how an idle thread waits: at first without sleeping, then in sleeps that grow with the wait. Another thread
+/// may compute at the same time and must not be slowed down.
 class Backoff {
  public:
-  enum class Beside { computes, waits };  // what the thread does that issues operations
+  enum class Beside { computes, waits };  // activity of the thread that issues operations
 
   void moved() { polls_ = 0; }
   /// Seconds to sleep now; 0: none.
   double next_sleep_s(Beside beside);
 
  private:
-  int polls_ = 0;  // without anything done
+  int polls_ = 0;  // since the last progress
   double since_s_ = 0;
 };
 
-/// Goes through an operation to its end. Blocks; Collective if the operation is.
+/// Runs an operation to its end. Blocks; Collective if the operation is.
 void run_to_end(Operation operation);
 
 }  // namespace lockstep

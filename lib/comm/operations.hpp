@@ -1,6 +1,6 @@
-// What a group of ranks can do together, each as a state machine over calls that do not block. Large amounts go in
-// bounded pieces, so that operations beside this one get their turn. Where the ranks can read each other's memory, what
-// is large is read from where it lies; else it goes by messages. Either way gives the same bits.
+// The collective operations of a group of ranks, each as a state machine over non-blocking calls. Large amounts move in
+// bounded pieces, so that other operations get their turn. If ranks can read each other's memory
+// (comm/peer_memory.hpp), large data is read in place; otherwise it goes by messages. Both give the same bits.
 #pragma once
 
 #include "base/region.hpp"
@@ -15,46 +15,47 @@
 
 namespace lockstep {
 
-/// What operations keep from one to the next, for fresh memory costs more than many of them. One operation uses it at a
+/// Memory that operations reuse, because allocating it would cost more than many of them. One operation uses it at a
 /// time.
 struct Workspace {
-  std::vector<std::byte> wire;  // operands and what is packed for messages
+  std::vector<std::byte> wire;  // operands and packed messages
   std::vector<NonBlocking::Call> calls;
   std::vector<std::uint64_t> addresses;           // by rank
   std::vector<const std::byte*> operands;         // by rank
-  std::vector<RemoteRegion> regions;              // to be read of one rank
+  std::vector<RemoteRegion> regions;              // to be read from one rank
   std::vector<ShardPiece> portion;                // of one rank
   std::vector<std::vector<ShardPiece>> portions;  // by rank
 };
 
-/// One rank's part in an exchange: bytes for, or from, a peer.
+/// One rank's part in an exchange: bytes for a peer, or from it.
 template <class Byte>
 struct Part {
   int peer = 0;
   std::span<Byte> bytes;
 };
 
-/// Each is Collective over `ranks`, of which there are several. All arguments outlive the operation.
+/// Each operation is Collective over `ranks`, which has several ranks. All arguments must outlive the operation.
 
 /// Communicator::all_reduce.
 Operation all_reduce(NonBlocking& ranks, Workspace& space, std::span<std::byte> bytes, DType dtype, Reduce reduce);
-/// The sum of `bytes`, which are used up, brought to `place` as `into` says.
+/// Writes the sum of `bytes`, which are overwritten, to `place` as described by `into`.
 Operation all_reduce_into(NonBlocking& ranks, Workspace& space, std::span<std::byte> bytes, DType dtype,
                           std::span<std::byte> place, SumInto into);
-/// Every rank's shard to its places in everyone's `whole`. The own shard may lie at its place already.
+/// Copies every rank's shard to its place in the `whole` of all ranks. The own shard may already lie at its place.
 Operation all_gather(NonBlocking& ranks, Workspace& space, std::span<const std::byte> shard, std::span<std::byte> whole,
                      const ShardMap& map, DType dtype);
-/// Each rank's pieces of `whole`, summed over the ranks as all_reduce does, in its shard, which may lie at its place in
-/// `whole`, as `into` says.
+/// Sums each rank's pieces of `whole` over the ranks as all_reduce does, and writes them to its shard as described by
+/// `into`. The shard may lie at its place in `whole`.
 Operation reduce_scatter(NonBlocking& ranks, Workspace& space, std::span<const std::byte> whole,
                          std::span<std::byte> shard, const ShardMap& map, DType dtype, SumInto into);
 Operation broadcast(NonBlocking& ranks, Workspace& space, std::span<std::byte> bytes, int root);
-/// Only the ranks that send to each other take part; each knows the lengths of what it sends and of what it gets. A
+/// Only ranks that send to each other take part. Each rank knows the lengths of the parts that it sends and receives. A
 /// rank may send to itself.
 Operation exchange(NonBlocking& ranks, Workspace& space, std::vector<Part<const std::byte>> sent,
                    std::vector<Part<std::byte>> received);
 
-/// The same of a rank alone: what does not lie at its place already is copied, with turns for others. Local.
+/// These operations are for a single rank: they copy data that is not at its place yet, and let others have a turn.
+/// Local.
 Operation gather_alone(std::span<const std::byte> shard, std::span<std::byte> whole, const ShardMap& map, DType dtype);
 Operation scatter_alone(std::span<const std::byte> whole, std::span<std::byte> shard, const ShardMap& map, DType dtype,
                         SumInto into);

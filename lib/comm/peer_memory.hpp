@@ -1,6 +1,6 @@
-// This process reads the memory of others on its machine without their help (process_vm_readv of Linux): a copy takes
-// the place of messages. Systems may forbid it, so it is tried before it is relied on. Who uses it:
-// comm/operations.cpp.
+// Reads the memory of other processes on this machine without their help (process_vm_readv of Linux), instead of
+// messages. A system may forbid it, so it is tried before it is used. The users are the operations of
+// comm/operations.hpp.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,7 @@
 
 namespace lockstep {
 
-/// Peer lets a reader recognise a process: a number of its own and where that stands. Plain bytes, sent as
-/// they are.
+/// Peer identifies a process to a reader: a random number and its address. Plain bytes, sent unchanged.
 struct Peer {
   std::int64_t process = 0;
   std::uint64_t address = 0;
@@ -19,18 +18,18 @@ struct Peer {
 
 /// This process. Local.
 Peer this_process();
-/// Whether this process may read the memory of `peer` and finds its number there: not one on another machine or in
-/// another container that happens to have the same process number. Local.
+/// Whether this process can read the memory of `peer` and finds its number there. False for a process on another
+/// machine or in another container that happens to have the same process number. Local.
 bool is_readable(const Peer& peer);
 
-/// A region of another process's memory and where it goes.
+/// A region of another process's memory and its destination here.
 struct RemoteRegion {
   std::uint64_t address = 0;
   std::span<std::byte> into;
 };
 
-/// Fills all of them from `peer`, with as few system calls as it takes. False if that process has ended. Local. Throws
-/// Error(communication) if the system refuses.
+/// Fills all regions from `peer`, with as few system calls as possible. Returns false if that process has ended. Local.
+/// Throws Error(communication) if the system refuses.
 bool read_memory(const Peer& peer, std::span<const RemoteRegion> regions);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// Phase says what a rank does. The watchdog's report, status.json and the injection option use the same words.
+// Phase names the current work of a rank. The watchdog's report, status.json and the injection option use the same
+// words.
 #pragma once
 
 #include <optional>
@@ -16,9 +17,9 @@ enum class Phase {
   reduction,
   norm,
   optimizer,
-  average,  // of weights that ranks have apart (post-local SGD)
+  average,  // of weights that cells of ranks hold apart (post-local SGD)
   heartbeat,
-  callback,    // what callbacks do after a step
+  callback,    // work of callbacks after a step
   statistics,  // of weights and gradients, after a step
   evaluation,
   sample,
@@ -27,15 +28,15 @@ enum class Phase {
   save_write,
   save_seal,
   save_commit,
-  save_promote,  // from storage of nodes to the folder of the run
+  save_promote,  // from node-local storage to the folder of the run
   load,
   shutdown,
-  lane  // no rank enters it: what its lanes do beside the phases of a step
+  lane  // no rank enters it: operations on lanes beside the phases of a step
 };
-/// What a rank carries out of its program.
+/// The action of its program that a rank performs.
 struct CurrentAction {
-  int position = -1;         // in its list; -1: nothing
-  std::string_view op = {};  // its operation, of which 23 characters are told
+  int position = -1;         // in the rank's list; -1: none
+  std::string_view op = {};  // name of its operation; at most 23 characters are shown
 };
 
 std::string_view name_of(Phase phase);                    // "start-up", "save.write", …

@@ -1,7 +1,7 @@
-// RankBoard shows where every rank of a job is. Each rank writes its status as it goes; the others read it when
-// something is wrong, also where a rank cannot speak any more. The ranks of a machine share memory; between machines
-// files pass through the run directory, and only once a rank asks. What a status means for the job: comm/session.hpp.
-// How statuses become a table: comm/rank_table.hpp.
+// RankBoard shows the status of every rank of a job. Each rank writes its status as it works; the others read it when
+// something is wrong, even if a rank no longer responds. Ranks of one machine use shared memory. Between machines,
+// files pass through the run directory, and only when a rank asks. Consequences of a status for the job:
+// comm/session.hpp. Statuses as a table: comm/rank_table.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -15,53 +15,54 @@
 
 namespace lockstep {
 
-/// RankStatus says where a rank is, as another one sees it.
+/// RankStatus describes the current work of a rank for another rank.
 struct RankStatus {
   int rank = 0;  // world rank
   std::string host = {};
-  bool known = false;  // false: its machine gives no sign
+  bool known = false;  // false: its machine does not report
   Phase phase = Phase::start_up;
   std::int64_t step = -1;   // -1 outside steps
   double seconds = 0;       // since the phase began
-  std::string action = {};  // of its program: "action 57, receive_forward"; empty: none
+  std::string action = {};  // current action of its program: "action 57, receive_forward"; empty: none
   bool waits = false;       // for other ranks
   enum class Process { runs, stopped, gone } process = Process::runs;
 };
 
-/// What the system says of a process of this machine. Local.
+/// The state of a process of this machine, from the system. Local.
 RankStatus::Process state_of_process(int process);
 
-/// The host, and which of its sets of processes this one belongs to. Local.
+/// The host and the set of processes (container) on it that this process belongs to. Local.
 std::string machine_name();
 
 class RankBoard {
  public:
-  /// The board of a rank that shares its status with nobody yet. `machine`: equal for ranks that can share memory and
-  /// see each other's processes. Local.
+  /// The board of a rank that does not share its status yet. `machine`: equal for ranks that can share memory and see
+  /// each other's processes. Local.
   explicit RankBoard(const Communicator& world, std::string machine = machine_name());
   ~RankBoard();
   RankBoard(const RankBoard&) = delete;
   RankBoard& operator=(const RankBoard&) = delete;
 
-  /// Shares the statuses of all ranks. `folder` is one that all machines see (it need not exist yet), or empty; what an
-  /// earlier job said there when it ended is removed. Once. Collective over `world`.
+  /// Shares the statuses of all ranks. `folder` is a folder that all machines see (it need not exist yet), or empty.
+  /// Reports that an earlier job left there when it ended are removed. Call once. Collective over `world`.
   void share(Communicator& world, const Path& folder);
 
-  /// The rank goes on to another phase. Local, of the thread that made the object: its waiting counts.
+  /// Sets the rank's current phase. Local; call on the thread that made the object, because its waiting counts.
   void enter(Phase phase, std::int64_t step, const CurrentAction& action = {});
   RankStatus mine() const;  // Local; from any thread
-  /// This rank ends in good order: nobody should wonder where it is. Local.
+  /// Marks that this rank ends in good order, so that its end is not reported as a failure. Local.
   void leave();
 
-  /// True for one caller in the job, once: who got it explains how the job ends, the others leave that to it. Local;
-  /// from any thread.
+  /// Returns true for one caller in the job, once: that rank explains how the job ends, and the others leave it to do
+  /// so. Local; from any thread.
   bool claim_report();
-  /// Whether the claim was made on another machine: then this one should report_machine(). Local, reads the folder.
+  /// Whether the claim was made on another machine. Then this machine should call report_machine(). Local; reads the
+  /// folder.
   bool claimed_elsewhere() const;
-  /// Writes the report of this machine into the folder for the rank that explains; the first caller of a machine does.
-  /// Local.
+  /// Writes the report of this machine into the folder, for the rank that explains. Only the first caller of a machine
+  /// writes. Local.
   void report_machine();
-  /// The statuses of all ranks: those of this machine, and what others report within `patience_s`. Local; does not
+  /// The statuses of all ranks: of this machine, and of other machines that report within `patience_s`. Local; does not
   /// throw.
   std::vector<RankStatus> all(double patience_s);
 
@@ -69,7 +70,7 @@ class RankBoard {
     int rank;
     int descriptor;  // readable when its process has ended
   };
-  /// The other ranks of this machine whose end can be noticed. Local.
+  /// The other ranks of this machine whose end can be detected. Local.
   const std::vector<Neighbour>& neighbours() const;
   RankStatus neighbour(int rank) const;  // Local
   bool has_left(int rank) const;         // Local; in good order

@@ -1,4 +1,4 @@
-// The arithmetic of a reduction in rank order, without communication. Who moves the operands: comm/operations.cpp.
+// The arithmetic of a reduction in rank order, without communication. comm/operations.cpp moves the operands.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -8,18 +8,19 @@
 
 namespace lockstep {
 
-/// Reduces operands that are `into.size()` bytes long each, in their order, into `into`, which may be one of them.
-/// bf16 accumulates in fp32 and is rounded once. Local. Throws Error(bug) for a type that reductions do not know.
+/// Reduces operands of `into.size()` bytes each, in their order, into `into`, which may be one of them. bf16 and fp16
+/// accumulate in fp32 and are rounded once. Local. Throws Error(bug) for a type without reductions.
 void reduce_in_order(std::span<const std::byte* const> operands, std::span<std::byte> into, DType dtype, Reduce reduce);
 
-/// What becomes of the elements that a sum finds where it goes, and of which type these are.
+/// How a sum enters its destination (it replaces or adds to the old elements), and the type of the destination.
 struct SumInto {
   enum class How { replace, add } how = How::replace;
-  std::optional<DType> dtype = {};  // absent: that of the sum
+  std::optional<DType> dtype = {};  // default: the type of the sum
 };
 
-/// Brings a `sum` of a floating type to `place`, elements of any of them. What is added is added in the wider of both
-/// types and rounded once; of one type as reduce_in_order does it. Local. Throws Error(bug) for other types.
+/// Writes a `sum` of a floating type to `place`, whose elements may have another floating type. If it adds, it adds in
+/// the wider of both types and rounds once; for equal types it adds as reduce_in_order does. Local. Throws Error(bug)
+/// for other types.
 void put_sum(std::span<const std::byte> sum, DType dtype, std::span<std::byte> place, const SumInto& into);
 
 }  // namespace lockstep

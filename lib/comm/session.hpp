@@ -1,7 +1,7 @@
-// Session is what a running program has of its job: the communicator, the phase that it is in, the deadline for that,
-// and the stop requests of the outside. app makes one per process and passes it down; nothing of it is global except
-// what a signal handler needs. Failures to bring about for tests: comm/injection.hpp. From all stop requests to one
-// decision: comm/stop.hpp and comm/heartbeat.hpp.
+// Session is a running program's connection to its job: the communicator, the current phase and its deadline, and stop
+// requests from outside. app makes one per process and passes it down; nothing of it is global except the state of the
+// signal handler. Failures that tests inject: comm/injection.hpp. One decision from all stop requests: comm/stop.hpp
+// and comm/heartbeat.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -26,70 +26,72 @@ class Session {
  public:
   struct Settings {
     double watchdog_s = 600;                      // deadline of a phase; 0: none
-    std::map<Phase, double> phase_limits_s = {};  // of phases whose deadline is another one
-    Path folder = {};                             // where several machines tell each other of a hang; empty: nowhere
+    std::map<Phase, double> phase_limits_s = {};  // deadlines of phases that differ from watchdog_s
+    Path folder = {};                             // where several machines report a hang to each other; empty: nowhere
     std::optional<Injection> injection = {};
   };
-  /// End says how a job ended, in the words of the rank that explains it.
+  /// End describes how a job ended, in the words of the rank that explains it.
   struct End {
     std::string explanation = {};  // empty after success
     int code = 0;
-    int rank = 0;  // that it is about; the next three are its status
+    // The rank that the explanation is about; host, phase and step are its status.
+    int rank = 0;
     std::string host = {};
     Phase phase = Phase::start_up;
     std::int64_t step = -1;
   };
-  /// Local. `world` as MPI (or a test) gave it; `program` opens what it prints at an end.
+  /// Local. `world` comes from MPI (or a test). `program` is the prefix of messages printed when the job ends.
   explicit Session(std::unique_ptr<Communicator> world, std::string program = {});
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   Communicator& world();
-  /// Shares the ranks' statuses and starts the watchdog. At the deadline of a phase the first rank to reach it prints
-  /// who holds up the job and where every rank is, in which action of its program, also one that cannot speak any more,
-  /// and ends the job with code 7. Where the process of another rank of this machine ends without leaving the job in
-  /// order, one rank says so and leaves the end to the launcher. Collective over the world.
+  /// Shares the ranks' statuses and starts the watchdog. The first rank that reaches the deadline of its phase prints
+  /// which ranks hold up the job and the status of every rank, with its current action, even of a rank that no longer
+  /// responds; then it ends the job with code 7. If the process of another rank of this machine ends without leaving
+  /// the job in order, one rank reports it and leaves ending the job to the launcher; after 15 s it ends the job
+  /// itself. Collective over the world.
   void configure(const Settings& settings);
-  /// From now until the end of the session USR1, TERM, INT and HUP are requests to stop: the first after the step, the
-  /// second now, the third ends the process. A HUP that nohup(1) has it ignore stays ignored. A repetition within 0.2 s
-  /// is the same request, sent by both launcher and queue. Local.
+  /// From now until the end of the session, USR1, TERM, INT and HUP are requests to stop: the first one after the step,
+  /// the second one now, and the third one ends the process. A HUP that nohup(1) made ignored stays ignored. A
+  /// repetition within 0.2 s is the same request, sent by both launcher and queue. Local.
   void accept_stop_signals();
-  /// Says what the rank does from now on and restarts the deadline; brings an injected failure about if it is due here.
-  /// Local. `step` is -1 outside steps. May throw (that is the injection's purpose).
+  /// Sets the rank's current phase, restarts the deadline, and causes an injected failure if one is due here. Local.
+  /// `step` is -1 outside steps. May throw (that is the purpose of an injection).
   void enter(Phase phase, std::int64_t step = -1, const CurrentAction& action = {});
   Phase phase() const;        // Local
   std::int64_t step() const;  // Local
   double seconds() const;     // Local; since the session began
-  /// "rank 1 (node17), forward of step 3"; without the rank in a job of one. Local.
+  /// "rank 1 (node17), forward of step 3"; without the rank in a job of one rank. Local.
   std::string where() const;
-  /// Brings an injected failure about if it is due in `phase` of the present step. enter() does so by itself; this is
-  /// for what runs beside the phases: operations on lanes. Local; from any thread. May throw.
+  /// Causes an injected failure if one is due in `phase` of the current step. enter() does so by itself; this is for
+  /// work beside the phases, that is, operations on lanes. Local; from any thread. May throw.
   void inject(Phase phase);
-  /// Throws an injected error if one is due in `phase` of `step`, for which work is done ahead of the ranks' agreement:
-  /// what else can be injected happens as ranks enter that step. Local; from any thread.
+  /// Throws an injected error if one is due in `phase` of `step`, for work that runs ahead of the agreement of ranks.
+  /// Other kinds of injections happen when ranks enter that step. Local; from any thread.
   void inject_error(Phase phase, std::int64_t step);
-  /// True once if an injected NaN is due: the caller poisons its numbers. Local.
+  /// Returns true once if an injected NaN is due; the caller writes it into its numbers. Local.
   bool take_injected_nan();
-  /// True once if a bit of the state is to be flipped. Local.
+  /// Returns true once if a bit of the state is to be flipped. Local.
   bool take_injected_flip();
-  /// The strongest request that this process has received by signal or request_stop. Local.
+  /// The strongest request that this process has received by signal or by request_stop. Local.
   StopLevel stop_level() const;
   void request_stop(StopLevel level);  // Local
-  /// Called with the outcome when the job ends (status.json): where all ranks agree on it, on the one rank that
-  /// explains it (with success, rank 0); where a rank has to end the job alone, on that rank and perhaps on another
-  /// thread. Must not communicate. Local.
+  /// Sets a callback for the end of the job (status.json). If all ranks agree on the outcome, the one rank that
+  /// explains it calls it (with success, rank 0). If a rank has to end the job alone, that rank calls it, perhaps on
+  /// another thread. The callback must not communicate. Local.
   void on_end(std::function<void(const End&)> callback);
-  /// Calls it; app does, when a tool has returned. Local.
+  /// Calls that callback; app does so when a tool has returned. Local.
   void tell_end(const std::string& explanation, int code) noexcept;
-  /// This rank has a failure that it will explain, alone or agreed with the others: watchdogs that it sets off
-  /// elsewhere leave the word to it for 15 s. Local.
+  /// Announces that this rank will explain a failure, alone or agreed with the others. Watchdogs that expire elsewhere
+  /// because of it then wait 15 s for that explanation. Local.
   void claim_report();
-  /// Prints `explanation` and `hint`, tells on_end and ends the whole job with `code`, asking nobody: for a rank whose
-  /// failure the others cannot learn of otherwise. A rank that comes after another's claim to explain gives that one
-  /// 15 s to end the job. Local; from any thread.
+  /// Prints `explanation` and `hint`, calls the on_end callback and ends the whole job with `code`, without asking
+  /// other ranks. For failures that the others cannot receive in another way. If another rank has claimed the report
+  /// before, this rank first gives it 15 s to end the job. Local; from any thread.
   [[noreturn]] void abort_with(const std::string& explanation, int code, const std::string& hint = {}) noexcept;
-  /// The same for a failure of this rank, with where() before its message.
+  /// Ends the job because of a failure of this rank, with where() before its message.
   [[noreturn]] void abort_with(const Failure& failure) noexcept;
 
  private:
@@ -97,7 +99,7 @@ class Session {
   std::unique_ptr<State> state_;
 };
 
-/// For programs that write all or nothing: throws Error(verdict) once this process was asked to stop. Local.
+/// For programs that write everything or nothing: throws Error(verdict) once this process was asked to stop. Local.
 void end_if_stopped(const Session& session);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
-// StartWatch ends a job whose ranks do not find each other. Before MPI has connected them no rank can ask another one
-// where it is, but it can look at the processes that the launcher started on its machine. Once the ranks are connected
-// the watchdog of comm/session.hpp takes over.
+// StartWatch ends a job whose ranks do not find each other. Before MPI has connected them, no rank can ask another one
+// for its status, but it can look at the processes that the launcher started on its machine. Once the ranks are
+// connected, the watchdog of comm/session.hpp takes over.
 #pragma once
 
 #include "comm/session.hpp"
@@ -19,10 +19,9 @@ class StartWatch {
     std::function<void(const Session::End&)> on_end = {};  // called by the rank that explains the end
   };
 
-  /// Starts the clock. If this object still exists at the limit, the lowest rank of the machine that waits prints which
-  /// ranks have not come, calls on_end and ends its process with code 7; the launcher ends the others. The other ranks
-  /// of the machine leave this to it for 15 s; a machine whose ranks have all come leaves it to the others for 5 s.
-  /// Local.
+  /// Starts the clock. If this object still exists at the limit, the lowest waiting rank of the machine prints the
+  /// missing ranks, calls on_end and ends its process with code 7; the launcher ends the others. The other ranks of the
+  /// machine wait 15 s for it. A machine whose own ranks have all arrived waits another 5 s for other machines. Local.
   explicit StartWatch(Settings settings);
   ~StartWatch();
   StartWatch(const StartWatch&) = delete;

@@ -1,5 +1,6 @@
-// StopChannels merges, on one rank, every way to ask a running job to stop or save: signals, the control file, the
-// clock. The heartbeat merges the ranks: one that asks suffices, and all leave at the same step.
+// StopChannels merges, on one rank, all ways to ask a running job to stop or save: signals, the control file, the
+// clock. The heartbeat (comm/heartbeat.hpp) merges the ranks: a request of one rank suffices, and all ranks leave at
+// the same step.
 #pragma once
 
 #include "base/files.hpp"
@@ -15,15 +16,16 @@ namespace lockstep {
 class StopChannels {
  public:
   struct Settings {
-    Path control_file;  // RUN/control: a word of stop, save-stop (the same), save, abort, evaluate, log and status,
-                        // or an option and a value; read and removed by the one rank that is told. Empty: none
-    std::optional<double> max_time_s;       // of the session
-    std::vector<std::string> options = {};  // that the control file may change
+    // RUN/control: one of the words stop, save-stop (equal to stop), save, abort, evaluate, log and status, or an
+    // option and a value. The rank that reads it also removes it. Empty: none.
+    Path control_file;
+    std::optional<double> max_time_s;       // since the session began
+    std::vector<std::string> options = {};  // options that the control file may change
   };
-  /// `session` outlives it. Local.
+  /// `session` must outlive it. Local.
   StopChannels(Session& session, Settings settings);
 
-  /// What the control file says that an option should be; that the value is one is for others to see.
+  /// A change of an option, as written in the control file; the caller checks the value.
   struct Change {
     std::string option;
     std::string value;
@@ -31,16 +33,16 @@ class StopChannels {
   struct Asked {
     StopLevel stop = StopLevel::none;
     Request requests = Request::none;
-    bool status = false;  // this rank tells how far the run is
+    bool status = false;  // this rank reports the progress of the run
     std::optional<Change> change = {};
     std::string reason;   // of a stop: "signal", "control file", "max_time"; empty: none
-    std::string problem;  // why the control file asks for nothing, once; empty: no problem
+    std::string problem;  // why the control file was not obeyed, reported once; empty: no problem
   };
-  /// What this rank has been asked so far, at the end of a step. Looks at the control file at most once a second;
-  /// What is no stop is handed out once. The clock asks as soon as another step and a save would not fit any more.
-  /// Local; does not throw, and does not wait: only a small regular file is opened.
+  /// The requests that this rank has received so far; call at the end of a step. Looks at the control file at most once
+  /// a second. Requests other than a stop are returned once. The clock asks to stop as soon as another step and a save
+  /// would no longer fit. Local; does not throw, and does not wait: only a small regular file is opened.
   Asked poll();
-  /// Tells how long a save took, so that the clock leaves time for the next one. Local.
+  /// Reports the duration of a save, so that the clock leaves time for the next one. Local.
   void save_took(double seconds);
 
  private:
@@ -52,14 +54,14 @@ class StopChannels {
   Session& session_;
   Settings settings_;
   double next_look_s_ = 0;
-  std::string seen_;  // what tells the control file that was last read, or refused, from the next one
+  std::string seen_;  // identifies the control file that was last read or refused
   double last_poll_s_ = -1;
   double longest_step_s_ = 0;
   double longest_save_s_ = 0;
   StopLevel from_file_ = StopLevel::none;
-  Request from_file_once_ = Request::none;  // that is not handed out yet
-  bool status_asked_ = false;               // nor told
-  std::optional<Change> change_;            // nor handed out
+  Request from_file_once_ = Request::none;  // not returned yet
+  bool status_asked_ = false;               // likewise
+  std::optional<Change> change_;            // likewise
 };
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Signals that ask the job to stop, counted by handlers that do nothing else. Who decides on them: comm/session.hpp.
+// Signals that ask the job to stop, counted by handlers that do nothing else. comm/session.hpp decides on them.
 #pragma once
 
 #include <array>
@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// Takes USR1, TERM, INT and, unless it is ignored, HUP over for its life and gives them back afterwards. One at a time
-/// in a process.
+/// Handles USR1, TERM, INT and (unless it is ignored) HUP during its life, and restores the previous handlers
+/// afterwards. One object at a time in a process.
 class StopSignals {
  public:
   StopSignals();
@@ -15,7 +15,8 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// How many requests have arrived. A third one ends the process at once, as the signal would have without us. Local.
+  /// The number of requests that have arrived. A third one ends the process at once, as the signal would by default.
+  /// Local.
   int count() const;
 
  private:

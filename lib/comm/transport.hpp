@@ -1,9 +1,9 @@
-// Transport communicates behind the computation: issue → ticket → wait. It has a communicator for each lane and group
-// of ranks. One thread goes through the operations of all lanes; those of one lane begin in the order in which they
-// were issued, each when the one before has ended, and no lane waits for another. With one rank in a group nothing is
-// started. An operation that fails half-way on one rank cannot be drained: the thread itself ends the job, at once
-// (Session::abort_with). What the operations do: comm/operations.hpp. The session's communicator speaks before, between
-// and after programs.
+// Transport communicates beside the computation: issue → ticket → wait. It has a communicator for each lane and group
+// of ranks. One thread runs the operations of all lanes. Operations of one lane begin in the order in which they were
+// issued, each when the one before has ended; no lane waits for another. With one rank in a group nothing is sent. An
+// operation that fails half-way on one rank cannot be drained, so the thread ends the job at once
+// (Session::abort_with). The operations themselves: comm/operations.hpp. Before, between and after programs the
+// session's communicator is used.
 #pragma once
 
 #include "base/region.hpp"
@@ -22,13 +22,13 @@
 
 namespace lockstep {
 
-/// Ticket stands for an operation that was issued.
+/// A Ticket identifies an operation that was issued.
 struct Ticket {
   std::uint64_t number = 0;  // 0: nothing to wait for
   bool operator==(const Ticket&) const = default;
 };
 
-/// OperationRecord is what a transport did, as its communicator knows it.
+/// An OperationRecord describes an operation that a transport has done, from the view of its communicator.
 struct OperationRecord {
   enum class Kind : std::uint8_t {
     all_reduce,
@@ -43,36 +43,37 @@ struct OperationRecord {
   } kind{};
   int lane = 0;
   int group = 0;
-  const std::vector<Rank>* members = nullptr;  // world ranks of the communicator that was used; lives as the transport
-  std::int64_t bytes = 0;                      // that this rank handed over
+  // World ranks of the communicator that was used; lives as long as the transport.
+  const std::vector<Rank>* members = nullptr;
+  std::int64_t bytes = 0;  // contributed by this rank
   DType dtype = DType::u8;
   Ticket ticket;
-  double begin_s = 0;  // monotonic: when the lane came to it
+  double begin_s = 0;  // monotonic; when the lane reached the operation
   double end_s = 0;
 };
 std::string_view name_of(OperationRecord::Kind kind);
 
-/// Whether a lane sends anything in a group, both by number; the same answer on all ranks.
+/// Whether a lane sends anything in a group, both given by number. The answer is the same on all ranks.
 using LaneUse = std::function<bool(int lane, int group)>;
 
 class Transport {
  public:
-  /// Groups are lists of axes of `mesh`, whose ranks are those of the session, which outlives this; members of a group
-  /// are numbered in the order of their world ranks. A lane has a communicator for each group that it `sends` in;
-  /// empty: for all. Collective over the world.
+  /// A group is a list of axes of `mesh`; its members are numbered in the order of their world ranks. The ranks of the
+  /// mesh are those of the session, which must outlive this object. A lane has a communicator for each group in which
+  /// it `sends`; empty: for all groups. Collective over the world.
   Transport(Session& session, const Mesh& mesh, const std::vector<std::string>& lanes,
             const std::vector<std::vector<AxisName>>& groups, const LaneUse& sends = {});
-  /// Finishes what was issued. While an exception unwinds it gives that up after 2 s, for the other ranks may never
-  /// come: then the thread is left to itself and the process is expected to end.
+  /// Finishes all issued operations. While an exception unwinds it waits only 2 s, because the other ranks may never
+  /// arrive. Then the thread is detached, and the process is expected to end.
   ~Transport();
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
-  // Each is issued for this rank, and every rank that takes part issues the same on the same lane in the same order.
-  // Arguments are left alone until wait() returns. Lengths are those of the map, in elements; a rank's shard may end
-  // with its last piece. Throw Error(bug) for arguments that do not fit each other.
+  // Each operation is issued for this rank, and every rank that takes part issues the same one on the same lane in the
+  // same order. Arguments must not change until wait() returns. Lengths are those of the map, in elements; a rank's
+  // shard may end with its last piece. Throw Error(bug) for arguments that contradict each other.
   Ticket all_reduce(int lane, int group, std::span<std::byte> bytes, DType dtype, Reduce reduce);
-  /// The sum of `bytes`, which are used up, goes to `place` as `into` says.
+  /// Writes the sum of `bytes`, which are overwritten, to `place` as described by `into`.
   Ticket all_reduce_into(int lane, int group, std::span<std::byte> bytes, DType dtype, std::span<std::byte> place,
                          SumInto into);
   Ticket all_gather(int lane, int group, std::span<const std::byte> shard, std::span<std::byte> whole,
@@ -80,36 +81,37 @@ class Transport {
   Ticket reduce_scatter(int lane, int group, std::span<const std::byte> whole, std::span<std::byte> shard,
                         const ShardMap& map, DType dtype, SumInto into = {});
   Ticket broadcast(int lane, int group, int root, std::span<std::byte> bytes);
-  /// `peer` is a rank of the group, another one than this, and `from` the lane on which it sends. What a lane sends to
-  /// a peer is received in that order.
+  /// `peer` is another rank of the group, and `from` the lane on which it sends. Messages of a lane to a peer are
+  /// received in the order of sending.
   Ticket send(int lane, int group, int peer, std::span<const std::byte> bytes);
   Ticket receive(int lane, int group, int peer, std::span<std::byte> bytes, int from);
-  /// Counts are elements for and from each rank of the group, whose parts lie side by side.
+  /// Counts are numbers of elements for and from each rank of the group. The parts of ranks are contiguous, by rank.
   Ticket all_to_all_v(int lane, int group, std::span<const std::byte> from, std::span<const std::int64_t> sent,
                       std::span<std::byte> into, std::span<const std::int64_t> received, DType dtype);
-  /// To the next rank of the group, the last one's to the first, from the one before; as many bytes of each.
+  /// Sends to the next rank of the group (the last one to the first) and receives as many bytes from the one before.
   Ticket shift(int lane, int group, std::span<const std::byte> from, std::span<std::byte> into, DType dtype);
 
-  /// Between regions of this rank's memory; `group` is one of it alone. Beside the calling thread where this transport
-  /// has a thread, which it has with several ranks.
+  /// Copies between regions of this rank's memory; `group` contains only this rank. Runs beside the calling thread if
+  /// this transport has a thread, that is, if there are several ranks.
   Ticket copy(int lane, int group, std::vector<RegionCopy> copies);
 
-  /// Returns when the operation is done; where it fails the job ends, and nothing returns. Local.
+  /// Returns when the operation is done. If it fails, the job ends, and this does not return. Local.
   void wait(Ticket ticket);
-  /// Waits for everything issued so far. Local.
+  /// Waits for all operations issued so far. Local.
   void drain();
-  /// For memory that operations under way may use where a failure unwinds: it lives as long as the thread. Local.
+  /// Keeps memory that operations under way may use when a failure unwinds: it lives as long as the thread. Local.
   void keep(std::shared_ptr<void> memory);
-  /// Seconds that operations have taken on the lane so far: what overlap may hide. Local.
+  /// Seconds that operations have taken on the lane so far; overlap can hide at most these. Local.
   double busy_s(int lane) const;
-  /// The number of the group along these axes, named as at the start. Local. Throws Error(bug) if there is none.
+  /// The number of the group along these axes, in the order given at construction. Local. Throws Error(bug) if there is
+  /// none.
   int group_along(const std::vector<AxisName>& axes) const;
   /// World ranks of a group, by rank of the group. Local.
   const std::vector<Rank>& members(int group) const;
-  /// Writes into `log`, which outlives this, what is issued, waited for and drained from now on. Local.
+  /// From now on, issued, awaited and drained operations are written to `log`, which must outlive this object. Local.
   void log_to(TraceLog* log);
-  /// Replaces `records` by what was done since the last call, in the order of its ends; nothing is recorded before the
-  /// first call. Local.
+  /// Replaces `records` by the operations that ended since the last call, in the order of their ends. Nothing is
+  /// recorded before the first call. Local.
   void take_records(std::vector<OperationRecord>& records);
 
  private:

@@ -1,4 +1,4 @@
-// Waiting marks that a thread waits for other ranks, so that a watchdog can tell who holds up whom:
+// Waiting marks that a thread waits for other ranks, so that a watchdog can find the rank that holds up the others:
 // comm/rank_board.hpp.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// While one lives, this thread waits for other ranks. Communicators and transports make one where they block.
+/// While an object exists, this thread waits for other ranks. Communicators and transports make one where they block.
 class Waiting {
  public:
   Waiting();
@@ -15,7 +15,7 @@ class Waiting {
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
-  /// While one lives amid a Waiting, its thread does work of its own.
+  /// Within a Waiting: while an object exists, the thread does work of its own.
   class Pause {
    public:
     Pause();
@@ -24,7 +24,7 @@ class Waiting {
     Pause& operator=(const Pause&) = delete;
   };
 
-  /// Counts the Waiting objects of this thread in `count` from now on; null: nowhere. Not while one lives.
+  /// From now on, the Waiting objects of this thread are counted in `count`; null: not counted. Call while none exists.
   static void counts_in(std::atomic<std::int32_t>* count);
 };
 

@@ -1,5 +1,5 @@
-// A model plan is what programs need to know of a model: blocks and units as plain numbers, from the architecture
-// alone. Pure; needs no weights.
+// Makes the model plan that step programs need: blocks and units as plain numbers, from the architecture alone, without
+// weights. Pure. The plan: program/model_plan.hpp.
 #pragma once
 
 #include "architecture/block_profile.hpp"
@@ -14,26 +14,27 @@ struct MicroBatchShape {
   std::int64_t samples = 0;  // B
   std::int64_t length = 0;   // T
   ForwardFor purpose = ForwardFor::batch;
-  SequenceRanks sequence = {};  // that share its rows
-  std::int64_t segments = 1;    // of a sample, which attention keeps apart, at most
+  SequenceRanks sequence = {};  // context parallelism: ranks that share the rows
+  std::int64_t segments = 1;    // most segments of a sample that attention keeps apart
 };
 
-/// What of a rank's processor decides how much scratch memory kernels have.
+/// The properties of a rank's processor that decide how much scratch memory kernels use.
 struct Processor {
   int threads = 1;
   Multiplier multiplier = Multiplier::library;
 };
 
-/// Blocks with their stash, boundary, workspaces and FLOPs on one micro-batch of `shape`, the units that units_of
-/// (architecture/units.hpp) gives, as model/model.hpp stores them, and what blocks share. The peak of a program with
-/// this plan (program/memory_estimate.hpp) is that of live_bytes() (tensor/live_memory.hpp) in its step. Local.
+/// The plan of `whole` on one micro-batch of `shape`: blocks with their stash, boundary, workspaces, FLOPs and
+/// exchanges, and the units of units_of (architecture/units.hpp) as model/model.hpp stores them. A program with this
+/// plan has as its peak (program/memory_estimate.hpp) the peak of live_bytes() (tensor/live_memory.hpp) in its step.
+/// Local.
 ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const MicroBatchShape& shape,
                   const Buckets& buckets = {}, const Processor& processor = {}, const Sharding& sharding = {});
 
-/// Numbers that the heartbeat of a training step adds up beside its own: by layer with experts and by expert how many
-/// choices of tokens fall on it.
+/// Number of extra values that the heartbeat of a training step sums: for each layer with experts and each expert, the
+/// tokens routed to it.
 std::int64_t expert_loads(const HfConfig& config);
-/// The whole of what each rank puts in, with the uses of so many datasets.
+/// Bytes that each rank contributes to the heartbeat, with expert loads and the uses of `datasets` datasets.
 std::int64_t heartbeat_bytes_of(const HfConfig& config, std::int64_t datasets = 0);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// Engine::Run is one execution of a program. The engine's own: nobody else includes this.
+// Engine::Run is one execution of a step program. Only the sources of the engine include this header; its interface is
+// engine/engine.hpp.
 #pragma once
 
 #include "base/error.hpp"
@@ -16,8 +17,7 @@
 
 namespace lockstep {
 
-/// One execution of a program: what it was given, the memory of its slots, its tickets, and the first failure of this
-/// rank.
+/// One execution of a program: its inputs, the memory of its slots, its tickets, and the first failure of this rank.
 struct Engine::Run {
   Run(const StepProgram& whole, ProgramPhase of_phase, const RankClass& of, const SlotIndex& index, std::int64_t number,
       TraceLog& trace)
@@ -29,7 +29,7 @@ struct Engine::Run {
         step(number),
         irrevocable(!whole.exchanges.empty() || meets_before_heartbeat(of)) {}
 
-  /// Whether ranks speak in the middle of updates while failures can still be told: those of an update in backward.
+  /// Whether ranks communicate in the middle of updates before the heartbeat, that is, in updates in backward.
   static bool meets_before_heartbeat(const RankClass& of) {
     for (const Action& action : of.actions) {
       if (action.op == Op::heartbeat) return false;
@@ -38,7 +38,7 @@ struct Engine::Run {
     return false;
   }
 
-  /// A training step.
+  /// Sets up a training step.
   void take(const StepOrder& given) {
     order = &given;
     gradient_scale = 1 / given.loss_scale;
@@ -49,38 +49,39 @@ struct Engine::Run {
 
   const StepProgram& program;
   ProgramPhase phase;
-  const RankClass& ranks;             // its class of this rank
+  const RankClass& ranks;             // class of this rank
   const StepOrder* order = nullptr;   // of a training step
-  const SeenText* text = nullptr;     // that is sampled
-  const TokenDraw* draw = nullptr;    // for it
-  std::int64_t last_row = -1;         // of this rank: that of the text's last token; −1: another rank has it
+  const SeenText* text = nullptr;     // the text that is sampled
+  const TokenDraw* draw = nullptr;    // draws the next token of the text
+  std::int64_t last_row = -1;         // row of this rank that holds the text's last token; −1: another rank has it
   std::vector<BatchTensors> batches;  // by micro-batch
   SlotStore slots;
-  std::vector<Ticket> tickets;                   // by position; of what goes on behind the computation
-  std::set<int> summed;                          // units whose gradient has sums of this step
-  std::shared_ptr<std::vector<Interval>> times;  // where the step is measured
+  std::vector<Ticket> tickets;                   // by position, of actions that run beside the computation
+  std::set<int> summed;                          // units whose gradient already holds a sum of this step
+  std::shared_ptr<std::vector<Interval>> times;  // not null: the step is measured
   std::shared_ptr<std::vector<std::int64_t>> memory;
-  std::vector<std::int64_t> rows_of;  // by micro-batch: those of this rank
-  std::vector<at::Tensor> stand_ins;  // sent by a rank that failed, in place of what it did not compute
+  std::vector<std::int64_t> rows_of;  // by micro-batch: rows of this rank
+  std::vector<at::Tensor> stand_ins;  // sent by a rank that failed, in place of the values that it did not compute
   std::exception_ptr failure;
   std::int64_t step;
-  double loss_sum = 0;                    // of this rank; after reduce_loss of all ranks
-  double aux_loss_sum = 0;                // of this rank: of samples that it counts
-  double hits = 0;                        // of an evaluation, as loss_sum
-  std::vector<double> expert_loads = {};  // of this rank, as those of the outcome
-  double squared_norm = 0;                // of this rank's shares
-  double clipped_norm_squared = 0;        // of what is clipped: the gradient of all ranks, or of this rank's cell
-  double gradient_scale = 1;              // that the optimizer multiplies gradients with
-  std::int64_t tokens = 0;                // of this rank; after reduce_loss of all ranks
+  double loss_sum = 0;                    // of this rank; after reduce_loss, of all ranks
+  double aux_loss_sum = 0;                // of this rank, over the samples that it counts
+  double hits = 0;                        // of an evaluation: of this rank; after reduce_loss, of all ranks
+  std::vector<double> expert_loads = {};  // of this rank, in the order of StepOutcome::expert_loads
+  double squared_norm = 0;                // over this rank's shares
+  double clipped_norm_squared = 0;        // of the gradient that is clipped: of all ranks, or of this rank's cell
+  double gradient_scale = 1;              // the optimizer multiplies gradients by it
+  std::int64_t tokens = 0;                // of this rank; after reduce_loss, of all ranks
   StepOutcome outcome;
-  at::Tensor logits;  // fp64, (V): behind the last token of `text`, where the head is
+  at::Tensor logits;  // fp64, (V): after the last token of `text`, on ranks with the head
   DrawnToken token;
-  bool skips_update = false;  // the heartbeat found that loss or gradient is not finite
-  bool irrevocable = false;   // no heartbeat can tell of a failure: it is past, or a unit is updated, or other ranks
-                              // wait in the middle of a block
+  bool skips_update = false;  // the heartbeat found a loss or gradient that is not finite
+  // A heartbeat can no longer report a failure: it is over, a unit is updated, or other ranks wait in the middle of a
+  // block.
+  bool irrevocable = false;
 
-  /// Runs Local work unless this rank has failed; what it throws is the rank's failure, which the heartbeat tells all
-  /// ranks. What comes after the heartbeat, or after the first update, throws out of the step.
+  /// Runs Local work unless this rank has failed. An exception becomes the failure of this rank, which the heartbeat
+  /// reports to all ranks. After the heartbeat or the first update, exceptions leave the step.
   template <class Work>
   void attempt(Work&& work) {
     if (failure) return;
@@ -92,7 +93,7 @@ struct Engine::Run {
     }
   }
 
-  /// What a sum finds in the gradient of its unit: the first of a step, nothing that counts.
+  /// Returns how a sum enters the gradient of its unit: the first sum of a step replaces the old value, later ones add.
   SumInto into(const Unit& unit, const Action& action) {
     return {summed.insert(action.subject.index).second ? SumInto::How::replace : SumInto::How::add,
             master_dtype(unit.precision())};
@@ -105,12 +106,12 @@ struct Engine::Run {
     return interval;
   }
 
-  /// What the auxiliary loss of a layer, added up over its samples, counts for in the gradient: as much as in the mean
-  /// over all samples and layers with experts.
+  /// The factor of a layer's auxiliary loss, summed over samples, in the gradient. It corresponds to the mean over all
+  /// samples and all layers with experts.
   std::optional<double> aux_scale(const HfConfig& config) const {
     if (order == nullptr || config.experts.aux_coefficient == 0) return {};
     const auto parts = static_cast<double>(order->samples * config.expert_layers(config.layers));
-    // Of a cell by itself, as the loss.
+    // A cell counts by itself, as for the loss.
     return parts > 0 ? config.experts.aux_coefficient * order->loss_scale * cell_count(program) / parts : 0;
   }
 
@@ -130,7 +131,7 @@ struct Engine::Run {
   }
 };
 
-/// What an injected failure of numbers puts in.
+/// The value that an injected nan failure writes.
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace lockstep

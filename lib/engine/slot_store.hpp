@@ -1,5 +1,5 @@
-// SlotStore is the memory of one execution of a program: what each slot holds, filled and emptied as the program says.
-// Slots that live all run are the units' buffers and are not kept here.
+// SlotStore is the memory of one execution of a program: the contents of each slot, acquired and released in the order
+// of the program. Slots that live all run are the buffers of units (tensor/unit.hpp) and are not kept here.
 #pragma once
 
 #include "model/block.hpp"
@@ -20,7 +20,7 @@
 
 namespace lockstep {
 
-/// Finds a slot of a rank class by what it is for.
+/// Finds a slot of a rank class by kind, subject and micro-batch.
 class SlotIndex {
  public:
   explicit SlotIndex(const RankClass& ranks);
@@ -40,39 +40,41 @@ class SlotIndex {
 struct SlotContent {
   at::Tensor input;
   at::Tensor value;
-  std::shared_ptr<DeferredWeightGradients> deferred = {};  // what the first half of a backward leaves to the second
-  std::shared_ptr<SavedMemory> saved = {};                 // of a stash that goes to host memory, or lies there
-  std::shared_ptr<void> memory = {};                       // of one that has gone: let go with the slot
-  std::shared_ptr<Replay> replay = {};                     // what a forward left, until its repetition takes it
+  std::shared_ptr<DeferredWeightGradients> deferred = {};  // left by backward_input for backward_weight
+  std::shared_ptr<SavedMemory> saved = {};                 // of a stash that moves to host memory, or lies there
+  // Of a stash that was copied out: device memory that is freed with the slot.
+  std::shared_ptr<void> memory = {};
+  std::shared_ptr<Replay> replay = {};  // left by a forward for its recomputation
 };
 
 class SlotStore {
  public:
-  /// Records in `log` what is acquired and released.
+  /// Records acquired and released slots in `log`.
   SlotStore(const RankClass& ranks, const SlotIndex& index, TraceLog& log)
       : ranks_(&ranks), index_(&index), log_(&log), contents_(index.size()) {}
-  /// What the slot holds. Throws Error(bug) if it holds nothing.
+  /// The content of the slot. Throws Error(bug) if it is empty.
   const SlotContent& at(SlotKind kind, Subject subject, MicroBatch micro_batch) const;
   const SlotContent& at(int slot) const;
+  /// Whether the slot has a content.
   bool holds(int slot) const;
   /// Whether the program has such a slot.
   bool has(SlotKind kind, Subject subject, MicroBatch micro_batch) const {
     return index_->has(kind, subject, micro_batch);
   }
-  /// Null if the slot holds nothing.
+  /// Null if the slot is empty.
   const SlotContent* find(SlotKind kind, Subject subject, MicroBatch micro_batch) const;
-  /// Fills a slot that holds nothing.
+  /// Fills an empty slot.
   void acquire(SlotKind kind, Subject subject, MicroBatch micro_batch, SlotContent content);
   void acquire(int slot, SlotContent content);
-  /// Replaces what a slot holds.
+  /// Replaces the content of a slot.
   void replace(int slot, SlotContent content);
   const Slot& slot(int slot) const { return ranks_->slots[static_cast<std::size_t>(slot)]; }
-  /// Empties what the action at `position` releases, at once or, where it goes on behind the computation, once
-  /// release_ended() is told that it has ended.
+  /// Empties the slots that the action at `position` releases: at once or, if the action runs beside the computation,
+  /// when release_ended() reports its end.
   void release(int position);
-  /// The action at `position` has ended, and with it those that came before it on its lane.
+  /// Call when the action at `position`, and with it all earlier ones on its lane, has ended.
   void release_ended(int position);
-  /// All actions have ended.
+  /// Call when all actions have ended.
   void release_all();
 
  private:
@@ -82,14 +84,14 @@ class SlotStore {
   const SlotIndex* index_;
   TraceLog* log_;
   std::vector<SlotContent> contents_;
-  std::vector<int> going_on_;  // positions of actions that hold on to what they release, in order
+  std::vector<int> going_on_;  // positions of actions under way whose released slots are still filled, in order
 };
 
 /// The slot of this kind among `slots`; -1 if there is none.
 int slot_among(const RankClass& ranks, const std::vector<int>& slots, SlotKind kind);
 
-/// Memory for the `what` of a unit; what it holds is not looked at before it is written. Local. Throws Error(resources)
-/// naming the unit where there is none.
+/// Uninitialised memory of `length` elements for the `what` of a unit, which error messages name. Local. Throws
+/// Error(resources) naming the unit if there is not enough memory.
 at::Tensor unit_memory(const Unit& unit, std::int64_t length, at::ScalarType type, std::string_view what);
 
 }  // namespace lockstep

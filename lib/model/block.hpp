@@ -1,6 +1,6 @@
-// A block made real: embedding, decoder layer or head, whose forward can be differentiated with autograd. Weights are
-// read through their Parameters at the moment of use and gradients of weights are added to their units during backward;
-// autograd carries activations only.
+// Block is an embedding, a decoder layer or a head with weights; autograd can differentiate its forward. Weights are
+// read through their Parameters at the moment of use, and their gradients are added to their units during backward.
+// Autograd carries activations only. The order of blocks: model/model.hpp.
 #pragma once
 
 #include "architecture/architecture.hpp"
@@ -24,103 +24,109 @@
 
 namespace lockstep {
 
-/// What dropout of a training step goes by, besides where values stand.
+/// The values on which dropout of a training step depends, besides the positions of elements.
 struct DropoutDraw {
   std::uint64_t seed = 0;
   std::int64_t step = 0;
 };
 
-/// What blocks read of a batch, as tensors that saved state may hold on to: N rows, one for each token. Where ranks
-/// share sequences these are a rank's own, and attention sees A of them, those of all along ulysses; otherwise both are
-/// all B·T.
+/// The inputs of blocks from a batch, as tensors that saved state may refer to: N rows, one for each token. With
+/// context parallelism N counts the rows of this rank, and attention sees A rows, of all ranks along ulysses. Otherwise
+/// both are B·T.
 struct BatchTensors {
   std::int64_t samples = 0;               // B
   std::int64_t length = 0;                // T
   at::Tensor tokens;                      // (N) int32
   at::Tensor labels;                      // (N) int32, ignored_label where the label does not count
   at::Tensor positions;                   // (N) int32
-  at::Tensor segments;                    // int64: starts of attention segments in its A rows, then A
+  at::Tensor segments;                    // int64: starts of attention segments in the A rows, then A
   at::Tensor attended_positions;          // (A) int32
-  RingSegments ring;                      // instead of both, where there is a ring
+  RingSegments ring;                      // used instead of both with ring attention
   std::int64_t largest_position_end = 0;  // largest position + 1
   std::int64_t valid_tokens = 0;          // labels that count
-  StepLoss loss = {};                     // of the head
-  at::Tensor places;                      // (N) int64: a Place (tensor/kernels/dropout_kernel.hpp) for each token;
-                                          // undefined: nothing is dropped
-  at::Tensor attended_places;             // (A) int64
-  DropoutDraw draw = {};                  // where something is
-  at::Tensor row_samples;                 // (N) int32: of each token, −1: padding; where there are experts
-  bool counts_choices = false;            // of experts
-  std::optional<double> aux_scale = {};   // the gradient of their auxiliary loss has this factor; absent: there is none
+  StepLoss loss = {};                     // used by the head
+  // (N) int64: a Place (tensor/kernels/dropout_kernel.hpp) for each token; undefined: no dropout.
+  at::Tensor places;
+  at::Tensor attended_places;   // (A) int64
+  DropoutDraw draw = {};        // if there is dropout
+  at::Tensor row_samples;       // (N) int32: sample of each token, −1 for padding; if there are experts
+  bool counts_choices = false;  // the forward counts tokens per expert
+  // Factor of the gradient of the experts' auxiliary loss; not set: there is none.
+  std::optional<double> aux_scale = {};
   std::int64_t rows() const { return tokens.numel(); }
 };
 
-/// Copies what `batch` holds for the rank at `place`; padding behind the last row has no label and is a segment of its
-/// own. With a `draw`, that of a training step, blocks drop what the config says and experts count. Throws Error(input)
-/// for a token or label outside the vocabulary or a position outside the model's range, naming it.
+/// Copies the part of `batch` for the rank at `place`. Padding after the last row has no label and is a segment of its
+/// own. With a `draw` (in a training step) dropout is active as configured, and tokens per expert are counted. Throws
+/// Error(input) for a token or label outside the vocabulary or a position outside the model's range, naming it.
 BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const SequencePlace& place = {},
                         const std::optional<DropoutDraw>& draw = {});
 
-/// What a forward leaves to the same forward, repeated: what it decided, which that follows, and values, which that
-/// takes instead of computing them (undefined: not there); and what it tells of experts.
+/// The values that a forward leaves to its recomputation. Decisions: the recomputation follows them. Activations: it
+/// uses them instead of computing them (undefined: not kept). It also returns statistics of the forward.
 struct Replay {
   enum class Pass { first, repeated } pass = Pass::first;
-  KeepSet keeps = {};  // values that a first pass leaves
-  // (N, k) int32: where tokens go, and how many of each rank go to each expert where ranks share these out; both passes
-  // follow what is there
+  KeepSet keeps = {};  // activations that a first pass keeps
+  // (N, k) int32: experts of each token. With expert parallelism also how many rows each rank sends to each expert. If
+  // they are defined, both passes follow them.
   at::Tensor experts = {}, expert_table = {};
-  // As backward reads it: what the product gives or, along ulysses where heads have no norms, what ranks made of it
+  // As read by backward: the product's output or, with ulysses and without head norms, that output after the exchange
+  // of ranks.
   at::Tensor qkv = {};
+  // Output of attention, and the logarithms of its softmax sums.
   at::Tensor attended = {}, log_sums = {};
-  at::Tensor own_attended = {};    // of own heads, where ranks along ulysses share those of a ring
-  at::Tensor stream = {};          // behind attention
-  at::Tensor raised = {};          // before the activation, of an MLP or the shared expert
-  at::Tensor expert_raised = {};   // of experts
-  at::Tensor expert_lowered = {};  // behind it, what they give
-  std::vector<double> loads = {};  // (E): how many choices of this rank's tokens fall on each; empty: not counted
-  double aux_loss = 0;             // added up over samples; ranks that share their rows have the same
-  double hits = 0;                 // of a head without autograd: labels that have the largest logit
+  at::Tensor own_attended = {};    // for own heads, if ulysses and ring are combined
+  at::Tensor stream = {};          // after attention
+  at::Tensor raised = {};          // input of the activation, of an MLP or the shared expert
+  at::Tensor expert_raised = {};   // input of the activation, of experts
+  at::Tensor expert_lowered = {};  // outputs of experts
+  std::vector<double> loads = {};  // (E): how many of this rank's tokens go to each expert; empty: not counted
+  double aux_loss = 0;             // sum over samples; equal on ranks that share the rows of these samples
+  double hits = 0;                 // of a head without autograd: labels with the largest logit
 };
 
 class Block {
  public:
   virtual ~Block() = default;
 
-  /// The block's output for input `x`, recorded by autograd if grad mode is on (then x, which must require grad,
-  /// receives its gradient from torch::autograd::backward({output}, {gradient of output})).
+  /// The block's output for input `x`. If grad mode is on, autograd records it. Then x must require grad, and receives
+  /// its gradient from torch::autograd::backward({output}, {gradient of output}).
   ///   embedding: x is ignored, may be undefined     → (N, C) output type
   ///   decoder:   x (N, C) output type               → (N, C) output type
-  ///   head:      x (N, C) output type               → () fp64: Σ of −log p(label) over the labels that count, or,
-  ///                                                   where the batch says so, another loss
-  /// Inside the block x has the stream type: it is cast first, and the output last. Their gradients have the output
-  /// type too.
-  /// A first pass leaves in `replay` what a repeated one takes from there. What backward does not read a repeated pass
-  /// does not compute: its output has a shape and a gradient, but no values.
-  /// Seed the head with 1 / (valid tokens of the whole step). Weight gradients land in the parameters' units. Local.
+  ///   head:      x (N, C) output type               → () fp64: Σ of −log p(label) over the labels that count, or
+  ///                                                   another loss that the batch names
+  /// Inside the block x has the stream type: it is cast first, and the output last. Their gradients also have the
+  /// output type.
+  /// A first pass stores in `replay` the values that a repeated pass takes from there. A repeated pass does not compute
+  /// values that backward does not read: its output has a shape and a gradient, but no values.
+  /// Seed the head with 1 / (valid tokens of the whole step). Weight gradients are added to the parameters' units.
+  /// Local.
   ///
-  /// In two halves: backward_input(output, gradient) of tensor/weight_gradients.hpp gives x its gradient and finishes
-  /// norms, biases and embeddings; compute() of what it returns, at any later time of the step, adds the gradients of
-  /// matrices. It holds BlockProfile::deferred_bytes and reads no weight, so that weights may be resharded after the
-  /// first half; gradients are complete, and may be reduced, after the second. An embedding leaves nothing. The bits
-  /// are those of backward, except for a tied weight to which the embedding adds between the two halves of the head.
+  /// Backward can be split in two halves. backward_input(output, gradient) of tensor/weight_gradients.hpp gives x its
+  /// gradient and finishes norms, biases and embeddings. compute() of its result, at any later time of the step, adds
+  /// the gradients of matrices. That result holds BlockProfile::deferred_bytes and reads no weight, so weights may be
+  /// resharded after the first half. Gradients are complete, and may be reduced, after the second half. An embedding
+  /// leaves nothing for it. The bits are those of backward, except for a tied weight to which the embedding adds
+  /// between the two halves of the head.
   at::Tensor forward(const at::Tensor& x, const BatchTensors& batch, Replay* replay = nullptr);
 
-  /// Along tp other ranks have parts of the block too: its parameters are parts. Along ring and ulysses they have other
-  /// rows of the batch. These ranks speak with each other in the middle of its passes (exchanges_of of
-  /// architecture/block_profile.hpp), which are Collective over them then. The lanes outlive the block's last pass.
+  /// Sets the lanes to the ranks that compute the block together. Along tp they hold other parts of the block, and its
+  /// parameters are parts. Along ring and ulysses they hold other rows of the batch. These ranks exchange data in the
+  /// middle of the block's passes (exchanges_of of architecture/block_profile.hpp), so its passes are Collective over
+  /// them. The lanes must outlive the block's last pass.
   virtual void share(const BlockLanes& lanes) = 0;
 
-  /// The type of what the block is given and hands out; the stream type until it is set.
+  /// The type of the block's input and output; default: the stream type.
   void set_output_type(at::ScalarType type) { output_type_ = type; }
 
   const BlockDescription& description() const { return description_; }
   BlockDescription::Kind kind() const { return description_.kind; }
-  /// Every parameter that forward reads, the tied one included.
+  /// Every parameter that forward reads, including a tied one.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
 
  protected:
   Block(const BlockDescription& description, Precision precision, std::vector<Parameter*> parameters);
-  /// forward within the stream type.
+  /// Forward with `x` in the stream type.
   virtual at::Tensor compute(const at::Tensor& x, const BatchTensors& batch, Replay& replay) = 0;
   Precision precision() const { return precision_; }
   Parameter* find(Role role) const;  // null if the block has none
@@ -133,7 +139,7 @@ class Block {
   std::vector<Parameter*> parameters_;
 };
 
-/// The block that ends a model; also gives logits, for text generation.
+/// The last block of a model. It also gives logits, for text generation.
 class HeadBlock : public Block {
  public:
   using Block::Block;
@@ -141,10 +147,10 @@ class HeadBlock : public Block {
   virtual at::Tensor logits(const at::Tensor& x) = 0;
 };
 
-/// Blocks as the config describes them, or, where ranks share them, as part_of (architecture/tensor_parallel.hpp) does;
-/// `parameters` one for each tensor of the description, in its order. Throws Error(bug) for a description that lacks a
-/// role. The decoder blocks of a model share one table of rotary embeddings, which outlives them; null where positions
-/// are not rotary.
+/// Make the blocks that the config describes; with tensor parallelism, that part_of (architecture/tensor_parallel.hpp)
+/// describes. `parameters` has one entry for each tensor of the description, in its order. Throw Error(bug) for a
+/// description that lacks a role. The decoder blocks of a model share one table of rotary embeddings, which must
+/// outlive them; null if positions are not rotary.
 std::unique_ptr<Block> make_embedding(const HfConfig& config, const BlockDescription& description, Precision precision,
                                       std::vector<Parameter*> parameters);
 std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Precision precision,

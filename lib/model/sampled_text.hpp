@@ -1,5 +1,5 @@
-// A text that is sampled from a model, token by token: temperature, top-k, and a draw that is a function of (seed,
-// prompt, position) alone. Plain values; who runs the model on it: engine/engine.hpp.
+// SampledText is a text that is sampled from a model token by token: temperature, top-k, and a draw that is a function
+// of (seed, prompt, position) alone. Plain values; engine/engine.hpp runs the model on it.
 #pragma once
 
 #include "base/random.hpp"
@@ -13,21 +13,21 @@
 
 namespace lockstep {
 
-/// Which tokens may come next, and which is the last.
+/// The tokens that may be drawn, and the token that ends the text.
 struct Continuation {
-  std::vector<std::int32_t> candidates = {};  // the only ids that are drawn, ascending; empty: all of the model
-  std::int32_t stop_token = -1;               // ends the text early; −1: never
+  std::vector<std::int32_t> candidates = {};  // the only ids that may be drawn, ascending; empty: all of the model
+  std::int32_t stop_token = -1;               // ends the text early; −1: none
 };
 
-/// How much of a text a model sees.
+/// The part of a text that a model reads.
 struct TextWindow {
-  std::int64_t positions = 0;  // the last so many tokens
+  std::int64_t positions = 0;  // number of tokens, counted from the end
 };
 
-/// What a model sees of a text: one sample without labels.
+/// The part of a text that a model reads, as one sample without labels.
 struct SeenText {
   Batch batch;
-  std::int64_t last = 0;  // place of the last token
+  std::int64_t last = 0;  // position of the last token
 };
 
 struct DrawnToken {
@@ -35,10 +35,10 @@ struct DrawnToken {
   bool ends = false;  // the text ends with it
 };
 
-/// Draws from the logits behind a text's last token, one for each token of the model.
+/// Draws from the logits after the last token of a text, one for each token of the model.
 using TokenDraw = std::function<DrawnToken(std::span<const double> logits)>;
 
-/// The same on every rank that is told the same tokens. All members are Local.
+/// Ranks that append the same tokens hold the same text. All members are Local.
 class SampledText {
  public:
   /// Throws Error(input) for an empty prompt.
@@ -47,7 +47,7 @@ class SampledText {
 
   bool ended() const { return ended_; }
   SeenText seen() const;
-  /// The next token. Throws Error(numerics) for logits that are not finite.
+  /// The next token. Throws Error(numerics) if a logit is not finite.
   DrawnToken draw(std::span<const double> logits) const;
   void append(const DrawnToken& token);
   const std::vector<std::int32_t>& tokens() const { return tokens_; }  // the prompt first

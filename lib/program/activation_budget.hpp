@@ -1,5 +1,6 @@
-// Which blocks are recomputed, and what each of them keeps, where activations of a rank have a budget: the least work
-// whose memory, as the plan counts it (program/memory_estimate.hpp), stays within it. Pure.
+// Chooses the blocks that are recomputed (activation checkpointing), and the activations that each of them keeps, for a
+// memory budget per rank. It minimises the work that is repeated; memory is counted as in program/memory_estimate.hpp.
+// Pure.
 #pragma once
 
 #include "layout/mesh.hpp"
@@ -11,15 +12,16 @@
 
 namespace lockstep {
 
-/// How much memory activations of a rank may take.
+/// Memory that the activations of a rank may take.
 struct ActivationBudget {
-  std::int64_t bytes = 0;            // if there is no share
-  std::optional<double> share = {};  // 0: what they take where all blocks are recomputed; 1: where none is; or between
+  std::int64_t bytes = 0;  // used if `share` is not set
+  // Position between two extremes: 0 is the memory with all blocks recomputed, 1 the memory with none recomputed.
+  std::optional<double> share = {};
 };
 
-/// In place of options.recompute: no rank of the training program has activations beyond its `budget` then, and
-/// of all such choices this one has the fewest FLOPs that are computed again, or close to it where a rank has so many
-/// blocks that not all choices can be followed up. Throws Error(usage), with the arithmetic, where no choice fits.
+/// Returns a policy to use in place of options.recompute. With it no rank exceeds its `budget` for activations in the
+/// training program. Among all such policies it repeats the fewest FLOPs; if a rank has too many blocks to examine all
+/// choices, it is close to that. Throws Error(usage), with the arithmetic, if no choice fits.
 RecomputePolicy fit_activations(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options,
                                 const ActivationBudget& budget);
 

@@ -1,5 +1,6 @@
-// What ranks that share a block say to each other in the middle of its computation. A block declares it, programs
-// print, verify and simulate it, and the trace of an execution must equal it.
+// The exchanges of ranks in the middle of a block's computation (tensor, context or expert parallelism). A block
+// declares them. Programs print, verify and simulate them, and the trace of an execution (program/trace.hpp) must equal
+// them.
 #pragma once
 
 #include "base/rounding.hpp"
@@ -14,22 +15,25 @@
 
 namespace lockstep {
 
-/// One collective among the ranks along axes, over rows of a micro-batch that a rank has: a row is a token.
+/// One collective among the ranks along `axes`, over the rows of a micro-batch. A row is a token.
 struct BlockExchange {
   enum class Kind : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all, shift } kind{};
   std::vector<AxisName> axes = {tensor_axis};
   DType dtype = DType::f32;
-  std::int64_t row_bytes = 0;  // that each rank puts in for a row
-  std::int64_t first_row = 0;  // of those that it is about
-  std::int64_t rows = 0;       // of the largest micro-batch
-  int shares = 1;              // ranks that have the rows between them, of which each puts in its own
-  bool of_samples = false;     // not of rows: it is about samples of the micro-batch
-  bool in_training = false;    // alone: where nothing is trained it is left out
-  bool at_most = false;        // where rows go decides how much it is: no more than this, or nothing
-  std::int64_t repeats = 0;    // of at_most: together with neighbours that say as much, so often or less, or never
+  std::int64_t row_bytes = 0;  // contributed by each rank for a row
+  std::int64_t first_row = 0;  // the first row of a micro-batch that takes part
+  std::int64_t rows = 0;       // rows of the largest micro-batch that take part
+  int shares = 1;              // ranks that split these rows; each contributes its own
+  bool of_samples = false;     // counts samples of the micro-batch instead of rows
+  bool in_training = false;    // only in training
+  bool at_most = false;        // the routing of tokens decides the size: bytes() is an upper bound, 0 is possible
+  // With at_most: this exchange and its neighbours of equal `repeats` form a round that runs 0 to `repeats` times. 0:
+  // the exchange runs once.
+  std::int64_t repeats = 0;
   bool operator==(const BlockExchange&) const = default;
 
-  /// What each rank puts in where it has so many rows of a micro-batch of so many samples; 0: then it is left out.
+  /// Bytes that each rank contributes for a micro-batch of `tokens` rows and `samples` samples. With 0 bytes the
+  /// exchange does not take place.
   std::int64_t bytes_of(std::int64_t tokens, std::int64_t samples) const {
     const std::int64_t all = of_samples ? samples : tokens;
     return divided_up(std::clamp<std::int64_t>(all - first_row, 0, rows), std::int64_t{shares}) * row_bytes;
@@ -47,16 +51,17 @@ constexpr std::string_view name_of(BlockExchange::Kind kind) {
   return "unknown";
 }
 
-/// Those of a block, in order.
+/// The exchanges of a block, in order.
 struct BlockExchanges {
   std::vector<BlockExchange> forward;
-  std::vector<BlockExchange> backward;        // or of its first half
-  std::vector<BlockExchange> recompute = {};  // of a program: those of the forward that its repetition says again
+  std::vector<BlockExchange> backward;  // of the backward, or of its first half
+  // Of a program: the exchanges of the forward that its recomputation repeats.
+  std::vector<BlockExchange> recompute = {};
   bool operator==(const BlockExchanges&) const = default;
 };
 
-/// The axes that these are along, in one order. Those of experts are other factors of the ranks than the rest: where
-/// one is along them, all.
+/// The axes of these exchanges, in a fixed order. Expert axes factor the ranks of a stage differently from the other
+/// axes: if an exchange is along the expert axis, the result is all expert axes, that is, all ranks of the stage.
 inline std::vector<AxisName> axes_of(const std::vector<BlockExchange>& exchanges) {
   std::vector<AxisName> axes;
   const auto along = [&](const AxisName& axis) {

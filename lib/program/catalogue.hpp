@@ -1,5 +1,5 @@
-// All programs of a run: a pure function of mesh, model and options, made once before the first step. The engine picks
-// one a step.
+// A Catalogue holds all step programs of a run. It is a pure function of mesh, model and options, made once before the
+// first step. The engine picks one program for each step. The passes that make a program: program/passes.hpp.
 #pragma once
 
 #include "program/model_plan.hpp"
@@ -14,27 +14,27 @@ namespace lockstep {
 
 struct Catalogue {
   StepProgram train;
-  StepProgram local;      // of post-local SGD: without classes if the run has none
-  StepProgram averaging;  // the same, with an average of the weights behind it
+  StepProgram local;      // local steps of post-local SGD; without classes if the run has none
+  StepProgram averaging;  // a local step followed by an average of the weights; without classes if the run has none
   StepProgram eval;       // without classes if the run does not evaluate
-  StepProgram sample;     // one pass over one text, for its next token; without classes if the run samples no text
-  std::vector<PipelinePart> parts;  // what each rank along the pipeline axis has, in all of them
-  LocalOptions local_options;       // which training program a step has
+  StepProgram sample;     // one forward of one text, for its next token; without classes if the run samples no text
+  std::vector<PipelinePart> parts;  // blocks and units of each rank along the pipeline axis, in all programs
+  LocalOptions local_options;       // decides which training program a step uses
 
   const StepProgram& of(TrainingStep step) const;
   /// The program of `step` in `phase`.
   const StepProgram& pick(std::int64_t step, ProgramPhase phase) const;
-  /// Those that the run has.
+  /// The programs that the run has.
   std::vector<const StepProgram*> all() const;
 };
 
-/// The groups of ranks that the programs communicate in, each once: equal on all ranks.
+/// The groups of ranks in which the programs communicate, each once. Equal on all ranks.
 std::vector<std::vector<AxisName>> groups_of(const Catalogue& programs);
 
-/// `text`, if the run samples any, is the model on the longest; `evaluated` on micro-batches of evaluations, where
-/// these are others than those of training. Every program is verified over all ranks (program/verify.hpp). Throws
-/// Error(usage) for numbers that make no program, Error(resources) if a rank would need more than the memory limit,
-/// Error(bug) naming rank, action and reason if a pass made a wrong program.
+/// Makes and verifies (program/verify.hpp) all programs of a run, over all ranks. `text`, if the run samples text, is
+/// the plan of the model on the longest text. `evaluated` is the plan for the micro-batches of evaluations, if these
+/// differ from those of training. Throws Error(usage) if the numbers allow no program, Error(resources) if a rank would
+/// exceed the memory limit, and Error(bug) naming rank, action and reason if a pass made a wrong program.
 Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options,
                          const std::optional<ModelPlan>& text = {}, const std::optional<ModelPlan>& evaluated = {});
 

@@ -1,5 +1,5 @@
-// What is certain about the order of one rank's actions: each lane runs its actions one after the other, and an action
-// starts after everything it waits for has ended. Nothing else orders two lanes.
+// The certain order of one rank's actions: each lane runs its actions one after the other, and an action starts after
+// all actions that it waits for have ended. Nothing else orders two lanes.
 #pragma once
 
 #include "program/action.hpp"

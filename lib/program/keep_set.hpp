@@ -1,5 +1,5 @@
-// Which values the forward of a block that is recomputed keeps, so that its repetition does not compute them again.
-// What each costs and spares: Recomputation of program/model_plan.hpp.
+// A KeepSet names the activations that the forward of a recomputed block keeps, so that its recomputation does not
+// compute them again. Their costs: Recomputation of program/model_plan.hpp.
 #pragma once
 
 #include <array>
@@ -12,9 +12,9 @@
 namespace lockstep {
 
 enum class Keep : std::uint8_t {
-  attention,    // what attention gives, and the logarithms of its soft-max sums
-  projections,  // outputs of the matrix products before and behind it: queries, keys and values; the stream
-  mlp,          // what goes into the activation, but for that of experts
+  attention,    // output of attention, and the logarithms of its softmax sums
+  projections,  // outputs of the matrix products before and after attention: queries, keys and values; the stream
+  mlp,          // input of the activation function, except that of experts
   experts,      // outputs of the matrix products of experts
 };
 inline constexpr std::array all_keeps{Keep::attention, Keep::projections, Keep::mlp, Keep::experts};
@@ -30,7 +30,7 @@ constexpr std::string_view name_of(Keep value) {
 
 class KeepSet {
  public:
-  static constexpr std::size_t count = std::size_t{1} << all_keeps.size();  // of all sets
+  static constexpr std::size_t count = std::size_t{1} << all_keeps.size();  // number of all sets
   constexpr KeepSet() = default;
   constexpr KeepSet(std::initializer_list<Keep> values) {
     for (const Keep value : values) add(value);
@@ -43,10 +43,10 @@ class KeepSet {
   constexpr void add(Keep value) { index_ |= bit(value); }
   constexpr bool has(Keep value) const { return (index_ & bit(value)) != 0; }
   constexpr bool empty() const { return index_ == 0; }
-  constexpr std::size_t index() const { return index_; }  // below count
+  constexpr std::size_t index() const { return index_; }  // less than count
   bool operator==(const KeepSet&) const = default;
 
-  /// "attention+matmul", where matmul is projections and mlp; empty for none.
+  /// "attention+matmul", where matmul stands for projections and mlp; empty for the empty set.
   std::string text() const {
     const bool products = has(Keep::projections) && has(Keep::mlp);
     std::string words;

@@ -1,4 +1,4 @@
-// Whether the ranks of a job fit into the memory of their machines: a pure function of what each rank needs
+// Checks whether the ranks of a job fit into the memory of their machines. A pure function of the needs of each rank
 // (program/memory_estimate.hpp) and of the limits that it runs under (base/machine_memory.hpp).
 #pragma once
 
@@ -20,11 +20,11 @@ struct RankMemory {
   static RankMemory decode(const std::string& text);
 };
 
-/// available: what there is now, for a start; total: what there could be, for a plan.
+/// available: the memory that is free now, for a start. total: the whole memory, for a plan.
 enum class MemoryCompared { available, total };
 
-/// The limit that the ranks which share it exceed most, with the arithmetic: "node17: its 4 ranks need 4 × 59 GiB =
-/// 236 GiB of memory, and 21.3 GiB of 23.4 GiB are available". Nothing if all ranks fit.
+/// The limit that its ranks exceed most, with the arithmetic: "node17: its 4 ranks need 4 × 59 GiB = 236 GiB of memory,
+/// and 21.3 GiB of 23.4 GiB are available". Nothing if all ranks fit.
 std::optional<std::string> memory_shortage(const std::vector<RankMemory>& ranks, MemoryCompared compared);
 
 }  // namespace lockstep

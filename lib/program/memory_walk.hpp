@@ -1,5 +1,5 @@
-// When the memory of a rank begins and has certainly ended, by the order of its list. What is counted on the way:
-// program/memory_estimate.hpp and program/activation_budget.hpp.
+// Finds when the memory of a rank begins and has certainly ended, from the order of its list.
+// program/memory_estimate.hpp and program/activation_budget.hpp count memory with it.
 #pragma once
 
 #include "program/happens_before.hpp"
@@ -10,9 +10,9 @@
 
 namespace lockstep {
 
-/// Calls change(slot, 1) for each slot that an action acquires, then at(action), by its position; change(slot, -1) for
-/// what it releases before at() of the first action on the compute lane, or copy that waits for it, that certainly
-/// comes after it.
+/// For each action, in order: calls change(slot, 1) for each slot that it acquires, then at(position). A slot that an
+/// action releases ends with change(slot, -1), before at() of the first later action that certainly comes after the
+/// releasing one: an action on the compute lane, or a copy that waits for it.
 template <class Change, class At>
 void walk_memory(const RankClass& ranks, const Change& change, const At& at) {
   const HappensBefore order(ranks.actions);

@@ -1,5 +1,5 @@
-// A model as programs see it: plain numbers for blocks and units. Who fills it knows the architecture; this room does
-// not.
+// A ModelPlan describes a model to step programs: plain numbers for blocks and units. This room knows no architecture;
+// engine/make_model_plan.hpp fills the plan.
 #pragma once
 
 #include "layout/dtype.hpp"
@@ -16,11 +16,12 @@
 
 namespace lockstep {
 
-/// A forward that keeps some values for its repetition, and that repetition.
+/// The cost of a forward that keeps some values for its recomputation, and of that recomputation.
 struct Recomputation {
-  std::int64_t kept_bytes = 0;       // values, and what was decided, which the repetition follows; stash from then on
-  std::int64_t workspace_bytes = 0;  // temporaries of the forward beside them
-  double flops = 0;                  // of the repetition
+  // Kept values, and decisions that the recomputation follows. From then on they are part of the stash.
+  std::int64_t kept_bytes = 0;
+  std::int64_t workspace_bytes = 0;  // temporaries of the forward, in addition
+  double flops = 0;                  // of the recomputation
   std::vector<BlockExchange> exchanges = {};
   bool operator==(const Recomputation&) const = default;
 };
@@ -28,69 +29,77 @@ struct Recomputation {
 /// One block on one micro-batch of the largest shape.
 struct BlockPlan {
   std::string name;
-  std::int64_t stash_bytes = 0;   // kept from forward to backward, without the block's input and output
-  std::int64_t output_bytes = 0;  // handed to the next block, whose gradient is as large; the last block's is a loss: 0
+  std::int64_t stash_bytes = 0;  // kept from forward to backward, without the input and output of the block
+  // Output for the next block; its gradient has the same size. 0 for the last block, whose output is a loss.
+  std::int64_t output_bytes = 0;
   std::int64_t workspace_bytes = 0;  // temporaries while backward runs
   double forward_flops = 0;
   double backward_flops = 0;
-  bool recomputable = false;                   // may drop its stash and compute it again: a decoder block
-  std::int64_t forward_workspace_bytes = 0;    // temporaries while forward runs beside its stash
+  bool recomputable = false;                   // may drop its stash and compute it again (a decoder block)
+  std::int64_t forward_workspace_bytes = 0;    // temporaries while forward runs, in addition to its stash
   std::int64_t inference_workspace_bytes = 0;  // temporaries of a forward that leaves no stash
-  std::int64_t deferred_bytes = 0;   // kept from backward_input to backward_weight; 0: nothing is left to that
-  double backward_weight_flops = 0;  // of backward_flops
-  BlockExchanges exchanges = {};     // among ranks that share the block
-  std::vector<Recomputation> recomputations = {};  // by KeepSet::index; empty: nothing can be kept
+  std::int64_t deferred_bytes = 0;   // kept from backward_input to backward_weight; 0: backward_weight has no work
+  double backward_weight_flops = 0;  // part of backward_flops
+  BlockExchanges exchanges = {};     // with tensor, context or expert parallelism
+  std::vector<Recomputation> recomputations = {};  // by KeepSet::index; empty: no activation can be kept
   bool operator==(const BlockPlan&) const = default;
 };
 
-/// The recomputation of a block with such a keep-set.
+/// The recomputation of a block with the keep-set `keeps`.
 Recomputation recomputation_of(const BlockPlan& block, KeepSet keeps);
 
-/// What the update of a tensor needs beyond the part of it that a rank has: nothing; each matrix whole, in turn on one
-/// rank (layout/matrix_owners.hpp); or sums over all elements, and of a matrix over each row and column.
+/// The data that the update of a tensor needs. parts: only the rank's own part. matrices: whole matrices, which ranks
+/// update in turn (layout/matrix_owners.hpp). sums: sums over all elements, and for a matrix over each row and column.
 enum class UpdateNeeds { parts, matrices, sums };
 
-/// How many sums are taken of a matrix (rows, columns) or a vector (length): first, and with what these say.
+/// Number of sums that an update with UpdateNeeds::sums takes over a matrix (rows, columns) or a vector (length). The
+/// `second` ones are computed from the results of the `first` ones.
 struct UpdateSums {
   std::int64_t first = 0, second = 0;
 };
 UpdateSums update_sums(const Shape& matrix);
 
-/// One stored parameter. A tied weight is one parameter of two blocks.
+/// One stored parameter. A tied weight is one parameter that two blocks read.
 struct ParameterPlan {
   std::string name;
-  Shape shape;              // of a rank's part, the largest, where ranks share blocks
-  std::vector<int> blocks;  // that read it, the owner first
+  Shape shape;              // of a rank's part, the largest one, with tensor parallelism
+  std::vector<int> blocks;  // that read it; the first one owns it
   bool trained = true;      // false: it has no gradient and is not updated
-  std::string unit = {};    // that it forms within its block, with others of this name; empty: the block's
-  // Of ranks that share blocks: along which all have all of it, with equal gradients or with such as add up,
+  // Unit within its block that it forms with other parameters of this name. Empty: the unit of the block.
+  std::string unit = {};
+  // With tensor parallelism, axes along which ranks hold the whole parameter. Along `alike` they have equal gradients;
+  // along `summed` their gradients must be summed.
   std::vector<AxisName> alike = {}, summed = {};
-  std::optional<Split> cut = {};  // or how they cut it
-  bool of_experts = false;        // that ranks share out: each has its own, and sees all tokens that go there
-  int update = 0;                 // the way in which the optimizer updates it
+  std::optional<Split> cut = {};  // how tensor parallelism cuts it; not set: it does not
+  // With expert parallelism: each rank holds its own experts, and sees all tokens that are routed to them.
+  bool of_experts = false;
+  int update = 0;  // index of the optimizer's update rule for it, as in UpdateStates
   UpdateNeeds needs = UpdateNeeds::parts;
-  Shape matrix = {};          // where it needs more: of each matrix, or of a vector
-  std::int64_t matrices = 0;  // so many, of experts that ranks share out those of one rank
+  Shape matrix = {};          // if `needs` is not parts: shape of each matrix, or of a vector
+  std::int64_t matrices = 0;  // number of them; with expert parallelism, of one rank's experts
 };
 
-/// How ranks share out experts (expert parallelism): tokens go to the ranks that have theirs, and back.
+/// Expert parallelism: ranks hold different experts. Tokens go to the ranks of their experts, and results come back.
 struct ExpertSharing {
-  int ranks = 1;        // along ep, each with as many of them; 1: all ranks have all
-  int shards = 1;       // ranks with the same, along ep_shard, that cut them as dp_shard cuts the rest
-  double capacity = 2;  // rows that a rank's experts take at once, over what they get where tokens spread evenly
+  int ranks = 1;  // along ep, each with the same number of experts; 1: every rank has all experts
+  // Ranks along ep_shard that hold the same experts and shard them, as dp_shard does with other weights.
+  int shards = 1;
+  double capacity = 2;  // rows that a rank's experts take at once, divided by their rows if tokens spread evenly
 };
 
-/// Rows that a rank's experts take at once, where each rank has so many for experts, or all together so many for each.
+/// Rows that a rank's experts take at once: capacity × `rows`, rounded up. `rows` is the number of rows that each rank
+/// sends to experts or, equally, that the experts of each rank get if tokens spread evenly.
 std::int64_t rows_at_once(const ExpertSharing& sharing, std::int64_t rows);
-/// Beyond the first round, in which rows go to experts and back: what one rank's experts may need if all rows go there.
+/// Most rounds beyond the first one, needed if all rows go to the experts of one rank. In a round rows go to the
+/// experts and back.
 std::int64_t most_further_rounds(const ExpertSharing& sharing);
 
-/// How ranks share blocks (tensor parallelism): each computes with its part of what they cut.
+/// Tensor parallelism: each rank computes with its part of a block.
 struct BlockSharing {
-  int ranks = 1;         // along axes()
-  bool rows = false;     // sequence parallelism: they have the rows of what lies between matrices between them
-  int key_replicas = 1;  // neighbours among them that have the same key heads, of which there are fewer than ranks
-  ExpertSharing experts = {};  // which are shared out in a way of their own
+  int ranks = 1;               // along axes()
+  bool rows = false;           // sequence parallelism: ranks also split the rows of activations between the matrices
+  int key_replicas = 1;        // neighbouring ranks with the same key heads, if there are fewer key heads than ranks
+  ExpertSharing experts = {};  // expert parallelism, which divides the ranks differently
   int row_shares() const { return rows ? ranks : 1; }
   std::vector<AxisName> axes() const {
     if (ranks == 1) return {};
@@ -99,43 +108,47 @@ struct BlockSharing {
   }
 };
 
-/// How the ranks of a job share out each unit: each parameter is cut along dim 0 into as many pieces of whole rows, the
-/// last short or empty (FSDP2 of PyTorch; ZeRO, Rajbhandari et al. 2020).
+/// How ranks shard each unit: dim 0 of each parameter is cut into `shards` pieces of whole rows, the last ones short or
+/// empty (FSDP2 of PyTorch; ZeRO, Rajbhandari et al. 2020).
 struct Sharding {
-  std::vector<AxisName> axes;            // empty: every rank holds all
-  int shards = 1;                        // ranks along them
-  std::vector<AxisName> kept_axes = {};  // the fastest of them, along which weights that were gathered once stay cut
-  int kept_shards = 1;                   // ranks along these; 1: they do not stay
-  BlockSharing blocks = {};              // which are cut before
+  std::vector<AxisName> axes;  // empty: every rank holds the whole unit
+  int shards = 1;              // ranks along them
+  // The fastest of these axes, along which weights stay sharded once they were gathered.
+  std::vector<AxisName> kept_axes = {};
+  int kept_shards = 1;       // ranks along kept_axes; 1: weights do not stay
+  BlockSharing blocks = {};  // tensor parallelism, which cuts parameters before
 };
-/// The same of experts that ranks share out.
+/// The sharding of experts under expert parallelism.
 Sharding of_experts(const Sharding& sharding);
 
-/// Parameters that are gathered, whose gradients are reduced and which are updated at once. What one rank holds of a
-/// unit that is cut is its shard; all shards are as long as the longest.
+/// A unit: parameters that are gathered, reduced and updated together. The part of a sharded unit that a rank holds is
+/// its shard. All shards are as long as the longest.
 struct UnitPlan {
   std::string name;
-  std::vector<int> parameters;            // in the order of their storage
-  std::vector<int> blocks;                // that read it; their backward adds to the unit's gradient. Ascending
-  bool trained = true;                    // false: gathered, but without gradient, optimizer state and update
-  std::vector<AxisName> alike = {};       // along which ranks that share blocks have equal gradients of it, unsummed
-  std::vector<AxisName> summed = {};      // or such as add up, which are summed as those of replicas are
-  std::vector<AxisName> token_axes = {};  // along which its gradients add up instead of those of data: of experts
-  std::vector<AxisName> shard_axes;       // over which it is cut; empty: every rank holds the whole
-  std::int64_t elements = 0;              // of the whole unit's buffers, padding included
-  std::int64_t shard_elements = 0;        // of a shard's buffers, padding included; of the whole if it is not cut
+  std::vector<int> parameters;  // in storage order
+  std::vector<int> blocks;      // that read it and add to its gradient in backward; ascending
+  bool trained = true;          // false: it is gathered, but has no gradient, optimizer state or update
+  // With tensor parallelism: axes along which ranks have equal gradients without a sum.
+  std::vector<AxisName> alike = {};
+  std::vector<AxisName> summed = {};  // and axes along which gradients are summed, as over replicas
+  // For experts: axes along which gradients are summed, instead of the data axes.
+  std::vector<AxisName> token_axes = {};
+  std::vector<AxisName> shard_axes;  // over which it is sharded; empty: every rank holds the whole unit
+  std::int64_t elements = 0;         // of the buffers of the whole unit, padding included
+  // Of the buffers of a shard, padding included; of the whole unit if it is not sharded.
+  std::int64_t shard_elements = 0;
   std::int64_t master_bytes = 0;          // of the shard
   std::int64_t compute_bytes = 0;         // of the shard; 0: kernels read the master itself
-  std::vector<AxisName> kept_axes = {};   // over which weights stay cut once they were gathered; empty: they do not
-  std::int64_t kept_bytes = 0;            // of a shard of these, in the type that kernels read
-  std::int64_t gathered_bytes = 0;        // of the whole in the type that kernels read; 0: it is not cut
-  std::int64_t local_gradient_bytes = 0;  // of the whole: what this rank's backward adds to
+  std::vector<AxisName> kept_axes = {};   // over which gathered weights stay sharded; empty: they do not stay
+  std::int64_t kept_bytes = 0;            // of a shard over kept_axes, in the type that kernels read
+  std::int64_t gathered_bytes = 0;        // of the whole unit in the type that kernels read; 0: it is not sharded
+  std::int64_t local_gradient_bytes = 0;  // of the whole unit: the gradient that backward adds to
   std::int64_t gradient_bytes = 0;        // of the shard: the sum that the optimizer reads
-  std::int64_t reduce_bytes = 0;          // of the whole gradient in the type that is summed over ranks
-  std::int64_t reduce_shard_bytes = 0;    // and of the shard
+  std::int64_t reduce_bytes = 0;          // of the whole gradient, in the type in which it is summed over ranks
+  std::int64_t reduce_shard_bytes = 0;    // of a shard in that type
   std::int64_t optimizer_bytes = 0;       // of the shard
-  // Among ranks that have parts of its tensors, where its update needs more: parts go to the owners of matrices and
-  // come back, or sums over parts become sums over tensors.
+  // Among ranks that hold parts of its tensors, if its update needs more than parts: parts go to the owners of matrices
+  // and come back, or sums over parts become sums over tensors.
   std::vector<BlockExchange> update_exchanges = {};
   bool casts_gradient() const { return reduce_bytes != local_gradient_bytes; }
   bool is_cut() const { return !shard_axes.empty(); }
@@ -144,62 +157,62 @@ struct UnitPlan {
 
 struct ModelPlan {
   std::vector<BlockPlan> blocks;  // in forward order
-  int row_shares = 1;  // ranks along tp, among which the rows of what blocks hand to each other are shared out
+  int row_shares = 1;  // ranks along tp that split the rows of activations between blocks (sequence parallelism)
   std::vector<UnitPlan> units;
   std::int64_t shared_bytes = 0;  // for the whole run: tables and scratch memory of all blocks
 };
 
-/// Of what an optimizer keeps a number: of each element of a tensor, or of each row or column of its matrices.
+/// Shape of an optimizer state: one number for each element of a tensor, or for each row or column of its matrices.
 enum class KeptOf { elements, rows, columns };
 
-/// What an optimizer keeps beside each weight: of elements a tensor of the weight's shape and layout. Of rows or
-/// columns ranks that have parts of the weight hold all (architecture/units.hpp).
+/// One optimizer state of a weight. A state of elements has the shape and layout of the weight. A state of rows or
+/// columns is held whole by every rank that holds a part of the weight (architecture/units.hpp).
 struct StateDescription {
-  std::string name;  // as checkpoints call it, "exp_avg"
+  std::string name;  // name in checkpoints, "exp_avg"
   DType dtype = DType::f32;
   KeptOf of = KeptOf::elements;
   bool operator==(const StateDescription&) const = default;
 };
 
-/// What the optimizer keeps beside weights that it updates in one way, by the number of the way: matrices may be
-/// updated otherwise than vectors. A unit has parameters of one way.
+/// The optimizer states of a weight, by the number of its update rule (ParameterPlan::update): matrices may have
+/// another rule than vectors. All parameters of a unit have the same rule.
 using UpdateStates = std::vector<std::vector<StateDescription>>;
 
-/// The types of what a unit stores, and of what blocks hand to each other.
+/// Element types of the values that a unit stores, and of activations between blocks.
 struct UnitTypes {
   DType master = DType::f32;
-  DType compute = DType::f32;  // equal to master: no copy
+  DType compute = DType::f32;  // equal to master: there is no copy
   UpdateStates states;
-  std::optional<DType> reduce = {};  // in which gradients are summed over ranks; absent: master
-  std::optional<DType> output = {};  // of a block's output and its gradient; absent: master
-  std::optional<DType> only = {};    // in which weights are kept, and in no other type; absent: in master
-  /// None for a way without a state.
+  std::optional<DType> reduce = {};  // in which gradients are summed over ranks; default: master
+  std::optional<DType> output = {};  // of a block's output and its gradient; default: master
+  std::optional<DType> only = {};    // the only type in which weights are kept; default: master
+  /// The states of an update rule; empty if it has none.
   const std::vector<StateDescription>& state(int update) const;
-  DType kept() const { return only.value_or(master); }  // of weights
+  DType kept() const { return only.value_or(master); }  // type of the stored weights
   DType reduced() const { return reduce.value_or(master); }
   DType handed_out() const { return output.value_or(master); }
 };
 
-/// Parameters begin at multiples of so many bytes in a unit's master buffer.
+/// In a unit's master buffer, each parameter begins at a multiple of this many bytes.
 constexpr std::int64_t unit_alignment_bytes = 64;
 
-/// Where parameters of so many `elements` begin in the buffers of a unit, and last the length of the buffers: in
-/// elements, padding included.
+/// Offsets of parameters with `elements` elements each in the buffers of a unit, followed by the length of the buffers.
+/// In elements, padding included.
 std::vector<std::int64_t> unit_offsets(const std::vector<std::int64_t>& elements, DType master);
 
-/// The shape of the first of so many shards: no other is longer.
+/// The shape of the first of `shards` shards, which is the longest.
 Shape longest_shard(Shape shape, int shards);
 
-/// How many blocks are one unit.
+/// Limits on the blocks of one unit.
 struct Buckets {
-  std::int64_t bytes = 0;              // of the gradient of a unit of several blocks, at most; 0: one unit a block
+  std::int64_t bytes = 0;              // most bytes of the gradient of a unit of several blocks; 0: one unit per block
   std::vector<int> stage_begins = {};  // first blocks of the stages of a pipeline, ascending; empty: one stage
 };
 
-/// Units of whole blocks (a parameter goes with its first block), in the order of `blocks`, their names. Walking
-/// backward, as gradients complete, the next block joins a unit while the buckets have room and the stages that read
-/// its parameters are those of the unit: no unit of several blocks extends over stages. Blocks without parameters have
-/// none. What is not trained has units of its own, and what names a unit is one in each block.
+/// Makes units of whole blocks, in the order of `blocks` (block names). A parameter belongs to its first block. In
+/// backward order, the next block joins a unit while the bucket has room and the same stages read its parameters: no
+/// unit of several blocks extends over stages. Blocks without parameters have no unit. Parameters that are not trained
+/// have units of their own, and so have, in each block, the parameters that name a unit.
 std::vector<UnitPlan> make_units(const std::vector<std::string>& blocks, const std::vector<ParameterPlan>& parameters,
                                  const UnitTypes& types, const Buckets& buckets, const Sharding& sharding = {});
 

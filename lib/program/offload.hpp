@@ -1,6 +1,6 @@
-// What lies in host memory while nothing uses it, to save that of the device: state of the optimizer, whole shards,
-// activations. Copies are actions on lanes of their own; who puts them into a program: offload_units, offload_stashes
-// (program/passes.hpp).
+// Offloading to host memory: optimizer state, whole shards, and activations stay in host memory while nothing uses
+// them. Copies are actions on lanes of their own. The passes offload_units and offload_stashes (program/passes.hpp) add
+// them.
 #pragma once
 
 #include "program/action.hpp"
@@ -12,13 +12,14 @@
 namespace lockstep {
 
 struct OffloadOptions {
-  bool optimizer = false;             // the optimizer's state of each unit
-  bool shards = false;                // all that a rank keeps of units that are cut: weights, reduced gradients, state
-  bool activations = false;           // what blocks keep between forward and backward
+  bool optimizer = false;  // the optimizer state of each unit
+  // Everything that a rank keeps of sharded units: weights, reduced gradients, state.
+  bool shards = false;
+  bool activations = false;           // the activations that blocks save for backward
   std::int64_t host_limit_bytes = 0;  // of a rank; 0: no limit
 };
 
-/// What of a unit lies in host memory.
+/// The parts of a unit that lie in host memory.
 struct HostPart {
   bool weights = false;   // master and compute copy
   bool gradient = false;  // reduced
@@ -26,24 +27,25 @@ struct HostPart {
   bool in_update() const { return weights || state; }
 };
 
-/// Of a unit that is updated in backward the gradient lives until then, and never in host memory.
+/// The host part of a unit. With `in_backward` (the unit is updated in backward) its gradient lives only until the
+/// update, and never in host memory.
 HostPart host_part_of(const UnitPlan& unit, const OffloadOptions& options, bool in_backward);
 
-/// What an update of the unit takes from host memory to that of the device, and what it brings back.
+/// Bytes that an update of the unit copies from host memory to the device, and bytes that it copies back.
 std::int64_t fetched_bytes(const UnitPlan& unit, const HostPart& part);
 std::int64_t offloaded_bytes(const UnitPlan& unit, const HostPart& part);
 
-/// What a block keeps of a micro-batch, and for how long: places among all that the rank computes of blocks.
+/// The lifetime of a block's stash of one micro-batch: `made` and `used` count the rank's computations of blocks.
 struct StashLife {
   Subject block;
   MicroBatch micro_batch = no_micro_batch;
   int made = 0, used = 0;
   std::int64_t bytes = 0;
 
-  /// Something is computed while it goes, while it is away and while it comes.
+  /// True if something is computed while the stash is copied out, while it is away and while it is copied back.
   bool worth_moving() const { return bytes > 0 && used - made > 3; }
 };
-/// In the order in which they are used.
+/// The lifetimes of all stashes, in the order in which they are used.
 std::vector<StashLife> stash_lives(const std::vector<Action>& actions, const ModelPlan& plan);
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
-// Going through the actions of all ranks at once, each lane in its order, as execution would: whoever can go on does,
-// until all have ended or nobody can. What "can" means, and what happens then, is the caller's.
+// Walks through the actions of all ranks at once, each lane in its order, as an execution would. A lane advances
+// whenever it can, until all have ended or none can advance. The caller defines when a lane can advance and does the
+// work. The participants: program/players.hpp.
 #pragma once
 
 #include "program/action.hpp"
@@ -11,7 +12,7 @@
 
 namespace lockstep {
 
-/// How far one rank has come in its list.
+/// The progress of one rank in its list.
 class RankProgress {
  public:
   explicit RankProgress(const std::vector<Action>& actions) : actions_(&actions), ended_(actions.size()) {
@@ -42,8 +43,7 @@ class RankProgress {
   std::vector<bool> ended_;
 };
 
-/// Calls `advance(player, lane)`, which says whether that lane could go on, until none can. Who plays:
-/// program/players.hpp.
+/// Calls `advance(player, lane)`, which returns whether that lane could advance, until no lane can.
 template <class Advance>
 void walk(std::size_t players, const Advance& advance) {
   bool moved = true;

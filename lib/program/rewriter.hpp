@@ -1,5 +1,5 @@
-// What the passes share: a list that is written while another is read, and the making of actions. The passes' own:
-// nobody else includes this.
+// Tools that the passes share: a list that is written while another one is read, and functions that make actions. Only
+// the sources of the passes include this header.
 #pragma once
 
 #include "base/error.hpp"
@@ -15,7 +15,7 @@ namespace lockstep {
 /// Writes a new list while reading an old one; the waits of kept actions follow them to their new positions.
 class Rewriter {
  public:
-  /// Appends the next action of the old list; it also waits for these of the new one.
+  /// Appends the next action of the old list. It also waits for `more`, positions in the new list.
   int keep(Action action, const Waits& more = {}) {
     for (int& wait : action.waits) wait = new_position_.at(static_cast<std::size_t>(wait));
     for (const int wait : more)
@@ -57,7 +57,7 @@ inline Action make_collective(Op op, Subject subject, std::vector<AxisName> grou
   return action;
 }
 
-/// A copy of what `of` is about, between host memory and that of the device.
+/// A copy of the subject of `of` between host memory and the device.
 inline Action make_copy(Op op, const Action& of, std::int64_t bytes, Waits waits) {
   Action action = make(op, of.subject, of.micro_batch);
   action.lane = facts_of(op).lane;
@@ -68,20 +68,20 @@ inline Action make_copy(Op op, const Action& of, std::int64_t bytes, Waits waits
   return action;
 }
 
-/// A pass of a block: with whom this rank speaks in the middle of it, and how much it says.
+/// Adds the group and the bytes of these exchanges to a pass of a block.
 inline Action speaking(Action action, const std::vector<BlockExchange>& said) {
   action.group = axes_of(said);
   for (const BlockExchange& exchange : said) action.bytes += exchange.bytes();
   return action;
 }
-/// The same of the update of a unit.
+/// Adds the group and the bytes of its exchanges to the update of a unit.
 inline Action updating(Action action, const UnitPlan& unit) {
   if (unit.update_exchanges.empty()) return action;
   action.group = unit.update_exchanges.front().axes;
   for (const BlockExchange& exchange : unit.update_exchanges) action.bytes += exchange.bytes();
   return action;
 }
-/// Of a forward or a backward, as the plan says.
+/// Adds the exchanges of the plan to a forward or a backward. Other actions stay as they are.
 inline Action with_exchanges(Action action, const ModelPlan& plan) {
   if (facts_of(action.op).group != OpFacts::Group::within) return action;
   const BlockExchanges& exchanges = plan.blocks[static_cast<std::size_t>(action.subject.index)].exchanges;
@@ -118,8 +118,7 @@ inline bool uses(const Action& action, const UnitPlan& unit) {
          std::ranges::find(unit.blocks, action.subject.index) != unit.blocks.end();
 }
 
-/// Whether the action is the last that a unit's gradient goes through on its way to the optimizer, as far as it is
-/// known.
+/// Whether the action, as far as is known, is the last one on a unit's gradient before the optimizer.
 inline bool completes_gradient(Op op) {
   return op == Op::finish_gradient || op == Op::reduce_scatter || op == Op::all_reduce || op == Op::add_gradient;
 }

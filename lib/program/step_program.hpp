@@ -1,5 +1,6 @@
-// What every rank does in one step, decided before the first step: a pure value that is printed, hashed, compared,
-// verified, simulated and executed. How it is made: program/passes.hpp and program/catalogue.hpp.
+// A StepProgram lists the actions of every rank in one step. It is decided before the first step and is a pure value:
+// it is printed, hashed, compared, verified, simulated and executed. program/passes.hpp and program/catalogue.hpp make
+// it; one entry of a list: program/action.hpp.
 #pragma once
 
 #include "base/hash.hpp"
@@ -19,30 +20,35 @@
 namespace lockstep {
 
 enum class SlotKind : std::uint8_t {
-  master,           // weights that the optimizer updates            ┐
-  compute_copy,     // weights in the type that kernels read         │ of a unit, for the whole run
-  gradient,         // what the optimizer reads                      │
-  optimizer_state,  // moments                                       ┘
-  own_weights,      // of a cell, while the master is the average over the cells
-  shared,           // tables and scratch memory of all blocks, for the whole run
-  gathered,         // whole weights in the type that kernels read   ┐ of a unit, within a step
-  kept_weights,     // the part of gathered weights that this rank keeps  │
-  local_gradient,   // of this rank alone, before it is reduced      ┘
-  cast_gradient,    // of this rank, in the type that is summed over ranks, where that is another one
-  shard_gradient,   // summed over those that share the unit out, before it is summed over their replicas
-  peer_gradient,    // of a unit that lies on two stages: the other one's, to be added
-  step_gradient,    // what the optimizer reads, of a unit whose gradient is not kept all run, or in host memory
-  fetched_weights,  // of a unit that lies in host memory: what it gives to a gathering
-  fetched_state,    // what its update reads and writes
-  stash,            // what a block keeps between forward and backward   ┐
-  host_stash,       // the same in host memory                             │
-  fetched_stash,    // and back                                            │
-  boundary,  // what a block hands to the next                    │ of a block or boundary and a micro-batch, within a
-             // step
-  boundary_gradient,  // its gradient                                      │
-  kept,               // what a forward leaves to its repetition, until backward  │
-  deferred,           // inputs and output gradients of linear layers, from backward_input to backward_weight
-  workspace,          // temporaries of one action                         ┘
+  // Of a unit, for the whole run:
+  master,           // weights that the optimizer updates
+  compute_copy,     // weights in the type that kernels read
+  gradient,         // the gradient that the optimizer reads
+  optimizer_state,  // moments
+  own_weights,      // weights of this rank's cell, while the master is the average over the cells
+  // Of all blocks, for the whole run:
+  shared,  // tables and scratch memory
+  // Of a unit, within a step:
+  gathered,         // whole weights in the type that kernels read
+  kept_weights,     // the part of gathered weights that this rank keeps
+  local_gradient,   // this rank's gradient, before it is reduced
+  cast_gradient,    // this rank's gradient in the type in which it is summed over ranks, if that differs
+  shard_gradient,   // summed over the shard axes of the unit, before it is summed over the replicas
+  peer_gradient,    // for a unit that lies on two stages: the gradient of the other stage, to be added
+  step_gradient,    // read by the optimizer, for a unit whose gradient does not live all run or lies in host memory
+  fetched_weights,  // for a unit in host memory: the shard that it gives to a gathering
+  fetched_state,    // the values that its update reads and writes
+  // Of a block and a micro-batch, within a step:
+  stash,          // values kept between forward and backward (saved activations)
+  host_stash,     // a stash in host memory
+  fetched_stash,  // a stash that was fetched from host memory
+  // Of a boundary and a micro-batch, within a step:
+  boundary,           // the output of a block, which the next one reads
+  boundary_gradient,  // the gradient of that output
+  // Of a block and a micro-batch, within a step:
+  kept,       // values that a forward leaves to its recomputation, until backward
+  deferred,   // inputs and output gradients of linear layers, from backward_input to backward_weight
+  workspace,  // temporaries of one action
 };
 std::string_view name_of(SlotKind kind);
 bool lives_all_run(SlotKind kind);
@@ -57,7 +63,7 @@ struct Slot {
   bool operator==(const Slot&) const = default;
 };
 
-/// Ranks that do the same: they share one list.
+/// Ranks that do the same work and share one list.
 struct RankClass {
   std::vector<Rank> ranks;  // ascending
   std::vector<Slot> slots;
@@ -68,49 +74,51 @@ struct RankClass {
 struct StepProgram {
   std::string name;  // "train", "eval"
   Mesh mesh;
-  int micro_batches = 0;                       // of each rank
-  std::vector<std::string> block_names;        // by index of a block subject
-  std::vector<std::string> unit_names;         // by index of a unit subject
-  std::vector<BlockExchanges> exchanges = {};  // by index of a block subject, where ranks share blocks
-  // By index of a unit subject, where ranks that have parts of its matrices update them together; else empty.
+  int micro_batches = 0;                 // per rank
+  std::vector<std::string> block_names;  // by index of a block subject
+  std::vector<std::string> unit_names;   // by index of a unit subject
+  // By index of a block subject, with tensor, context or expert parallelism.
+  std::vector<BlockExchanges> exchanges = {};
+  // By index of a unit subject, if ranks that hold parts of its matrices update them together; else empty.
   std::vector<std::vector<BlockExchange>> update_exchanges = {};
-  int row_shares = 1;  // of these, among which what blocks hand on is shared out by rows
+  // Ranks along tp that split the rows of activations between blocks (sequence parallelism); 1: none do.
+  int row_shares = 1;
   std::vector<RankClass> classes;
-  std::vector<AxisName> apart = {};  // axes along which ranks hold weights of their own, and sum no gradients
-  std::vector<KeepSet> keeps = {};   // by index of a block subject, of blocks that are recomputed; empty: nothing
+  std::vector<AxisName> apart = {};  // axes along which ranks hold weights of their own and do not sum gradients
+  std::vector<KeepSet> keeps = {};   // by index of a block subject, for recomputed blocks; empty: nothing is kept
 
   /// The class of `rank`. Throws Error(usage) if the program has no such rank.
   const RankClass& class_of(Rank rank) const&;
-  /// What `rank` does, in order.
+  /// The actions of `rank`, in order.
   const std::vector<Action>& of(Rank rank) const& { return class_of(rank).actions; }
   const RankClass& class_of(Rank rank) const&& = delete;  // it would outlive the program
   const std::vector<Action>& of(Rank rank) const&& = delete;
   bool operator==(const StepProgram&) const = default;
 };
 
-/// What the forward of a block keeps for its repetition.
+/// The keep-set of a block: the values that its forward keeps for its recomputation.
 KeepSet keeps_of(const StepProgram& program, int block);
 
-/// What ranks say to each other in the middle of an action, in order.
+/// The exchanges of the group's ranks in the middle of an action, in order.
 const std::vector<BlockExchange>& exchanges_of(const StepProgram& program, const Action& action);
 
-/// How many cells of ranks have weights of their own while it runs: 1 if all have the same.
+/// Number of cells of ranks that hold weights of their own while the program runs: 1 if all have the same.
 int cell_count(const StepProgram& program);
-/// Axes along which ranks are of one cell.
+/// Axes along which ranks belong to one cell.
 std::vector<AxisName> cell_axes(const StepProgram& program);
 
 /// The rank at the other end of a transfer; nothing if the axis ends before it.
 std::optional<Rank> peer_of(const Mesh& mesh, Rank rank, const Action& transfer);
 
-/// "0-3, 8": ascending ranks, runs shortened; of many runs the first and the last.
+/// "0-3, 8": ascending ranks with runs shortened; if there are many runs, only the first and the last.
 std::string to_text(const std::vector<Rank>& ranks);
 /// One action in words: "all_reduce unit layer.3 over dp_replicate, 412 KiB".
 std::string to_text(const StepProgram& program, const Action& action);
 /// Its subject in words: "block layer.3", "boundary 4"; empty for none.
 std::string to_text(const StepProgram& program, const Subject& subject);
-/// A table for people: a head, then for each class of ranks its actions with lane, waits and live bytes after each.
+/// A table for people: a head, then the actions of each class of ranks with lane, waits and live bytes after each.
 std::string to_text(const StepProgram& program);
-/// The same for one rank. Throws Error(usage) if there is no such rank.
+/// The table for one rank. Throws Error(usage) if there is no such rank.
 std::string to_text(const StepProgram& program, Rank rank);
 
 Json to_json(const StepProgram& program);

@@ -1,6 +1,6 @@
-// What an engine did, recorded where it was done: by the transport (which ranks, how many bytes), by the memory of
-// slots, and by what computes; never copied from the program. And what a program says must be recorded: in tests both
-// are equal.
+// The trace of an execution: the transport records communication (ranks, bytes), the slots their memory, the blocks
+// their computation. Nothing of it is copied from the program. Tests require it to be equal to the trace that
+// `expect_trace` derives from the program.
 #pragma once
 
 #include "program/model_plan.hpp"
@@ -17,22 +17,22 @@ namespace lockstep {
 
 struct TraceEntry {
   enum class Event : std::uint8_t {
-    computed,  // on the compute lane, by `what`: an operation
-    issued,    // to a lane: `what` is a kind of communication
-    waited,    // for what was issued before as the rest of the entry says
+    computed,  // an operation, `what`, on the compute lane
+    issued,    // to a lane; `what` is a kind of communication
+    waited,    // for the operation that was issued with the other values of the entry
     drained,   // all lanes
-    acquired,  // a slot: `what` is its kind
+    acquired,  // a slot; `what` is its kind
     released
   } event{};
-  std::string_view what;  // lives as the program text does
+  std::string_view what;  // lives as long as the program text
   Subject subject = {};
   MicroBatch micro_batch = no_micro_batch;
   Lane lane = Lane::compute;
-  std::vector<Rank> members = {};  // of the communicator
-  std::int64_t bytes = 0;          // handed to it, or of memory whose size the program fixes
-  DType dtype = DType::u8;         // of what is communicated
-  bool at_most = false;            // of what is expected, as BlockExchange says it
-  std::int64_t repeats = 0;        // likewise
+  std::vector<Rank> members = {};  // ranks of the communicator
+  std::int64_t bytes = 0;          // bytes that this rank contributes, or bytes of memory whose size the program fixes
+  DType dtype = DType::u8;         // of the communicated elements
+  bool at_most = false;            // only of expected entries; see BlockExchange
+  std::int64_t repeats = 0;        // only of expected entries; see BlockExchange
   bool operator==(const TraceEntry&) const = default;
 };
 
@@ -47,18 +47,18 @@ class TraceLog {
   std::vector<TraceEntry> entries_;
 };
 
-/// How many tokens the micro-batches of a rank have.
+/// How many tokens each micro-batch of a rank has.
 struct MicroBatchTokens {
-  std::int64_t planned = 1;                // those that the program counts with: the most
+  std::int64_t planned = 1;                // tokens of the largest micro-batch, as the program assumes
   std::vector<std::int64_t> tokens = {};   // by micro-batch; empty: as planned
-  std::vector<std::int64_t> samples = {};  // likewise
+  std::vector<std::int64_t> samples = {};  // by micro-batch; empty: as planned
 };
 
-/// What `rank` must record in one execution, where units store `types`.
+/// The entries that `rank` must record in one execution, where units store `types`.
 std::vector<TraceEntry> expect_trace(const StepProgram& program, Rank rank, const UnitTypes& types,
                                      const MicroBatchTokens& shape = {});
 
-/// The first difference in words: position, what is expected, what was recorded; nothing if they are equal.
+/// The first difference in words: position, expected entry, recorded entry. Nothing if they are equal.
 std::optional<std::string> difference(const StepProgram& program, const std::vector<TraceEntry>& expected,
                                       const std::vector<TraceEntry>& recorded);
 
