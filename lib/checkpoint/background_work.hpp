@@ -1,5 +1,5 @@
-// Work beside the caller: one piece at a time, on a thread of its own. It may use the storage and the processor and
-// must not communicate: what ranks say to each other about it is said by the threads that wait for it.
+// Runs one piece of work at a time on a thread of its own. The work may use storage and processor, but it must not
+// communicate: the threads that wait for the work exchange its results between ranks.
 #pragma once
 
 #include <atomic>
@@ -9,19 +9,19 @@
 
 namespace lockstep {
 
-/// All members are for one thread, which outlives the work. Local.
+/// One thread calls all members, and it outlives the work. Local.
 class BackgroundWork {
  public:
-  /// None may be under way. Where the system gives no thread, the caller does the work itself.
+  /// Starts `work`; no other work may be running. If the system gives no thread, the caller does the work itself.
   void start(std::function<void()> work);
   bool under_way() const { return under_way_; }
-  /// Waits until it is done, and throws what it threw, once.
+  /// Waits until the work is done, then rethrows its exception once.
   void finish();
 
  private:
   std::atomic<bool> under_way_{false};
   std::exception_ptr failure_;
-  std::jthread thread_;  // last: it is joined before the rest goes
+  std::jthread thread_;  // last member: joined before the others are destroyed
 };
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
-// What a keeper of storage does in the folder of a run around a checkpoint that is staged there: room before it, and
-// what follows its commit, which no failure undoes. Local; who calls it when: checkpoint/save_stages.hpp,
-// checkpoint/promote.hpp.
+// The work of a storage keeper in the folder of a run: make room before a checkpoint is staged, commit it, and clean up
+// after the commit. A failure after the commit does not undo it. All functions are Local. Callers:
+// checkpoint/save_stages.hpp, checkpoint/promote.hpp.
 #pragma once
 
 #include "base/error.hpp"
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// What may fail without consequence, but is told.
+/// Runs `work`. If it fails, the error is added to `problems` for the report and nothing is thrown.
 template <class Work>
 void attempt(std::vector<std::string>& problems, const Work& work) {
   try {
@@ -24,34 +24,34 @@ void attempt(std::vector<std::string>& problems, const Work& work) {
   }
 }
 
-/// Deletes all trash of the run now. `trash`, which may be null, deletes it otherwise beside the caller. Throws
-/// Error(storage).
+/// Deletes all trash of the run before it returns. `trash` is the collector that otherwise deletes it in the
+/// background; it may be null. Throws Error(storage).
 void empty_trash_now(const Path& run, TrashCollector* trash);
 
-/// Retention where there is no room for a new checkpoint: as if it were there, but never without a sound one.
+/// Returns the retention to apply when there is no room for a new checkpoint: keep_last is one less, but at least 1.
 Retention without_one(Retention retention);
 
-/// Removes what killed jobs left, and trash where there is no room for `bytes`; returns whether there is then. With
-/// `is_scarce` there is none, whatever the file system counts as free.
+/// Removes leftovers of killed jobs, and trash if there is no room for `bytes`. Returns whether there is room then.
+/// `is_scarce` means that there is none, even if the file system reports free space. Throws Error(storage).
 bool clear_room(const Path& run, std::uint64_t bytes, bool is_scarce, TrashCollector* trash);
 
-/// The same where one keeper decides alone: where that is not enough, older checkpoints go. Returns their steps. Never
-/// throws: what cannot be removed is told after the commit, by which it is tried again.
+/// Makes room where one keeper decides alone: calls clear_room and, if that is not enough, removes older checkpoints.
+/// Returns their steps. Never throws: the commit tries again to remove files that stayed, and reports them.
 std::vector<std::int64_t> make_room(const Path& run, std::uint64_t bytes, bool is_scarce, const Retention& retention,
                                     TrashCollector* trash);
 
-/// Makes trash of these checkpoints, where they are there.
+/// Moves these checkpoints, if they exist, to trash.
 void remove_steps(const Path& run, const std::vector<std::int64_t>& steps, std::vector<std::string>& problems);
 
-/// Removes leftovers and wakes who deletes trash.
+/// Removes leftovers, then wakes the trash collector, or deletes the trash if there is none.
 void clear_away(const Path& run, TrashCollector* trash, std::vector<std::string>& problems);
 
 struct Committed {
   std::vector<std::int64_t> retired;
   std::vector<std::string> problems;
 };
-/// Renames what is staged, with its manifest, to the checkpoint of `step`, then writes the advice and lets older ones
-/// go. Throws Error(storage) where the rename fails.
+/// Renames the staged folder, with its manifest, to the checkpoint of `step`. Then writes the file LATEST and applies
+/// retention. Throws Error(storage) if the rename fails.
 Committed commit_staged(const Path& staging, const Path& run, std::int64_t step, const Retention& retention,
                         TrashCollector* trash);
 

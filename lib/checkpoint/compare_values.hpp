@@ -1,6 +1,6 @@
-// Small state that must be equal: the values of a component within a cell, and everything of a global one on all ranks,
-// for every rank gets back what rank 0 saves. It is compared before anything is planned. Tensors that ranks share:
-// checkpoint/compare_holders.hpp.
+// Compares small state that must be equal: the values of a component within a cell, and everything in a global
+// component on all ranks, because every rank gets back the copy that rank 0 saves. A save does this before it plans
+// anything. Tensors that several ranks hold: checkpoint/compare_holders.hpp.
 #pragma once
 
 #include "checkpoint/sides.hpp"
@@ -14,28 +14,29 @@
 namespace lockstep {
 
 struct DifferingEntry {
-  std::size_t component = 0;  // number
-  std::string tensor;         // of a global component; empty: the values
+  std::size_t component = 0;  // number in the list of components
+  std::string tensor;         // in a global component; empty: its values
   std::string cell;
   Sides sides;
 };
 
-/// What ranks of a cell have apart, by component, then cell: nothing of components that are not compared. `trees` are
-/// those that this rank collected. Collective over `ranks`; what is exchanged does not grow with them where all are
-/// equal.
+/// Returns the entries that differ within a cell, by component, then cell. Components with Validation::none are
+/// skipped. `trees` are the trees that this rank collected. Unless there are differences, the amount of communication
+/// does not grow with the number of ranks. Collective over `ranks`.
 std::vector<DifferingEntry> find_differing_values(Communicator& ranks, const World& world,
                                                   const std::vector<Component>& components,
                                                   const std::vector<StateTree>& trees);
 
-/// "replicas differ in the values of component 'trainer', declared global: rank 1 against ranks 0,2: loss is 2.5
-/// against 2.25": of the first. Collective over `ranks`.
+/// Returns a message about the first entry: "replicas differ in the values of component 'trainer', declared global:
+/// rank 1 against ranks 0,2: loss is 2.5 against 2.25". Collective over `ranks`.
 std::string tell_differences(Communicator& ranks, const std::vector<Component>& components,
                              const std::vector<StateTree>& trees, const std::vector<DifferingEntry>& different);
 
-/// The bytes of an entry: the text of the values, or of the tensor; empty without one. Local.
+/// Returns the bytes of an entry: the text of the values, or the bytes of the tensor; empty if the tree has none.
+/// Local.
 std::string bytes_of(const StateTree& tree, const DifferingEntry& entry);
 
-/// Throws Error(verdict) on all ranks where there is a difference. Collective over `ranks`.
+/// Throws Error(verdict) on all ranks if there is a difference. Collective over `ranks`.
 void compare_values(Communicator& ranks, const World& world, const std::vector<Component>& components,
                     const std::vector<StateTree>& trees);
 

@@ -1,5 +1,5 @@
-// What ranks see together of a run's checkpoints where each node has storage of its own: a checkpoint counts where each
-// of its files lies on some node now, whichever wrote it. Where all ranks see one storage: checkpoint/agreed_view.hpp.
+// The common view of a run's checkpoints if each node has storage of its own. A checkpoint counts if each of its files
+// lies on some node now, whichever node wrote it. For storage that all ranks see: checkpoint/agreed_view.hpp.
 #pragma once
 
 #include "checkpoint/agreed_view.hpp"
@@ -15,47 +15,47 @@
 
 namespace lockstep {
 
-/// Which ranks can read what of a checkpoint.
+/// Says which ranks can read which files of a checkpoint.
 struct FileAccess {
-  Rank head = 0;                           // one that sees manifest and index
+  Rank head = 0;                           // a rank that sees manifest and index
   std::vector<std::vector<Rank>> readers;  // by number in Manifest::files, ascending; empty: all ranks see all files
 };
 
-/// A sighting as one storage tells the others.
+/// Returns the text by which one storage reports its sighting to the others. Pure.
 std::string encode_sighting(const Sighting& sighting);
 
-/// What the storages of a job have of one checkpoint, put together.
+/// The combined sightings of one checkpoint on all storages of a job.
 struct NodesSighting {
-  Judgement judgement = {};               // says nothing of files that are missing
-  std::vector<std::size_t> have_it = {};  // numbers of the storages with the manifest that counts, the first of them
+  Judgement judgement = {};               // does not cover missing files
+  std::vector<std::size_t> have_it = {};  // numbers of the storages that hold the manifest that counts, ascending
   std::vector<std::vector<std::size_t>> storages_of_file = {};  // by number in Manifest::files
-  std::optional<std::size_t> lacking = {};                      // the first file that none of them has
+  std::optional<std::size_t> lacking = {};                      // the first file that no storage has
 };
-/// `told` is encode_sighting of each storage, `names` are theirs. Pure.
+/// Combines sightings: `told` has encode_sighting of each storage, `names` their names. Pure.
 NodesSighting put_together(std::span<const std::string> told, std::span<const std::string> names);
 
-/// The checkpoints that any node has. Collective over `ranks`; the same on all. Throws Error(storage) if a rank cannot
-/// look within the patience.
+/// Returns the checkpoints that any node has, the same on all ranks. Collective over `ranks`. Throws Error(storage) if
+/// a rank still cannot read its folder when the patience is over.
 std::vector<CheckpointEntry> list_on_nodes(Communicator& ranks, const RunStorage& storage, const Path& run,
                                            Patience& patience);
 
 struct NodesJudgement {
   Judgement judgement;
-  FileAccess access;  // where it is sound
+  FileAccess access;  // set if the checkpoint is sound
 };
-/// The verdict on names, lengths and manifests, and who can read which file. A file that no node has when the patience
-/// is over is damage; one that a node's storage does not tell of is unreadable. Collective over `ranks`; the same on
-/// all.
+/// Returns the verdict on names, lengths and manifests, and which ranks can read which file. A file that no node has
+/// when the patience is over is damage. If the storage of a node fails, the checkpoint is unreadable. Returns the same
+/// value on all ranks. Collective over `ranks`.
 NodesJudgement judge_on_nodes(Communicator& ranks, const RunStorage& storage, const Path& checkpoint,
                               Patience& patience);
 
-/// Finishes what a kill left half done: a save that one node has published was complete on all, so those that still
-/// have it staged publish it too. Returns on each rank what its storage took in. Collective over `ranks`; no save of
-/// the run is under way. Throws Error(storage).
+/// Completes saves that a kill interrupted. If one node has published a save, the save was complete on all nodes, so
+/// nodes that still have it staged publish it too. Returns on each rank the checkpoints that it published. Collective
+/// over `ranks`; no save of the run may be running. Throws Error(storage).
 std::vector<Path> finish_publications(Communicator& ranks, const RunStorage& storage, const Path& run);
 
-/// Throws Error(usage) on all ranks if two nodes see one folder under the path: then it is not storage of their own,
-/// which `asked` says that it is. Creates the folder. Collective over `ranks`. Throws Error(storage).
+/// Checks that the nodes have storage of their own, as `asked` says. Throws Error(usage) with `hint` on all ranks if
+/// two nodes see one folder at `run`, and Error(storage). Creates the folder. Collective over `ranks`.
 void require_own_storage(Communicator& ranks, const RunStorage& storage, const Path& run, const std::string& asked,
                          const std::string& hint);
 

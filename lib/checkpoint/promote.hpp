@@ -1,7 +1,7 @@
-// Promotion: a checkpoint that nodes have on storage of their own (LocalTier) is copied into the folder of its run,
-// which all ranks see, and is a checkpoint there once its manifest is written, last. Copying goes on beside training:
-// each file is copied by one rank of a node that has it, on a thread that never communicates, and ranks agree after
-// steps, as for a save in the background (checkpoint/save.hpp).
+// Promotion copies a checkpoint from the local tier (LocalTier), which lies on the nodes' own storage, to the run
+// folder, which all ranks see. Its manifest is written last; from then on it is a checkpoint there. Each file is copied
+// by one rank of a node that has it, on a thread that never communicates, while training continues. The ranks agree on
+// progress after a step, as in a background save (checkpoint/save.hpp).
 #pragma once
 
 #include "base/files.hpp"
@@ -20,49 +20,50 @@
 namespace lockstep {
 
 struct PromotionRequest {
-  Path run;         // of which rank 0 keeps the folder
-  LocalTier local;  // has the checkpoint
+  Path run;         // rank 0 manages this folder
+  LocalTier local;  // holds the checkpoint
   std::int64_t step = 0;
-  std::vector<std::int64_t> waiting = {};  // steps that the local tier keeps, too: they are to be promoted later
-  Retention retention = {};                // in the folder of the run
-  TrashCollector* trash = nullptr;         // of the run, on rank 0: as SaveRequest::trash
+  std::vector<std::int64_t> waiting = {};  // steps that are promoted later, so the local tier keeps them
+  Retention retention = {};                // in the run folder
+  TrashCollector* trash = nullptr;         // of the run, on rank 0; see SaveRequest::trash
   TrashCollector* local_trash = nullptr;   // of the local tier, on its keepers
-  bool read_back = false;                  // what was copied is read anew and compared before the manifest is written
-  double patience_s = 0;                   // how long a rank looks anew for what others have just made
-  std::function<void()> enter = {};        // called as a rank enters; may throw (injection). Local
+  bool read_back = false;                  // reads the copy back and compares it before the manifest is written
+  double patience_s = 0;                   // how long a rank waits to see files and folders of other ranks
+  std::function<void()> enter = {};        // called as a rank begins; may throw (injection). Local
 };
 
 struct PromotionReport {
-  Path path;  // in the folder of the run
+  Path path;  // in the run folder
   std::int64_t step = 0;
   std::uint64_t bytes = 0;
   double seconds = 0;
-  std::vector<std::int64_t> retired;  // steps whose checkpoints in the folder of the run went
-  std::string problem;                // why advice or older ones are as before; the checkpoint is sound all the same
+  std::vector<std::int64_t> retired;  // steps whose checkpoints were removed from the run folder
+  std::string problem;                // a failure of the clean-up after the commit; the checkpoint is sound in any case
 };
 
 class Promoter {
  public:
-  /// Local. `ranks` are those that saved, or resumed from, what is promoted.
+  /// `ranks` are the ranks that saved the checkpoint, or that resumed from it. Local.
   explicit Promoter(Communicator& ranks);
-  /// Breaks off what is under way, as a kill does: what was copied is a leftover.
+  /// Stops a running promotion as a kill does: its copies stay as leftovers.
   ~Promoter();
 
-  /// Begins to promote a checkpoint; none is under way, nor a save into the folder of the run. Collective. Throws
-  /// AgreedError(storage) where nodes do not have all of its files, and what `enter` throws.
+  /// Begins to promote a checkpoint. No promotion and no save into the run folder may be running. Collective. Throws
+  /// AgreedError(storage) if the nodes do not have all of its files, and any exception of `enter`.
   void begin(const PromotionRequest& request);
-  /// The same on all ranks. Local.
+  /// Returns whether a promotion is running; the same on all ranks. Local.
   bool under_way() const { return current_ != nullptr; }
-  /// The step whose checkpoint is under way. Local.
+  /// Returns the step of the running promotion. Local.
   std::int64_t step() const;
-  /// Goes on as far as all ranks have come. Returns the report once the checkpoint is committed, after which the local
-  /// tier keeps none up to its step but the newest and those that wait. Collective. On any failure all ranks throw one
-  /// AgreedError, what was copied is removed, and the local tier is as it was.
+  /// Begins the next stage if all ranks have finished the current one. Returns the report once the checkpoint is
+  /// committed; the local tier then keeps no checkpoint up to its step except its newest one and those in `waiting`.
+  /// Collective. On any failure all ranks throw one AgreedError, the copies are removed, and the local tier is
+  /// unchanged.
   std::optional<PromotionReport> advance();
-  /// Breaks off the promotion that is under way: what was copied is removed, and the local tier is as it was. Returns
-  /// false, and does nothing, if all is copied: it is about to be committed. Collective.
+  /// Stops the running promotion: its copies are removed, and the local tier is unchanged. Returns false and does
+  /// nothing if all files are copied, because the commit is about to follow. Collective.
   bool break_off();
-  /// Bytes that this rank has copied so far. Local.
+  /// Returns the bytes that this rank has copied so far. Local.
   std::uint64_t copied_bytes() const;
 
  private:
@@ -71,10 +72,10 @@ class Promoter {
   std::unique_ptr<Promotion> current_;
 };
 
-/// The steps whose checkpoints the local tier has whole and the run does not have, in ascending order. Those that the
-/// run has gone on without are left out: a checkpoint of the tier belongs to the run up to the newest that is newer
-/// than all of the run, or that the run has from the same save. Collective over `ranks`; the same on all. Throws
-/// Error(storage).
+/// Returns the steps, ascending, whose checkpoints are complete in the local tier and absent from the run folder. It
+/// leaves out checkpoints of a branch that the run has abandoned: the tier's checkpoints belong to the run only up to
+/// the newest one that is newer than all of the run, or that the run has from the same save. Returns the same value on
+/// all ranks. Collective over `ranks`. Throws Error(storage).
 std::vector<std::int64_t> unpromoted_steps(Communicator& ranks, const LocalTier& local, const Path& run);
 
 }  // namespace lockstep

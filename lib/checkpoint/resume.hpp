@@ -1,5 +1,5 @@
-// A resume chooses the checkpoint that a job goes on from by what all ranks see, and all of them load it.
-// store/verdict.hpp says what the verdicts mean.
+// Resume chooses a checkpoint by the common view of all ranks, and all ranks load it. Meaning of the verdicts:
+// store/verdict.hpp.
 #pragma once
 
 #include "checkpoint/load_checkpoint.hpp"
@@ -17,50 +17,51 @@
 
 namespace lockstep {
 
-/// Wanted says which checkpoint is meant.
+/// The checkpoint that the user asks for.
 struct Wanted {
   enum class By {
-    newest,  // the newest sound one; nothing if the run has none
+    newest,  // the newest sound one; none if the run has no checkpoint
     best,    // the one with the best value of a metric
     step,
-    start,  // a checkpoint of another run, or such a run: it counts only while this run has none of its own
+    start,  // a checkpoint of another run, or its folder; used only if this run has no checkpoint
   } by = By::newest;
   std::int64_t step = 0;
   Path start = {};
 };
 
-/// Looks at a checkpoint before anything is loaded from it, and throws if the run cannot go on from it. Local.
+/// Examines a checkpoint before anything is loaded, and throws if the run cannot continue from it. Local.
 using Accept = std::function<void(const CheckpointReader&)>;
-/// Does the same, and says which part of it is to be loaded; nothing: all of it, if it is accepted. Local.
+/// Examines a checkpoint and returns the part to load; not set: all of it, if Accept agrees. Local.
 using ChoosePart = std::function<std::optional<CheckpointPart>(const CheckpointReader&)>;
 
 struct ResumeRequest {
   Path run;
   Wanted wanted = {};
-  BestBy best_by = {};                  // of Wanted::By::best
-  double patience_s = 60;               // how long what is unreadable, or lacks files, is looked at anew
+  BestBy best_by = {};                  // for Wanted::By::best
+  double patience_s = 60;               // how long an unreadable or incomplete checkpoint is retried, s
   int threads = 1;                      // of each rank that read
-  RunStorage storage = {};              // on which the run and Wanted::start lie
-  std::optional<LocalTier> local = {};  // of the run: its checkpoints count as those of the run
-  Accept accept = {};                   // may be empty
-  ChoosePart part = {};                 // before accept, unless the newest of the run is taken; may be empty
-  std::function<void()> refresh = {};   // brings the state back to what it was before a load that broke off. Local
-  std::function<void(const std::string&)> tell = {};  // why there is a wait, when one begins; may be empty. Local
+  RunStorage storage = {};              // holds the run and Wanted::start
+  std::optional<LocalTier> local = {};  // of the run; its checkpoints count as those of the run
+  Accept accept = {};                   // default: none
+  ChoosePart part = {};                 // called before `accept`, unless the newest of the run is taken; default: none
+  std::function<void()> refresh = {};   // restores the initial state after an interrupted load. Local
+  std::function<void(const std::string&)> tell = {};  // gets the reason when a wait begins; default: none. Local
 };
 
 struct Resumed {
-  std::optional<CheckpointEntry> checkpoint;  // nothing: the run has none, and no component was touched
-  std::vector<PassedOver> damaged;            // those that would have been taken before it
+  std::optional<CheckpointEntry> checkpoint;  // not set: the run has none, and no component was touched
+  std::vector<PassedOver> damaged;            // checkpoints that were skipped before it
   LoadReport loaded;
-  bool in_part = false;  // what ResumeRequest::part chose was loaded
+  bool in_part = false;  // only the part that ResumeRequest::part chose was loaded
 };
 
-/// Finds the checkpoint and loads it. Of one step that of the local tier is taken before that of the run, if it is the
-/// same save, and not at all if it is another. With Wanted::By::newest a damaged one is passed over, also if its damage
-/// only shows while it is read; the state is refreshed before another is loaded. Collective over `ranks`; the same on
-/// all. Throws Error(input) if a named checkpoint is absent or damaged, or if the run has checkpoints but none is
-/// sound: a job never starts anew over them; Error(storage) with what to do if one that would be taken is unreadable
-/// when the patience is over; Error(usage) if it is foreign; and what `accept` and load throw.
+/// Finds the checkpoint and loads it. For one step, the checkpoint of the local tier is preferred if it is of the same
+/// save as that of the run, and ignored if it is of another. A damaged checkpoint is skipped, also if its damage shows
+/// only while it is read; the state is then refreshed, and the next candidate is loaded (the next older one or, for
+/// `best`, the next best). Returns the same value on all ranks. Collective over `ranks`. Throws Error(input) if the
+/// requested checkpoint is absent or damaged, or if the run has checkpoints but none is sound: a job never starts from
+/// scratch over them. Throws Error(storage), with advice, if a candidate is still unreadable when the patience is over;
+/// Error(usage) if it is foreign; and as `accept` and load do.
 Resumed resume(Communicator& ranks, const World& world, const std::vector<Component>& components,
                const ResumeRequest& request);
 

@@ -1,5 +1,5 @@
-// Saving: all ranks write their share of the state into one staged folder, compare what should be equal, and commit it
-// together, or none of it. What is saved is declared in store/component.hpp; getting it back:
+// Saving: all ranks write their share of the state into one staged folder, compare replicated state, and commit the
+// checkpoint together or not at all. Components declare the state (store/component.hpp). Loading:
 // checkpoint/load_checkpoint.hpp, checkpoint/resume.hpp.
 #pragma once
 
@@ -31,66 +31,70 @@ struct SaveRequest {
   Path run;  // the checkpoint becomes RUN/checkpoints/step-N
   std::int64_t step = 0;
   World world;                       // of the ranks of the communicator
-  std::vector<Metric> metrics = {};  // those of rank 0 count
-  std::vector<std::pair<std::string, std::string>> documents =
-      {};  // "config.yaml", "config.json", …: those of rank 0 count
+  std::vector<Metric> metrics = {};  // only those of rank 0 count
+  /// "config.yaml", "config.json", …; only those of rank 0 count.
+  std::vector<std::pair<std::string, std::string>> documents = {};
   Retention retention = {};
-  TrashCollector* trash = nullptr;  // on keepers of storage: deletes behind the caller what goes; without one save does
-  RollingShare share = {};          // of what Validation::rolling compares
-  bool read_back = false;  // parts are read anew and compared with what was written before older checkpoints go
-  double patience_s = 0;   // how long a rank looks anew for what others have just made
-  std::optional<int> ranks_per_file = {};  // neighbouring ranks that share one part; nothing: those of a node
-  RunStorage storage = {};                 // on which the run lies
-  std::function<void(Phase)> enter =
-      {};  // called as a rank enters save_plan … save_commit; may throw (injection). Local
+  /// Deletes trash in the background, on the keepers of storage; null: the save deletes it.
+  TrashCollector* trash = nullptr;
+  RollingShare share = {};  // the share that Validation::rolling compares
+  /// Reads the parts back and compares them before older checkpoints are removed.
+  bool read_back = false;
+  double patience_s = 0;                   // how long a rank waits to see files and folders of other ranks
+  std::optional<int> ranks_per_file = {};  // neighbouring ranks that write to one part; default: those of a node
+  RunStorage storage = {};                 // holds the run
+  /// Called as a rank enters save_plan … save_commit; may throw (injection). Local.
+  std::function<void(Phase)> enter = {};
 };
 
 struct SaveReport {
   Path path;
   std::int64_t step = 0;
   std::uint64_t bytes = 0;           // of all parts
-  std::uint64_t compared_bytes = 0;  // that ranks read to compare what they hold alike, in all
+  std::uint64_t compared_bytes = 0;  // bytes that all ranks read to compare replicas
   double seconds = 0;
   Hash128 state_digest;
-  std::vector<std::int64_t> retired;  // steps whose checkpoints went
-  std::string problem;  // why advice or older ones are as before; the new checkpoint is sound all the same
+  std::vector<std::int64_t> retired;  // steps whose checkpoints were removed
+  /// A failure of the clean-up after the commit, else empty; the new checkpoint is sound in any case.
+  std::string problem;
 };
 
-/// A saver keeps what one save found out for the next: who holds what, the plan, and what the part files look like
-/// before their bytes are there. All of it is made anew where the state, its layouts or the files have changed.
+/// Saves the state of a job, now or in the background. It keeps the results of a save for the next one: the holders,
+/// the plan, and the image of the part files without their pieces. They are made again if the state, its layouts or the
+/// files have changed.
 ///
-/// A save in the background copies the state and is then carried on beside training: each rank does its share of a
-/// stage (writing, sealing, committing) on a thread of its own, and at the end of a step all of them agree whether the
-/// next stage may begin. A rank writes without waiting for others, except by the first save of a plan.
+/// A background save copies the state and proceeds while training continues. Each rank does its share of a stage
+/// (writing, sealing, committing) on a thread of its own; at the end of a step all ranks agree whether the next stage
+/// begins. A rank writes without waiting for others, except in the first save of a plan.
 class Saver {
  public:
-  /// Local. `ranks` are those that it saves with.
+  /// `ranks` are the ranks that save. Local.
   explicit Saver(Communicator& ranks);
   ~Saver();
 
-  /// Commits a checkpoint of the components, each of which every rank names in the same order, and returns the same
-  /// report on all ranks. Collective; no other save is under way. On any failure all ranks throw one AgreedError naming
-  /// the failing rank, what was staged is removed, and the checkpoint that was current stays so: Error(storage) if
-  /// files could not be written as they should, Error(verdict) naming tensor and ranks if ranks of a cell hold
-  /// different bytes, or one lacks what others hold.
+  /// Commits a checkpoint of the components, which all ranks name in the same order. Returns the same report on all
+  /// ranks. Collective; no other save may be running. On any failure all ranks throw one AgreedError that names the
+  /// failing rank, the staged files are removed, and the current checkpoint stays current: Error(storage) if files
+  /// could not be written, Error(verdict), naming tensor and ranks, if ranks of a cell hold different bytes or one
+  /// lacks data that others hold.
   SaveReport save(const std::vector<Component>& components, const SaveRequest& request);
-  /// The same in the background: returns once the state is copied, into at most `memory` bytes of each rank (0: as many
-  /// as it takes). Where that is less than it takes, returns when only the last part is still to be written.
-  /// Collective. Throws what save throws, and Error(resources) if there is no memory.
+  /// Begins a background save. It returns once the state is copied into at most `memory` bytes of each rank (0: no
+  /// limit). If the copy does not fit, it is filled several times, and the call returns when only the last filling is
+  /// left to write. Collective. Throws as save does, and Error(resources) if there is no memory.
   void begin(const std::vector<Component>& components, const SaveRequest& request, std::uint64_t memory);
-  /// Plans what save and begin will be asked for, so that they need not, and takes the memory of begin. Collective.
-  /// Throws what begin throws.
+  /// Makes the plan and takes the memory for a later save or begin, so that these need not. Collective. Throws as begin
+  /// does.
   void make_ready(const std::vector<Component>& components, SaveRequest request, std::uint64_t memory);
-  /// Whether a save is under way: the same on all ranks. Local.
+  /// Returns whether a save is running; the same on all ranks. Local.
   bool under_way() const { return current_ != nullptr; }
-  /// How long the state took to be copied, and in how many parts. Local.
+  /// Seconds that the last begin took, and the number of fillings of the copy. Local.
   double stall_seconds() const { return stall_seconds_; }
   int waves() const { return waves_; }
-  /// Goes on with the save that is under way, as far as all ranks have come; `to_the_end` waits for it. Returns the
-  /// report once it is committed. Collective. Throws as save does.
+  /// Continues the running save: begins the next stage if all ranks have finished the current one. `to_the_end` waits
+  /// until the save is committed. Returns the report once it is. Collective. Throws as save does.
   std::optional<SaveReport> advance(bool to_the_end);
 
-  class Save;  // that is under way
+  class Save;  // the running save
 
  private:
   void prepare(const std::vector<Component>& components, const SaveRequest& request);
@@ -99,10 +103,11 @@ class Saver {
   template <class Work>
   void or_abandon(const Work& work);
   Communicator& ranks_;
-  std::unique_ptr<SavePlan> plan_;  // by the last save that got so far
+  std::unique_ptr<SavePlan> plan_;  // of the last save that made one
   Snapshot snapshot_;
   std::unique_ptr<Save> current_;
-  bool room_is_scarce_ = false;  // a save found none, whatever the file system counts as free: a quota
+  /// A save met a limit that the file system does not report, such as a quota.
+  bool room_is_scarce_ = false;
   double stall_seconds_ = 0;
   int waves_ = 0;
 };

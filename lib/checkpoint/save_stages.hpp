@@ -1,5 +1,5 @@
-// One save from the folder to the commit, in stages: what a rank does by itself, then what all of them exchange. The
-// former may happen on another thread. Who asks for saves: checkpoint/save.hpp.
+// One save from the staging folder to the commit, in stages. In each stage a rank first works alone, possibly on
+// another thread; then all ranks exchange the results. The interface of saves: checkpoint/save.hpp.
 #pragma once
 
 #include "base/json.hpp"
@@ -24,7 +24,7 @@
 
 namespace lockstep {
 
-/// Each stage is done by all ranks, or fails on all of them. Collective over `ranks` but for what is Local.
+/// Each stage succeeds on all ranks or fails on all of them. Collective over `ranks`, except for members marked Local.
 class Saver::Save {
  public:
   Save(Communicator& ranks, SaveRequest request, SavePlan& prepared, bool room_is_scarce, double start_s)
@@ -39,29 +39,29 @@ class Saver::Save {
 
   void agree();
   void find_bytes();
-  /// What this rank brings, in the order in which it is written.
+  /// Returns the bytes of this rank's pieces, in the order in which they are written.
   const std::vector<std::span<const std::byte>>& bytes() const { return bytes_; }
-  /// From now on these bytes count, of the pieces from `first` on; those of the pieces before are gone.
+  /// Replaces the bytes of the pieces from `first` on by these copies, and forgets the bytes of the pieces before.
   void use(std::size_t first, const std::vector<std::span<const std::byte>>& copies) {
     std::fill_n(bytes_.begin(), first, std::span<const std::byte>());
     std::ranges::copy(copies, bytes_.begin() + static_cast<std::ptrdiff_t>(first));
     up_to_ = first + copies.size();
   }
-  /// Of the pieces, the first [from, up_to) are written next; a wave is not the last where others are left.
+  /// Returns whether no piece is left after the current wave, [written_, up_to_).
   bool all_in_use() const { return up_to_ == bytes_.size(); }
   void write_wave();
 
-  void do_stage();          // Collective: here and now
-  void start_stage();       // Collective: this rank's share beside the caller
-  void enter_again();       // Collective: to wait for a stage that was started; its phase and deadline begin anew
+  void do_stage();          // Collective: runs the stage now
+  void start_stage();       // Collective: starts this rank's share on another thread
+  void enter_again();       // Collective: before waiting for a started stage; its phase and deadline begin again
   bool is_done(bool wait);  // Collective
-  void end_stage();         // Collective: once it is done
-  void go_on_to_writing();  // Collective: from a stage that was started, which need not be done
+  void end_stage();         // Collective: after the stage is done
+  void go_on_to_writing();  // Collective: waits for the running stage and those before writing
   bool committed() const { return stage_ == Stage::committed; }
   bool at_writing() const { return stage_ == Stage::writing; }
   SaveReport report() const;
   void abandon() noexcept;
-  bool lacked_room() const { return lacked_room_; }  // on this rank, of a save that was abandoned. Local
+  bool lacked_room() const { return lacked_room_; }  // on this rank, in a save that failed. Local
 
  private:
   enum class Stage {
@@ -109,32 +109,32 @@ class Saver::Save {
   SavePlan& prepared_;
   const CollectedState& collected_;
   const CheckpointPlan& plan_;
-  const bool room_is_scarce_;  // whatever the file system counts as free
+  const bool room_is_scarce_;  // even if the file system reports free space
   const double start_s_;
   Stage stage_;
   bool lacked_room_ = false;
   std::string uuid_;
   Path staging_;
-  bool stamped_ = false;                           // the parts that this rank leads
+  bool stamped_ = false;                           // whether the parts that this rank leads are stamped
   std::vector<std::span<const std::byte>> bytes_;  // of the pieces of this rank
-  std::size_t written_ = 0, up_to_ = 0;            // of these: so many are written, so many may be
+  std::size_t written_ = 0, up_to_ = 0;            // numbers of pieces: written, and ready to be written
   std::vector<std::unique_ptr<PartFile>> parts_;   // by file; open while it is written
-  std::vector<PieceRecord> pieces_;                // by piece: of those of this rank and, on a leader, of its files
+  std::vector<PieceRecord> pieces_;                // by piece: of this rank and, on a leader, of its files
   std::vector<std::optional<Evidence>> evidence_;  // by piece
-  std::uint64_t compared_bytes_ = 0;               // that were read for it; on rank 0, once sealed, by all ranks
-  Numbers sealed_;                                 // what this rank sealed
-  StagedState state_;                              // whole on rank 0
-  std::vector<std::int64_t> retired_;              // before there was room
+  std::uint64_t compared_bytes_ = 0;               // read to compare; once sealed, on rank 0 the sum over all ranks
+  Numbers sealed_;                                 // results of sealing this rank's parts
+  StagedState state_;                              // complete on rank 0
+  std::vector<std::int64_t> retired_;              // steps removed to make room, later all that were removed
   Hash128 digest_ = {};                            // of the state, on rank 0
   std::string told_;                               // rank 0's report
-  // Where nodes have storage of their own, on its keepers.
+  // The following are used with node-local storage, on its keepers.
   CheckpointHead head_;
-  bool has_room_ = true;           // here
-  Json older_ = Json::object();    // by step: what is here of the other checkpoints
-  bool published_ = false;         // here, and not yet known to be on all
-  std::optional<Path> displaced_;  // by the new checkpoint
-  std::string problem_;            // behind the commit
-  BackgroundWork background_;      // ends before what its thread works on goes
+  bool has_room_ = true;           // on this storage
+  Json older_ = Json::object();    // by step: sightings of the other checkpoints on this storage
+  bool published_ = false;         // on this storage, while other nodes may still have to publish
+  std::optional<Path> displaced_;  // older checkpoint that the new one replaced
+  std::string problem_;            // a failure of the clean-up after the commit
+  BackgroundWork background_;      // last member: ends before its thread's data is destroyed
 };
 
 }  // namespace lockstep

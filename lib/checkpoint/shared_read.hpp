@@ -1,5 +1,5 @@
-// Ranks read a checkpoint together: each stored block is read and checked by one of the ranks that need it, which hands
-// the others their parts of it. Who reads what: checkpoint/read_plan.hpp. A rank on its own:
+// Ranks read a checkpoint together. Each stored block is read and checked by one of the ranks that need it, and this
+// rank sends the others their parts. How readers are chosen: checkpoint/read_plan.hpp. Reading by one process:
 // store/checkpoint_reader.hpp.
 #pragma once
 
@@ -13,15 +13,15 @@
 
 namespace lockstep {
 
-/// Fills the local boxes. `tensors` are as ReadPlan says; `threads` of this rank, two at least, read and hash. Where
-/// not all ranks can read all files, `access` says which of them can, and the readers of the others know the tables
-/// (share_tables).
-/// Collective over `ranks`. A rank that cannot read a block goes through all messages nevertheless; then all ranks
-/// throw one Error, as CheckpointReader does, with `what` before it. The boxes hold anything then.
+/// Fills the local boxes of `tensors`, which are as ReadPlan requires. Each rank reads and hashes with `threads`
+/// threads, at least two. If not all ranks can read all files, `access` says which ranks can, and the readers of the
+/// other ranks must have the tables (share_tables).
+/// Collective over `ranks`. A rank that cannot read a block still takes part in all messages; then all ranks throw one
+/// Error, as CheckpointReader does, with `what` in front, and the content of the boxes is undefined.
 void read_together(Communicator& ranks, const CheckpointReader& reader, std::span<const SharedTensor> tensors,
                    int threads, std::string_view what, const FileAccess& access = {});
 
-/// Tells all ranks the tables of the files that not all of them can read. Collective over `ranks`. Throws as
+/// Sends the tables of files that only some ranks can read to the others. Collective over `ranks`. Throws as
 /// CheckpointReader does.
 void share_tables(Communicator& ranks, const CheckpointReader& reader, const FileAccess& access, std::string_view what);
 

@@ -1,4 +1,5 @@
-// Ranks that should hold the same and do not fall into sides: within a side all have the same.
+// If replicas differ, their ranks form sides: the ranks of one side hold the same bytes. How two copies differ:
+// checkpoint/difference.hpp.
 #pragma once
 
 #include "layout/mesh.hpp"
@@ -9,23 +10,23 @@
 
 namespace lockstep {
 
-/// The side held right comes first: the largest, of equally large ones that of the lowest rank; then the others, by
-/// their lowest ranks. Ranks of a side ascend.
+/// The first side counts as right: it is the largest or, among equally large ones, the one with the lowest rank. The
+/// other sides follow by their lowest ranks. Ranks of a side ascend.
 using Sides = std::vector<std::vector<Rank>>;
 
-/// The sides of the ranks, each of which was seen to have a digest; those of empty text hold nothing that is compared.
-/// Pure.
+/// Returns the sides for the digest of each rank. A rank with an empty digest holds nothing to compare and is in no
+/// side. Pure.
 Sides sides_of(std::span<const std::string> seen);
 
-/// Whether more than half of three or more ranks are on the right side. Pure.
+/// Returns whether there are three or more ranks and more than half of them are on the right side. Pure.
 bool has_majority(const Sides& sides);
 
-/// The ranks that represent both sides where one difference is looked into: the first of the right side and of the
-/// others. Of two sides or more.
+/// The ranks that represent both sides when a difference is examined: the first of the right side, and the first of the
+/// next side. There must be at least two sides. Pure.
 Rank right_of(const Sides& sides);
 Rank wrong_of(const Sides& sides);
 
-/// "rank 1 against ranks 0,2"; of several wrong sides "rank 1 and rank 2 against ranks 0,3". Pure.
+/// Returns "rank 1 against ranks 0,2", or with several wrong sides "rank 1 and rank 2 against ranks 0,3". Pure.
 std::string to_text(const Sides& sides);
 
 }  // namespace lockstep

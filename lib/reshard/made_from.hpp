@@ -1,4 +1,4 @@
-// The document made_from, a line of JSON each time: what a state was made of that no job has saved so.
+// The document made_from records the sources of a state that no job saved in this form, one JSON line for each step.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -10,8 +10,8 @@ namespace lockstep {
 
 inline constexpr std::string_view made_from_document = "made_from";
 
-/// Adds a line to it: how it was made and of what, by what this program calls itself. What it tells already of what was
-/// read stays before it. Pure.
+/// Adds a line with the operation `how`, its sources and the name of this program. Lines of the source stay before it.
+/// Pure.
 void add_made_from(Manifest& manifest, std::string_view how, Json sources);
 
 }  // namespace lockstep

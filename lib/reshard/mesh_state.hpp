@@ -1,5 +1,5 @@
-// A state as a job on another mesh would hold it: which layout each tensor has there, who has what alike, and what
-// becomes of state that belongs to single ranks. Pure; how the model's own tensors are cut: reshard/model_layouts.hpp.
+// Changes a state to that of a job on another mesh: the layout of each tensor, the ranks that hold it alike, and the
+// state that belongs to single ranks. Pure. Layouts of the model's own tensors: reshard/model_layouts.hpp.
 #pragma once
 
 #include "reshard/model_layouts.hpp"
@@ -10,20 +10,21 @@
 
 namespace lockstep {
 
-/// What is known of the model whose state it is.
+/// The model that a state belongs to, as far as it is known.
 struct KnownModel {
   std::optional<ModelFacts> facts = {};
-  std::string lacks = {};  // without facts: why, as the end of a sentence
+  std::string lacks = {};  // reason without facts, as the end of a sentence
 };
 
-/// What a checkpoint's documents say of its model. `values` is the text of the component trainer, which has the config
-/// of the model too; empty if there is none. Pure.
+/// Returns the model that the checkpoint's documents describe. `values` is the text of component trainer, which also
+/// has the model's config; empty: there is none. Pure.
 KnownModel model_known_to(const Manifest& source, const std::string& values);
 
-/// Lays the state out on the mesh. Weights, and what an optimizer keeps of them, are as the model's config.json says;
-/// other tensors keep their splits over axes that both meshes have, and are cut by rows where the new one shards.
-/// State that belongs to ranks or nodes stays on the same mesh; on another one it is left out where a load does not
-/// need it. Throws Error(usage) where it does, and where pp or tp change and the model is not known. Pure.
+/// Lays the state out on the mesh. Weights and their optimizer state follow the model's config.json. Other tensors keep
+/// their splits over axes that both meshes have, and are split by rows where the new mesh shards. State of single ranks
+/// or nodes stays if the mesh is the same; on another mesh it is left out if a load can do without it. Throws
+/// Error(usage) if a load cannot, and if pp, tp or ep must divide the model in a new way and the model is not known.
+/// Pure.
 void lay_out_on(const AskedMesh& asked, const KnownModel& model, NewState& state);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// The weights of a Hugging Face folder, seen as a checkpoint of one rank that holds the component model alone.
+// Presents the weights of a Hugging Face folder as a checkpoint of one rank that holds only component model. The
+// interface of sources: reshard/state_source.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -9,9 +10,9 @@
 
 namespace lockstep {
 
-/// Tensors have the names and layouts that train gives them, the types of the files, and the folder's config.json as a
-/// document, with the head that examine_weights finds; nothing is copied but what is read. The step is 0. Local. Throws
-/// as parse_hf_config and open_stored_weights do.
+/// Tensors have the names and layouts of train and the types of the files. The folder's config.json is a document, with
+/// the head that examine_weights finds. The step is 0. Weights are copied only when they are read. Local. Throws as
+/// parse_hf_config and open_stored_weights do.
 std::unique_ptr<StateSource> open_model_folder(const Path& folder, Head head);
 
 }  // namespace lockstep

@@ -1,6 +1,5 @@
-// How a job on a mesh lays out the tensors of a model, as far as its config.json tells: heads and widths over tp, rows
-// over dp_shard, stages over pp, experts over ep. The same rules as training has (architecture/, program/stages.hpp).
-// Pure.
+// Computes from config.json how a job on a mesh lays out the tensors of a model: heads and widths over tp, rows over
+// dp_shard, stages over pp, experts over ep. Training has the same rules (architecture/, program/stages.hpp). Pure.
 #pragma once
 
 #include "exchange/hf_config.hpp"
@@ -14,30 +13,30 @@
 
 namespace lockstep {
 
-/// A mesh as it is asked for.
+/// The mesh that the user asks for.
 struct AskedMesh {
-  std::vector<std::pair<AxisName, int>> axes = {};  // that parallel.* names, with their ranks, in any order
-  bool ep_outside = false;                          // as parallel.ep_outside
+  std::vector<std::pair<AxisName, int>> axes = {};  // axes of parallel.* and their ranks, in any order
+  bool ep_outside = false;                          // see parallel.ep_outside
 };
 
-/// Ranks along an axis; 1 if it is not asked for.
+/// Returns the ranks along an axis; 1 if it is not set.
 int size_along(const AskedMesh& asked, const AxisName& axis);
 
-/// The mesh that a job has which is told so, in the order that it has without parallel.order. Of tp so many neighbours
+/// Returns the mesh of a job with these options, in the default order of axes. Each `key_replicas` neighbours along tp
 /// have the same key heads. Throws Error(usage), with the arithmetic, if ep does not divide the ranks of a stage. Pure.
 Mesh job_mesh(const AskedMesh& asked, int key_replicas);
 
-/// The axes of that mesh over which a job cuts rows of what ranks hold alike otherwise: dp_shard, and with it those
-/// that share sequences. Empty if it is not told to. Pure.
+/// Returns the axes over which a job shards rows of tensors that ranks would otherwise replicate: dp_shard, and with it
+/// ring and ulysses. Empty if dp_shard is not set. Pure.
 std::vector<AxisName> row_axes(const AskedMesh& asked, const Mesh& mesh);
 
 struct ModelFacts {
   HfConfig config;
-  std::int64_t sequence_length = 1;  // by which stages are balanced
+  std::int64_t sequence_length = 1;  // stages are balanced for it
 };
 
-/// The layouts of weights by their names, in fp32. Stages are cut as the schedule 1f1b has them, balanced. Throws
-/// Error(usage), with the arithmetic, where the model cannot be shared out so.
+/// Returns the layouts of weights by name, in fp32. Stages are those of the schedule 1f1b, balanced. Throws
+/// Error(usage), with the arithmetic, if the mesh cannot divide the model.
 std::map<std::string, Layout> model_layouts(const ModelFacts& model, const Mesh& mesh,
                                             const std::vector<AxisName>& row_axes);
 

@@ -1,5 +1,5 @@
-// A part of a checkpoint as people name it: what is taken and what is left out, by components and by patterns of
-// tensors. checkpoint-reshard writes such a part, and train begins a run with one.
+// Names a part of a checkpoint by components and patterns of tensors, to take or to leave out. checkpoint-reshard
+// writes such a part, and train starts a run from one.
 #pragma once
 
 #include "config/values.hpp"
@@ -13,15 +13,15 @@
 namespace lockstep {
 
 struct PartNames {
-  std::vector<NamePattern> only;  // none: all is taken
+  std::vector<NamePattern> only;  // empty: everything
   std::vector<NamePattern> skip;
-  std::string prefix;  // of both options, as messages name them: "--", "checkpoint."
+  std::string prefix;  // of both options in messages: "--" or "checkpoint."
 };
 
-/// What one of `only` takes, if there are any, without what one of `skip` takes. A pattern that is the name of a
-/// component takes that; another one every tensor whose full name, or for `only` an alias, has a match. A component
-/// without tensors belongs to the part unless it is skipped or others are taken. Throws Error(usage) for a pattern that
-/// takes nothing, with the nearest name. Pure.
+/// Returns everything that matches `only` (or everything, if it is empty), minus everything that matches `skip`. A
+/// pattern that equals the key of a component matches that component; any other pattern matches tensors by their full
+/// names and, in `only`, also by their aliases. A component without tensors belongs to the part unless it is skipped,
+/// or `only` is set and does not name it. Throws Error(usage) with the nearest name if a pattern matches nothing. Pure.
 CheckpointPart named_part(std::span<const StoredComponent> components, std::span<const StoredTensor> tensors,
                           const PartNames& names);
 

@@ -1,7 +1,7 @@
-// The body of checkpoint-reshard: a checkpoint, an average of several, or weights of a Hugging Face folder, written
-// anew in other parts, as another mesh would write it, or in part, by one process or several. Streaming, without
-// LibTorch: it reads with the reader that loads use, and plans and commits as saves do. Resuming on other ranks needs
-// none of this: loads read any layout.
+// The body of checkpoint-reshard. It rewrites a checkpoint, an average of several, or the weights of a Hugging Face
+// folder: into other part files, for another mesh, or in part, by one process or several. It streams and needs no
+// LibTorch: it reads with the reader of loads, and plans and commits as saves do. Resuming on other ranks does not need
+// it, because loads read any layout.
 #pragma once
 
 #include "app/output.hpp"
@@ -20,33 +20,34 @@
 
 namespace lockstep {
 
-/// What the configuration makes of a source, and the parts that it will lie in.
+/// The new state that the configuration asks for, and its part files.
 struct ReshardPlan {
   NewState state;
   CheckpointPlan parts;
-  bool on_mesh = false;           // laid out for the ranks of a mesh, which the writers are
-  std::vector<std::string> cast;  // full names of the tensors that get another type
-  std::optional<Hash128> before;  // digest of what is kept of the source; nothing where that is only made
+  bool on_mesh = false;           // laid out for the ranks of a mesh, which are the writers of the plan
+  std::vector<std::string> cast;  // full names of tensors that get another type
+  std::optional<Hash128> before;  // digest of the kept state in the source; not set if tensors are computed
 };
 
-/// Local: reads small values of the source at most. Throws Error(usage) for what cannot be laid out or kept so.
+/// Plans a reshard; reads at most small values of the source. Local. Throws Error(usage) if the state cannot be laid
+/// out or kept as asked.
 ReshardPlan plan_reshard(const StateSource& source, const ReshardConfig& config);
 
 struct Resharded {
-  Hash128 digest;           // of the result; equal to ReshardPlan::before where no tensor was cast
-  std::uint64_t bytes = 0;  // that were written
+  Hash128 digest;           // of the result; equals ReshardPlan::before unless tensors were cast
+  std::uint64_t bytes = 0;  // bytes written
 };
 
-/// Carries the plan out: every block is checked as it is read, each tensor that is as it was has its old fingerprint or
-/// nothing is published, and `output` appears complete or not at all, with the same bytes from any number of ranks.
+/// Executes the plan. Every block is checked as it is read. If a tensor that should not change has another fingerprint,
+/// nothing is published. `output` appears complete or not at all, with the same bytes from any number of ranks.
 /// Collective over the session's world. Throws Error(usage) if `output` exists, Error(input) for damage in the source,
-/// Error(storage), and Error(verdict) after a request to stop.
+/// Error(storage), and Error(verdict) after a stop request.
 Resharded reshard(Session& session, const StateSource& source, const ReshardPlan& plan, const Path& output,
                   std::uint64_t memory);
 
-/// The tool: reads what the configuration names, of runs their newest sound checkpoint, and prints what was written,
-/// or with --dry-run would be. Returns the exit code. Collective over the session's world. Throws Error(input) if there
-/// is nothing to read; else as the parts say.
+/// Runs the tool: reads the sources of the configuration (of a run its newest sound checkpoint), writes the result, and
+/// prints a report. With --dry-run it prints the plan instead. Returns the exit code. Collective over the session's
+/// world. Throws Error(input) if there is nothing to read, and as plan_reshard and reshard do.
 int checkpoint_reshard(const ReshardConfig& config, Session& session, Output& output);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// The best evaluations of a run, and what makes them so. They are kept as a document of each checkpoint, not as state:
-// no step depends on how often a run was evaluated. What is measured: train/evaluated_metrics.hpp.
+// The best evaluations of a run, and the metric that ranks them. They are a document in each checkpoint, not state,
+// because no step depends on how often a run is evaluated. The metrics themselves: train/evaluated_metrics.hpp.
 #pragma once
 
 #include "store/manifest.hpp"
@@ -18,27 +18,28 @@ std::string to_text(const BestBy& by);  // "lowest validation_loss"
 struct BestEvaluation {
   std::int64_t step = 0;
   double loss = 0;
-  double value = 0;  // of what they are ranked by
+  double value = 0;  // of the metric that ranks them
 };
 
 struct BestEvaluations {
   BestBy by = {"validation_loss", false};
-  /// The best first, of equal ones the earlier; ten at most, whether checkpoints of these steps are left or not.
+  /// Best first, and the earlier one first if they are equal; at most ten, even if their checkpoints are gone.
   std::vector<BestEvaluation> ranked = {};
 };
 
-/// Takes an evaluation in, in place of one of the same step. Local.
+/// Inserts an evaluation; it replaces one of the same step. Local.
 void rank_evaluation(BestEvaluations& best, const BestEvaluation& evaluation);
-/// Whether the value is better than all of them, by what they are ranked by. Local.
+/// Returns whether the value is better than all of them, by the metric that ranks them. Local.
 bool is_better(const BestEvaluations& best, double value);
 
 inline constexpr const char* best_evaluations_document = "best_evaluations";
 std::string document_of(const BestEvaluations& best);
-/// Those that a checkpoint carries; none without the document. Throws Error(input) if it is malformed. Local.
+/// Returns the evaluations in a checkpoint; none if it has no such document. Throws Error(input) if it is malformed.
+/// Local.
 BestEvaluations best_evaluations_of(const Manifest& manifest);
 
-/// What the run of a folder ranks its evaluations by, as its newest checkpoint with some tells. Local. Throws
-/// Error(storage) where the folder cannot be looked at.
+/// Returns the metric that ranks the evaluations of a run, from its newest checkpoint that has evaluations; otherwise
+/// the default. Local. Throws Error(storage) if the folder cannot be read.
 BestBy metric_of_run(const Path& run);
 
 }  // namespace lockstep

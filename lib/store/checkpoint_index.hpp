@@ -1,5 +1,5 @@
-// INDEX.h5: the files of a checkpoint and its tensors, each tensor with its layout, its fingerprint and the parts that
-// have pieces of it, as columns that any HDF5 tool reads. Its size does not grow with the pieces. Format 1, where it
+// INDEX.h5 lists the files and tensors of a checkpoint: for each tensor its layout, its fingerprint, and the parts with
+// pieces of it. Any HDF5 tool can read its columns. Its size does not grow with the number of pieces. In format 1 it
 // listed every piece: store/format_1.hpp.
 #pragma once
 
@@ -21,8 +21,8 @@ struct IndexedPiece {
 /// Writes a new INDEX.h5 with the files and tensors of `manifest` and makes it durable. Throws Error(storage).
 void write_index(const Path& path, const Manifest& manifest);
 
-/// Adds what `content`, the bytes of an INDEX.h5, lists to a manifest that parse_manifest returned. Throws Error(input)
-/// naming `origin` if it is not the one that the manifest means, or contradicts itself.
+/// Adds the lists in `content`, the bytes of an INDEX.h5, to a manifest from parse_manifest. Throws Error(input) naming
+/// `origin` if `content` is not the index of this manifest, or contradicts itself.
 void add_index(Manifest& manifest, std::string_view content, const Path& origin);
 
 }  // namespace lockstep

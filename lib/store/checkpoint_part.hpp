@@ -1,4 +1,4 @@
-// A part of what a checkpoint holds: some of its components, and of these some tensors. How people name one:
+// A part of a checkpoint's state: some components, each with all or some of its tensors. How a user names a part:
 // reshard/named_part.hpp.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace lockstep {
 
 struct CheckpointPart {
   std::vector<bool> tensors;         // by number in Manifest::tensors: whether it belongs to the part
-  std::set<std::string> components;  // keys of those that belong to it, whole or with some of their tensors
+  std::set<std::string> components;  // keys of components that belong to it, whole or in part
 };
 
 }  // namespace lockstep

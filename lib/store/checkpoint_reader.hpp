@@ -1,9 +1,8 @@
-// A committed checkpoint, opened for reading: any box of any tensor, whatever the pieces and ranks it was written by.
-// Of the parts only those are opened that may have a piece of what is asked for. Every table and block that is read is
-// checked against its hash. It is serial and needs host memory for the tables of the parts it opened and for one block,
-// or for those that it is told to hold.
-// Several blocks at a time: store/read_ahead.hpp; ranks that share the reading: checkpoint/shared_read.hpp.
-// checkpoint_verify.hpp tells whether a whole checkpoint is sound.
+// Reads a committed checkpoint: any box of any tensor, whichever pieces and ranks wrote it. It opens only the parts
+// that may have a piece of the box, and checks every table and block that it reads against its hash. It is serial. It
+// keeps in host memory the tables of the parts that it opened, and one block or the number set by hold_blocks.
+// Reading several blocks ahead: store/read_ahead.hpp. Ranks that read together: checkpoint/shared_read.hpp. Verifying a
+// whole checkpoint: store/checkpoint_verify.hpp.
 #pragma once
 
 #include "store/checkpoint_index.hpp"
@@ -28,61 +27,62 @@
 
 namespace lockstep {
 
-/// The content of the two files that say what a checkpoint holds.
+/// The contents of the two files that describe a checkpoint.
 struct CheckpointHead {
   std::string manifest;
   std::string index;
 };
-/// Throws Error(storage) if one of them cannot be read, and what parse_manifest throws: an index is looked for only
-/// where the manifest is one.
+/// Reads both files. Throws Error(storage) if one of them cannot be read, and as parse_manifest does; the index is
+/// opened only after the manifest was parsed.
 CheckpointHead read_head(const Path& checkpoint);
 
 /// A file of a checkpoint that stays open from one block to the next.
 struct OpenPart {
   std::size_t file = 0;       // number in Manifest::files
-  FileDescriptor descriptor;  // of it; none at first
+  FileDescriptor descriptor;  // of the file; not open at first
 };
 
 class CheckpointReader final : public TensorSource {
  public:
-  /// Reads manifest and index. Throws the error of the verdict (store/verdict.hpp) if it is not sound, naming the file.
+  /// Reads manifest and index. Throws the error of the verdict (store/verdict.hpp) if they are not sound, naming the
+  /// file.
   explicit CheckpointReader(const Path& checkpoint);
-  /// Takes them as someone else has read them. Throws the same.
+  /// Takes the contents of both files from the caller. Throws the same.
   CheckpointReader(Path checkpoint, const CheckpointHead& head);
   ~CheckpointReader() override;
 
   const Path& path() const { return path_; }
   const Manifest& manifest() const { return manifest_; }
-  /// What lies in a file, by tensor. It stays valid as long as the reader. Throws Error(input), Error(storage) for a
-  /// table that is damaged or cannot be read.
+  /// Returns the pieces in a file, by tensor. They stay valid as long as the reader. Throws Error(input) for a damaged
+  /// table, Error(storage) for one that cannot be read.
   std::span<const IndexedPiece> pieces_in(std::size_t file) const;
-  /// The table of a file as it is stored, to be told to a process that does not see the file. Throws the same.
+  /// Returns the stored table of a file, for a process that does not see the file. Throws the same.
   std::string table_bytes(std::size_t file) const;
-  /// Takes that of a file which this process does not see: its pieces are known then, their blocks are not here. Local.
+  /// Takes the table of a file that this process does not see: its pieces are known then, but not readable here. Local.
   void take_table(std::size_t file, std::string bytes) const;
-  /// All pieces of a tensor by their place in it. Throws the same.
+  /// Returns all pieces of a tensor by their place in it. Throws the same.
   std::vector<const IndexedPiece*> pieces_of(std::size_t tensor) const;
-  /// Those that have elements of a box of it. Throws the same, and Error(input) unless they hold each of them once.
+  /// Returns the pieces with elements of a box. Throws the same, and Error(input) unless they hold each element once.
   std::vector<const IndexedPiece*> pieces_with(std::size_t tensor, const Box& box) const;
-  /// The bytes of a block of a piece. Throws Error(input) if the piece has no such block.
+  /// Returns the size of a block of a piece in bytes. Throws Error(input) if the piece has no such block.
   std::size_t block_size(const IndexedPiece& piece, std::size_t block) const;
   /// Fills `out` with a block as it is stored. `part` is the caller's own. Throws Error(storage) if it cannot be read.
   void fetch_block(const IndexedPiece& piece, std::size_t block, OpenPart& part, std::span<std::byte> out) const;
-  /// Throws Error(input) if the bytes of a block do not match its hash, naming tensor, file and byte. This and
+  /// Throws Error(input) if the bytes of a block do not match its hash, naming tensor, file and byte. check_block and
   /// fetch_block are safe from several threads.
   void check_block(const IndexedPiece& piece, std::size_t block, std::span<const std::byte> bytes) const;
-  /// How many blocks it may hold from one read to the next, each of another piece; 1 at first. A piece that was read to
-  /// its end has none. Who reads a tensor by rows that ranks cut by columns comes back to a block of each of them, and
-  /// reads it once if there is room for all. Not beside reads.
+  /// Sets the number of blocks that are kept from one read to the next, each of another piece; default: 1. A piece that
+  /// was read to its end keeps none. Reading a tensor by rows from parts that hold columns returns to a block of each
+  /// part; it is read once if all of them fit. Not during reads.
   void hold_blocks(std::size_t most) { most_blocks_ = std::max<std::size_t>(most, 1); }
-  /// Has the system fetch so many bytes behind each block that read() comes to, while that is checked and copied: for
-  /// who reads all of a checkpoint, mostly in the order of its files. None at first. Not beside reads.
+  /// Asks the system to fetch this many bytes after each block that read() reads, while the block is checked and
+  /// copied. For reading all of a checkpoint, mostly in the order of its files. Default: 0. Not during reads.
   void fetch_ahead(std::uint64_t bytes) { ahead_ = bytes; }
-  /// Bytes of files that it has read so far.
+  /// Returns the bytes read from files so far.
   std::uint64_t bytes_read() const { return bytes_read_; }
-  /// The number of a tensor by its full name or alias; nothing if there is none.
+  /// Returns the number of a tensor by its full name or alias; nothing if there is none.
   std::optional<std::size_t> find_tensor(const std::string& name) const;
-  /// The same; throws Error(input) with the nearest name.
+  /// Does the same, but throws Error(input) with the nearest name.
   std::size_t number_of(const std::string& name) const;
 
   /// All tensors by full name: "model/wte.weight", "rank=3/rng/state". Values and aliases are left out.
@@ -91,19 +91,18 @@ class CheckpointReader final : public TensorSource {
   /// Error(storage) for a file that cannot be read.
   void read(const std::string& name, const Box& box, std::span<std::byte> out) const override;
   void read(std::size_t tensor, const Box& box, std::span<std::byte> out) const;  // a box of layout.global
-  /// Fills boxes of a tensor that is seen as `as`, going once through each piece that has elements of them. Throws the
-  /// same.
+  /// Fills boxes of a tensor seen in the shape `as`, reading each piece with elements of them once. Throws the same.
   void read(std::size_t tensor, const Shape& as, std::span<const StateBox> boxes) const;
-  /// The number of the entry with the small values of a component's cell; nothing if it has none. Throws Error(input)
-  /// if that is no text.
+  /// Returns the number of the entry with the small values of a component's cell; nothing if there is none. Throws
+  /// Error(input) if the entry is not text.
   std::optional<std::size_t> values_of(const std::string& component, const std::string& cell) const;
-  /// These as JSON text; empty text if there are none.
+  /// Returns these values as JSON text; empty if there are none.
   std::string values_text(const std::string& component, const std::string& cell) const;
 
  private:
   struct Block;
   struct RunsOfBox;
-  struct Search {  // which files may have pieces of a box; neighbours mostly share layout and files
+  struct Search {  // files that may have pieces of a box; neighbours mostly share layout and files
     Layout layout;
     Box box;
     std::vector<FileRange> among;
@@ -125,20 +124,21 @@ class CheckpointReader final : public TensorSource {
   std::map<std::string, std::size_t> number_;  // by full name and by full alias
   std::vector<TensorDescription> descriptions_;
   mutable std::mutex tables_mutex_;                                       // guards the tables and the searches
-  mutable std::vector<std::optional<std::vector<IndexedPiece>>> tables_;  // by file; those that were asked for
-  mutable std::map<std::size_t, std::string> tables_of_others_;           // by file: those that were taken
-  mutable std::deque<Search> searches_;                                   // the last ones
+  mutable std::vector<std::optional<std::vector<IndexedPiece>>> tables_;  // by file; filled on request
+  mutable std::map<std::size_t, std::string> tables_of_others_;           // by file; from take_table
+  mutable std::deque<Search> searches_;                                   // the latest ones
   std::size_t most_blocks_ = 1;
-  std::uint64_t ahead_ = 0;                                 // bytes
-  mutable std::mutex mutex_;                                // guards what follows
-  mutable std::list<Block> blocks_;                         // of different pieces, that which was read last first
-  mutable OpenPart whole_blocks_;                           // of those that are read to where they go
-  mutable std::map<std::size_t, std::uint64_t> asked_for_;  // by file: the end of what the system was asked to fetch
+  std::uint64_t ahead_ = 0;          // bytes
+  mutable std::mutex mutex_;         // guards the following members
+  mutable std::list<Block> blocks_;  // of different pieces, latest read first
+  mutable OpenPart whole_blocks_;    // for blocks that are read straight to their destination
+  // By file: end of the bytes that the system was asked to fetch.
+  mutable std::map<std::size_t, std::uint64_t> asked_for_;
   mutable std::atomic<std::uint64_t> bytes_read_{0};
 };
 
-/// The weights under their Hugging Face names, aliases included: "wte.weight", by a reader that holds so many blocks.
-/// Throws Error(input) if there is no component model.
+/// Returns the weights under their Hugging Face names, aliases included: "wte.weight". The reader keeps `blocks`
+/// blocks. Throws Error(input) if there is no component model.
 std::unique_ptr<TensorSource> open_model(const Path& checkpoint, std::size_t blocks = 1);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
-// A component declares state that belongs to a checkpoint: where it comes from and which ranks hold it identically. The
-// ranks fall into cells: within a cell the state is equal, between cells it differs. checkpoint/save.hpp
-// and checkpoint/load_checkpoint.hpp act on the declarations.
+// A component declares state that belongs to a checkpoint: its source, and the ranks that hold it identically. The
+// ranks form cells: the state is equal within a cell and differs between cells. The declarations are used by
+// checkpoint/save.hpp and checkpoint/load_checkpoint.hpp.
 #pragma once
 
 #include "layout/mesh.hpp"
@@ -15,8 +15,8 @@
 
 namespace lockstep {
 
-/// Logical tensors (global, replicated, per_group) are addressed by name and box whoever holds them; the tensors of
-/// per_rank and per_node components, and all small values, belong to a cell.
+/// Logical tensors (global, replicated, per_group) are addressed by name and box, independent of their holders. Tensors
+/// of per_rank and per_node components, and all small values, belong to a cell.
 enum class Pattern {
   global,      // one value for the job, kept by rank 0; every rank gets it back
   replicated,  // equal on all ranks, compared at each save; all ranks share the writing
@@ -27,33 +27,33 @@ enum class Pattern {
 std::string_view name_of(Pattern pattern);  // "global", …: also the folder's name in a checkpoint
 std::optional<Pattern> parse_pattern(std::string_view name);
 
-/// True if the tensors of such a component belong to a cell as its values do.
+/// Returns whether tensors of such a component belong to a cell, as its values do.
 inline bool cell_owned(Pattern pattern) { return pattern == Pattern::per_rank || pattern == Pattern::per_node; }
 
-/// Validation says how deeply a save compares the ranks of a cell.
+/// Says how deeply a save compares the ranks of a cell.
 enum class Validation {
   none,     // not at all
   quick,    // shapes, and the ends of each tensor
-  rolling,  // a share of each tensor, in turn, so that some saves in a row look at all of it
+  rolling,  // a share of each tensor, in turn, so that a series of saves compares all of it
   tensor,   // fingerprints of all elements
   full,     // fingerprints and content hashes
 };
 std::string_view name_of(Validation validation);
 std::optional<Validation> parse_validation(std::string_view name);
 
-/// The share that one save compares at Validation::rolling: so many of them are all.
+/// The share that one save compares at Validation::rolling: number `number` of `of` shares.
 struct RollingShare {
   std::uint64_t number = 0;  // counted from 0
   std::uint64_t of = 1;
 };
 
-/// Remap says what becomes of cell-owned state where a load has other cells than the save had. The ranks of another
-/// mesh are others, however many they are.
+/// Says how a load handles cell-owned state if its cells differ from those of the save. Ranks of another mesh form
+/// other cells, even if their number is the same.
 enum class Remap {
   exact,         // the load is refused
-  derive,        // the provider makes it anew from what is not saved (seed, rank): `remap` is called without cells
+  derive,        // the provider computes it from seed and rank; `remap` is called without cells
   redistribute,  // the provider gets the values and tensors of all cells
-  drop,          // the fresh state stays; also where logical tensors are named by the cell and there are others
+  drop,          // the fresh state stays; also if logical tensors are named by cell and the names differ
 };
 std::string_view name_of(Remap remap);
 std::optional<Remap> parse_remap(std::string_view name);
@@ -74,22 +74,22 @@ struct StoredCell {
 struct Component {
   std::string key;  // "model", "optimizer", …: a lower-case word
   Pattern pattern = Pattern::replicated;
-  std::vector<AxisName> equal_along = {};  // of per_group; empty: no ranks have the same
+  std::vector<AxisName> equal_along = {};  // of per_group; empty: each rank is a cell
   bool required = true;                    // a checkpoint without it cannot be loaded
   Validation validation = Validation::tensor;
   Remap remap_policy = Remap::exact;
-  /// The state of this rank. Called by each save and load; the spans stay valid until that returns. Local, must not
-  /// communicate.
+  /// Returns the state of this rank. Called by each save and load; the spans stay valid until that returns. Must not
+  /// communicate. Local.
   std::function<StateTree()> collect;
-  /// After all tensors of all components are filled and verified: takes the values back. Local. May be empty.
+  /// Takes the values back after all tensors of all components are filled and verified; default: none. Local.
   std::function<void(const StateTree&)> restore = {};
-  /// As the remap policy says. Local.
+  /// Handles other cells as the remap policy says. Local.
   std::function<void(const std::vector<StoredCell>&)> remap = {};
-  /// Of what may be dropped: what counts instead, for people.
+  /// With Remap::drop: the replacement of dropped state, as text for people.
   std::string dropped = {};
 };
 
-/// The ranks of a job as patterns see them.
+/// The ranks of a job, with mesh and nodes.
 struct World {
   Mesh mesh;
   std::vector<int> node_of_rank = {};        // empty: all on one machine
@@ -97,14 +97,13 @@ struct World {
 };
 World single_axis_world(int ranks);  // a mesh with the one axis dp_replicate
 
-/// The name of the cell of `rank`: "all", "rank=3", "node=1", or the coordinates of per_group. Local.
+/// Returns the name of the cell of `rank`: "all", "rank=3", "node=1", or the coordinates of per_group. Local.
 std::string cell_of(const Component& component, const World& world, Rank rank);
-/// The ranks of each cell, ascending, ordered by their lowest rank. Local.
+/// Returns the ranks of each cell, ascending, ordered by their lowest rank. Local.
 std::vector<std::vector<Rank>> cells_of(const Component& component, const World& world);
 
-/// Throws Error(usage) where a declared pattern contradicts a tensor's layout, naming tensor, axis and the declaration
-/// that would be right; Error(bug) for a key that is no word, an alias without target, or per_group without axes.
-/// Local.
+/// Checks a component against its state. Throws Error(usage) if the pattern contradicts a tensor's layout, naming the
+/// tensor and the right declaration. Throws Error(bug) for a key that is not a word, or an alias without target. Local.
 void check(const Component& component, const StateTree& state);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Elements of any type as numbers, for looking at them: exact except for 64-bit integers beyond 2^53. Nothing is
-// computed with these.
+// Converts elements of any type to numbers for display: exact except for 64-bit integers beyond 2^53. Not for
+// computation.
 #pragma once
 
 #include "layout/dtype.hpp"
@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// The value of the element at the beginning of `bytes`. Bytes of fp8 follow the OCP formats E4M3 (no infinity) and
-/// E5M2.
+/// Returns the value of the element at the beginning of `bytes`. Bytes of fp8 follow the OCP formats E4M3 (no infinity)
+/// and E5M2.
 double value_of(DType dtype, std::span<const std::byte> bytes);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
-// Fingerprints of tensors: sums over elements that depend on each element's value and its place in the logical tensor,
-// not on how the tensor is cut. Pieces add up to the whole, on any layout. Damage within a file is found by its block
-// hashes: store/part_file.hpp.
+// Fingerprints of tensors are sums over elements. They depend on each element's value and its place in the logical
+// tensor, not on how the tensor is split, so the fingerprints of pieces add up to that of the tensor on any layout.
+// Block hashes, which find damage within a file: store/part_file.hpp.
 #pragma once
 
 #include "layout/dtype.hpp"
@@ -14,10 +14,10 @@
 
 namespace lockstep {
 
-/// Two sums mod 2^64 of (bits + 1) · weight(i) over the elements, i the row-major index in the logical tensor; elements
-/// of 8 bytes count as two of 4 (low half first). A weight is odd, so one changed element always shows: table[i mod
-/// 1024] · factor(i div 1024), where table[j] = the high 32 bits of mix(S + j), factor(b) = mix(S + 2^32 + b), each
-/// with the lowest bit set; mix is the finalizer of splitmix64, S = 0x6c6f636b73746570 for the first sum and
+/// Two sums mod 2^64 of (bits + 1) · weight(i) over the elements; i is the row-major index in the logical tensor.
+/// Elements of 8 bytes count as two of 4 (low half first). A weight is odd, so one changed element always shows:
+/// table[i mod 1024] · factor(i div 1024), where table[j] = the high 32 bits of mix(S + j), factor(b) = mix(S + 2^32 +
+/// b), each with the lowest bit set; mix is the finalizer of splitmix64, S = 0x6c6f636b73746570 for the first sum and
 /// 0x66696e6765727072 for the second.
 struct Fingerprint {
   std::uint64_t first = 0;
@@ -30,8 +30,9 @@ struct Fingerprint {
   bool operator==(const Fingerprint&) const = default;
 };
 
-/// The share of elements [first, first + n) of `box` (in the box's row-major order) of a logical tensor of shape
-/// `global`, where `bytes` holds these n elements. The share of the whole box with first = 0 and all its bytes.
+/// Returns the share of elements [first, first + n) of `box`, in the box's row-major order, in the fingerprint of a
+/// logical tensor of shape `global`. `bytes` holds these n elements. With first = 0 and all bytes it is the share of
+/// the whole box.
 Fingerprint fingerprint(const Shape& global, DType dtype, const Box& box, std::span<const std::byte> bytes,
                         std::int64_t first = 0);
 

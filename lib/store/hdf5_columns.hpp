@@ -1,4 +1,5 @@
-// Columns: tables of an HDF5 file, one dataset a column, so that any tool reads them, and text as JSON in bytes.
+// Columns are tables in an HDF5 file with one dataset per column, so that any tool can read them; text is JSON in
+// bytes. HDF5 itself: store/hdf5.hpp.
 #pragma once
 
 #include "base/json.hpp"
@@ -21,7 +22,7 @@ constexpr DType column_type() {
   if constexpr (std::is_same_v<Value, std::uint64_t>) return DType::u64;
 }
 
-/// A new column of rows of so many values each. Throws Error(storage).
+/// Adds a new column with `width` values per row. Throws Error(storage).
 template <class Value>
 Hdf5Dataset add_column(Hdf5File& file, const std::string& path, const std::vector<Value>& values,
                        std::int64_t width = 1) {
@@ -30,7 +31,7 @@ Hdf5Dataset add_column(Hdf5File& file, const std::string& path, const std::vecto
                   std::as_bytes(std::span(values)));
 }
 
-/// Throws Error(input) naming `where` if there is none of this type and width.
+/// Reads a column. Throws Error(input) naming `where` if there is no column of this type and width.
 template <class Value>
 std::vector<Value> read_column(const Hdf5File& file, const std::string& path, const Path& where,
                                std::int64_t width = 1) {
@@ -53,12 +54,13 @@ inline Json read_json(const Hdf5File& file, const std::string& path, const Path&
   return parse_json(file.read_text(path), where.string() + path);
 }
 
-/// The part [first[i], first[i + 1]) of a column of `size` rows that belongs to row i of another. Throws Error(input),
-/// without an origin, where it is none.
+/// A range of rows in a column.
 struct ColumnRange {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
+/// Returns the range [first[i], first[i + 1]) of a column with `size` rows that belongs to row i of another column.
+/// Throws Error(input), without an origin, if it is not a valid range.
 inline ColumnRange column_range(const std::vector<std::uint64_t>& first, std::size_t i, std::size_t size) {
   if (first[i] > first[i + 1] || first[i + 1] > size) fail(ExitCode::input, "row {} points outside of its columns", i);
   return {first[i], first[i + 1]};

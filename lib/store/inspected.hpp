@@ -1,4 +1,5 @@
-// What the answers of checkpoint-inspect have in common: names, words and elements of what is looked at.
+// Shared parts of the answers of checkpoint-inspect: names, texts and elements of the inspected state. The questions:
+// store/inspect.hpp.
 #pragma once
 
 #include "store/checkpoint_reader.hpp"
@@ -13,8 +14,8 @@ namespace lockstep {
 std::string pattern_text(const StoredComponent& component);  // "per_group(dp_replicate)"
 std::string layout_text(const Layout& layout);               // "dim 0 over dp_shard; on pp 1", "whole"
 std::string number_text(double value);
-/// The number of the tensor that `name` means: a full name, or a weight's own name or alias. Throws Error(input) with
-/// the nearest name.
+/// Returns the number of the tensor called `name`: a full name, or a weight's own name or alias. Throws Error(input)
+/// with the nearest name.
 std::size_t find_number(const CheckpointReader& checkpoint, const std::string& name);
 /// Calls `visit` with the bytes of each element of a tensor, in order. Needs memory for a block and for some rows.
 void for_each_element(const CheckpointReader& checkpoint, std::size_t number,

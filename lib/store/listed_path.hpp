@@ -1,4 +1,4 @@
-// Paths that a manifest lists: they stay within its folder, whoever wrote the manifest.
+// Checks that paths in a manifest stay within its folder, even if somebody else wrote the manifest.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// True if `path`, relative to a folder, names something below it. Pure.
+/// Returns whether `path`, relative to a folder, names something below it. Pure.
 inline bool stays_below(const std::string& path) {
   const std::filesystem::path relative(path);
   if (relative.empty() || relative.is_absolute() || path.find('\0') != std::string::npos) return false;

@@ -1,4 +1,4 @@
-// What the writers of a checkpoint tell each other of pieces, as numbers in a message between ranks of one program.
+// Messages in which the writers of a checkpoint exchange records of pieces, as numbers between ranks of one program.
 #pragma once
 
 #include "store/part_table.hpp"
@@ -16,9 +16,9 @@ using Numbers = std::vector<std::uint64_t>;
 std::string encode(const Numbers& numbers);
 Numbers decode_numbers(const std::string& bytes);
 
-/// Appends what became of a piece as it was written: its fingerprint and the hashes of its blocks. Pure.
+/// Appends the record of a written piece: its fingerprint and the hashes of its blocks. Pure.
 void add_record(Numbers& numbers, std::size_t piece, const PieceRecord& record);
-/// Puts what add_record appended into the records, which are by piece and keep their places. Pure.
+/// Copies appended records into `records`, which are by piece and keep their offsets. Pure.
 void take_records(const Numbers& numbers, std::vector<PieceRecord>& records);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
-// The one pass over the bytes of a state when it is saved: each block of each piece is hashed, fingerprinted and
-// written while it is in the processor's cache, by a few threads, so that the storage always has something to do. Plain
-// system calls; HDF5 is not touched.
+// The single pass over the bytes of a state during a save. A few threads hash, fingerprint and write each block of each
+// piece while it is in the processor's cache, so that the storage is never idle. Plain system calls, without HDF5. The
+// files: store/part_file.hpp.
 #pragma once
 
 #include "store/part_file.hpp"
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// A place is where a piece is written to.
+/// The place where a piece is written.
 struct PiecePlace {
   const PartFile* part = nullptr;
   std::uint64_t offset = 0;
@@ -23,11 +23,11 @@ struct PiecePlace {
 struct HeldPiece {
   PartPiece piece;
   std::span<const std::byte> bytes;
-  std::optional<PiecePlace> place;  // nothing: another rank writes it, and only its fingerprint is wanted
+  std::optional<PiecePlace> place;  // not set: another rank writes it, and only its fingerprint is needed
 };
 
-/// Writes the pieces that have a place and returns the record of each; that of a piece without one has a fingerprint
-/// and no blocks. Local. Throws Error(storage); what was written is then to be dropped.
+/// Writes the pieces that have a place and returns the record of each. The record of a piece without a place has a
+/// fingerprint and no blocks. Local. Throws Error(storage); the written bytes must then be discarded.
 std::vector<PieceRecord> pass_over(std::span<const HeldPiece> pieces);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Retention: which checkpoints of a run stay when a new one is there. Those that go are renamed, in one step each;
+// Retention decides which checkpoints of a run stay after a new one. The others are renamed, each in one step;
 // store/trash.hpp deletes them.
 #pragma once
 
@@ -14,41 +14,41 @@
 
 namespace lockstep {
 
-/// BestBy says what makes a checkpoint better than another.
+/// The metric that makes a checkpoint better than another.
 struct BestBy {
   std::string metric = "validation_loss";
-  std::optional<bool> higher = {};  // values are better; nothing: as each manifest says of its own
+  std::optional<bool> higher = {};  // whether higher values are better; default: as each manifest says
   bool operator==(const BestBy&) const = default;
 };
 
-/// Those that have a value of the metric, measured on the same samples as that of the newest: the best first, of equal
-/// ones the older first. Reads manifests; damaged ones have no value. Local. Throws Error(storage), Error(usage) as
-/// reading them does.
+/// Returns the checkpoints with a value of the metric that was measured on the same samples as the newest value: best
+/// first, and the older one first if they are equal. Reads manifests; damaged ones have no value. Local. Throws
+/// Error(storage), Error(usage) as reading them does.
 std::vector<CheckpointEntry> best_first(const std::vector<CheckpointEntry>& entries, const BestBy& by);
 
-/// What stays: all that one of these says.
+/// A checkpoint stays if any of these rules keeps it.
 struct Retention {
   std::int64_t keep_last = 2;  // at least 1
-  std::int64_t keep_best = 1;  // the first of best_first, be they among the last or not
+  std::int64_t keep_best = 1;  // the first of best_first, whether they are among the last or not
   BestBy best_by = {};
-  std::optional<std::int64_t> keep_every = {};  // multiples of so many steps
+  std::optional<std::int64_t> keep_every = {};  // keeps steps that are multiples of it
   std::vector<std::int64_t> pinned = {};        // steps
 };
 
-/// What retention goes by.
+/// A checkpoint as retention sees it.
 struct Candidate {
   CheckpointEntry entry;
   Verdict verdict = Verdict::sound;   // of all files and their lengths
-  std::optional<double> metric = {};  // so that less is better
+  std::optional<double> metric = {};  // lower is better
 };
-/// The checkpoints that may go, of candidates in the order of their steps. Only sound ones are counted as last or best;
-/// a damaged one goes when it is older than all of the last; nobody knows what one that is unreadable or foreign holds,
-/// so it stays. Pure.
+/// Returns the checkpoints that may be removed; candidates are in the order of their steps. Only sound ones count as
+/// last or best. A damaged one is removed if it is older than all of the last. Unreadable and foreign ones stay,
+/// because their content is unknown. Pure.
 std::vector<CheckpointEntry> superfluous(std::span<const Candidate> candidates, const Retention& retention);
 
-/// Measured is a checkpoint's value of the metric that retention goes by.
+/// A checkpoint's value of the metric that retention uses.
 struct Measured {
-  double cost = 0;          // the value, so that less is better
+  double cost = 0;          // the value, so that lower is better
   std::string measured_on;  // the document "evaluation"
 };
 struct Rated {
@@ -58,19 +58,19 @@ struct Rated {
 };
 /// Reads the value of a sound checkpoint from its manifest. If that cannot be read, the verdict says why. Local.
 Rated rate(const CheckpointEntry& entry, Verdict verdict, const BestBy& by);
-/// Candidates with the values that may be compared with the newest one: measured on the same samples. `rated` is in the
-/// order of steps. Pure.
+/// Returns candidates with the values that are comparable with the newest one: measured on the same samples. `rated` is
+/// in the order of steps. Pure.
 std::vector<Candidate> comparable(std::span<const Rated> rated);
 
-/// The checkpoints of a run that may go, whatever finds the verdicts on them. Throws Error(storage).
+/// Returns the checkpoints of a run that may be removed; `verdict` judges each of them. Throws Error(storage).
 std::vector<CheckpointEntry> victims_of(const Path& run, const Retention& retention,
                                         const std::function<Verdict(const CheckpointEntry&)>& verdict);
 
 struct Retired {
   std::vector<std::int64_t> steps;
-  std::string problem;  // why one that may go is still there; empty if none is
+  std::string problem;  // why a checkpoint could not be removed; empty if all were
 };
-/// Makes trash of what may go. Throws Error(storage) where the run cannot be looked at.
+/// Moves the checkpoints that may be removed to trash. Throws Error(storage) if the run cannot be read.
 Retired retire(const Path& run, const Retention& retention);
 
 }  // namespace lockstep

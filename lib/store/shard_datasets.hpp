@@ -1,4 +1,4 @@
-// The datasets of a token shard by their names, for its reader (store/token_shards.cpp) and its writer
+// The names of the datasets in a token shard, for its reader (store/token_shards.cpp) and its writer
 // (store/shard_writer.cpp).
 #pragma once
 

@@ -1,5 +1,5 @@
-// Tensors by (logical name, box): the one way to read weights, whoever wrote them (checkpoint, safetensors), and to
-// write them for someone else. Serial; large tensors are read piecewise.
+// Reads tensors by (logical name, box) from any origin (checkpoint, safetensors), and writes them for other programs.
+// Serial; large tensors are read piecewise.
 #pragma once
 
 #include "layout/dtype.hpp"
@@ -23,19 +23,19 @@ struct TensorDescription {
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
-  /// All logical tensors, in the order of the source.
+  /// Returns all logical tensors, in the order of the source.
   virtual const std::vector<TensorDescription>& list() const = 0;
-  /// Fills `out` with the box of the tensor, row-major, in the tensor's own dtype; out.size() = elements × size.
-  /// Throws Error(input) for an unknown name or a box outside; Error(storage) for I/O.
+  /// Fills `out` with the box of the tensor, row-major, in the tensor's own dtype; out.size() = elements × size. Throws
+  /// Error(input) for an unknown name or a box outside; Error(storage) for I/O.
   virtual void read(const std::string& name, const Box& box, std::span<std::byte> out) const = 0;
 };
 
-/// The description of `name` in a source. Throws Error(input) with the nearest name if it has none.
+/// Returns the description of `name` in a source. Throws Error(input) with the nearest name if there is none.
 const TensorDescription& find_tensor(const TensorSource& source, const std::string& name);
 
-/// Reads a box of a tensor seen in another shape: views have no boxes in common, but the order of their elements.
-/// `read` gets a box of the tensor's own shape and the room for it: rows that have all elements of the box, or the box
-/// itself where the shapes are one. Local.
+/// Reads a box of a tensor seen in another shape. Boxes differ between views, but the order of elements is the same.
+/// `read` gets a box of the tensor's own shape and a buffer for it: the rows that contain all elements of the box, or
+/// the box itself if the shapes are equal. Local.
 void read_view(const TensorDescription& stored, const Shape& as, const Box& box, std::span<std::byte> out,
                const std::function<void(const Box& own, std::span<std::byte> bytes)>& read);
 
@@ -44,7 +44,7 @@ class TensorSink {
   virtual ~TensorSink() = default;
   /// Writes rows of a declared tensor: the box covers whole rows of dim 0, in order. Throws Error(storage).
   virtual void write(const std::string& name, const Box& box, std::span<const std::byte> bytes) = 0;
-  /// Makes the result complete and current; nothing is visible before. Throws Error(storage), Error(bug) if rows are
+  /// Makes the result complete and visible; nothing is visible before. Throws Error(storage), Error(bug) if rows are
   /// missing.
   virtual void finish() = 0;
 };

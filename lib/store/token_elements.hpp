@@ -1,5 +1,5 @@
-// Token ids as elements of a file, of any integer type and at any place: what other people's token files hold. Which
-// elements of which file: OutsideTokens of store/token_shards.hpp.
+// Token ids as elements of a file, of any integer type and at any offset, as in token files of other programs. The
+// place of these elements: OutsideTokens of store/token_shards.hpp.
 #pragma once
 
 #include "layout/dtype.hpp"
@@ -18,15 +18,15 @@ struct IdRange {
   std::int64_t highest = std::numeric_limits<std::int64_t>::min();
 
   void add(const IdRange& other);
-  /// One of them that is no id below `vocabulary`.
+  /// Returns one of them that is not an id below `vocabulary`; nothing if both are.
   std::optional<std::int64_t> outside(std::int64_t vocabulary) const;
 };
 
-/// Whether ids may be elements of this type: an integer.
+/// Returns whether ids may be elements of this type: an integer.
 bool can_hold_tokens(DType dtype);
 
-/// Copies all elements of `bytes`, little-endian and unaligned, to the front of `out`. What is no int32 is cut off in
-/// `out`, and shows in the result. Throws Error(bug) for a type that holds no tokens.
+/// Copies all elements of `bytes`, little-endian and unaligned, to the front of `out`. A value beyond int32 is
+/// truncated in `out`, and the result shows it. Throws Error(bug) for a type that holds no tokens.
 IdRange copy_ids(std::span<const std::byte> bytes, DType dtype, std::span<std::int32_t> out);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Trash: what a save or a job leaves in RUN/checkpoints and nothing needs any more. It gets a name that says so in one
-// step; deleting it, which takes long, comes behind what the process does.
+// Trash is anything in RUN/checkpoints that a save or a job leaves and that is no longer needed. One rename marks it;
+// the deletion, which takes long, happens in the background.
 #pragma once
 
 #include "base/files.hpp"
@@ -10,23 +10,23 @@
 
 namespace lockstep {
 
-/// A free name beside the path, under which nothing is found any more: .trash-NAME-RANDOM.
+/// Returns a free name next to the path that no reader recognises: .trash-NAME-RANDOM.
 Path trash_name(const Path& path);
 bool is_trash(const Path& path);
 
 /// Deletes all trash in RUN/checkpoints now. Throws Error(storage).
 void empty_trash(const Path& run);
 
-/// Deletes trash in a thread of its own, at a fifth of the storage's time at most. Without communication. Local.
+/// Deletes trash on a thread of its own, which uses the storage at most a fifth of the time. No communication. Local.
 class TrashCollector {
  public:
   explicit TrashCollector(Path run);
-  /// Stops where it is: what is left is still trash, which the next job finds.
+  /// Stops at once; the remaining files are still trash, which the next job deletes.
   ~TrashCollector();
-  void wake();  // there may be trash
-  /// Deletes all there is without pauses, and returns true, or false where the limit came first. Throws Error(storage).
+  void wake();  // call it when there may be trash
+  /// Deletes all trash without pauses. Returns true, or false if it reached the limit. Throws Error(storage).
   bool empty(double limit_s = std::numeric_limits<double>::infinity());
-  /// Why something could not be deleted, since it was last asked; empty if nothing is the matter.
+  /// Returns the last reason for a failed deletion since the previous call; empty if there was none.
   std::string problem();
 
  private:

@@ -1,5 +1,6 @@
-// A verdict says what a look at a checkpoint came to. It is one value for every path that reads checkpoints: whoever
-// reads throws an Error with the code of the verdict, and whoever chooses a checkpoint acts on the verdict alone.
+// A verdict is the result of examining a checkpoint, and all code that reads checkpoints uses it: a reader throws an
+// Error with the code of the verdict, and the choice of a checkpoint depends only on verdicts. How verdicts are found:
+// store/checkpoint_verify.hpp.
 #pragma once
 
 #include "base/error.hpp"
@@ -12,16 +13,18 @@ namespace lockstep {
 
 enum class Verdict {
   sound,
-  damaged,     // its bytes contradict its manifest or their hashes: a run passes over it
-  unreadable,  // the storage failed, or does not show all ranks the same: nothing is known, so nothing is touched
-  foreign,     // its bytes are as they were written, but this program cannot read them: nothing is touched
+  damaged,  // its bytes contradict its manifest or their hashes: a run skips it
+  /// The storage failed, or does not show all ranks the same: nothing is known, so nothing is touched.
+  unreadable,
+  /// Its bytes are as they were written, but this program cannot read them: nothing is touched.
+  foreign,
 };
 std::string_view name_of(Verdict verdict);
 
-/// The code of the errors that tell of a verdict: input, storage, usage. Throws Error(bug) for sound.
+/// Returns the code of the errors for a verdict: input, storage, usage. Throws Error(bug) for sound.
 ExitCode code_of(Verdict verdict);
-/// The verdict that an error with this code is where a checkpoint is read; nothing if the error is not about the
-/// checkpoint, as a bug or a peer that died.
+/// Returns the verdict that an error with this code means while a checkpoint is read; nothing if the error is not about
+/// the checkpoint, such as a bug or a lost peer.
 std::optional<Verdict> verdict_of(ExitCode code);
 
 /// A verdict with its reason.
@@ -30,12 +33,12 @@ struct Judgement {
   std::string reason = {};  // one line; empty if sound
   std::string hint = {};
 };
-/// Returns what an error that a reader threw says of the checkpoint. Throws the error itself if it is not about the
+/// Converts the error of a reader to a judgement of the checkpoint. Throws the error itself if it is not about the
 /// checkpoint.
 Judgement judgement_of(const Error& error);
 
-/// Throws the error of what was written by a program that knows more, naming in the hint what can read it: `software`
-/// is as in Manifest::software.
+/// Throws the error for state of a newer program, with a hint that names a program that can read it. `software` is as
+/// in Manifest::software.
 [[noreturn]] void fail_foreign(const std::string& what, const std::string& software);
 
 }  // namespace lockstep
