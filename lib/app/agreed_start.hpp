@@ -1,4 +1,4 @@
-// What all ranks of a job begin with: the same plug-ins and the same configuration.
+// Agreement at the start of a job: all ranks have the same plug-ins and the same configuration.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -6,9 +6,9 @@
 
 namespace lockstep {
 
-/// Throws AgreedError(usage) unless all ranks have opened plug-ins of the same content and have the same settings,
-/// which variables of the environment may set (config/path_text.hpp). checkpoint.local_dir alone may be another one on
-/// each node. Collective over `world`.
+/// Throws AgreedError(usage) unless all ranks have opened plug-ins with the same content and have the same settings.
+/// Settings can differ because paths may use environment variables (config/path_text.hpp). Only checkpoint.local_dir
+/// may differ between nodes. Collective over `world`.
 void agree_on_start(Communicator& world, const Settings& settings);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// One program that goes on as another, with the same arguments, process and standard streams.
+// Continues as another program, with the same arguments, process and standard streams.
 #pragma once
 
 #include "config/tool.hpp"
@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// Replaces this process by `program`, which lies beside this one's file or, installed, in libexec/lockstep. Returns
-/// only if it cannot, after saying so on standard error: the exit code. Local.
+/// Replaces this process by `program`, which is in the folder of this one or, if installed, in libexec/lockstep. On
+/// failure it explains the reason on standard error and returns the exit code. Local.
 int become(const std::string& program, const Tool& tool, char** arguments);
 
 }  // namespace lockstep

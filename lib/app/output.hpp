@@ -1,4 +1,4 @@
-// What a tool is given to speak with: results on standard output, log lines on standard error, and how it was called.
+// The output of a tool: results on standard output and log lines on standard error, with the options that affect them.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -12,19 +12,19 @@ namespace lockstep {
 
 class Output {
  public:
-  /// `log` outlives it. `fd`: where results go.
+  /// `log` outlives the object. Results go to the file descriptor `fd`.
   Output(CommonOptions common, Settings settings, Log& log, int fd = 1);
 
   const CommonOptions& common() const { return common_; }  // --dry-run, --json, --progress, …
-  const Settings& settings() const { return settings_; }   // the configuration with its provenance
+  const Settings& settings() const { return settings_; }   // the configuration with the origins of its values
   Log& log() { return log_; }
 
-  /// Results, at once. If the reader has gone away (a closed pipe) the rest is dropped quietly. Local.
-  /// Throws Error(storage) if standard output cannot be written.
+  /// Writes results immediately. If the reader has closed the pipe, the rest is dropped silently. Local. Throws
+  /// Error(storage) if standard output cannot be written.
   void print(std::string_view text);
-  /// `value` on several lines, and a newline.
+  /// Writes `value` on several lines, with a newline at the end.
   void print_json(const Json& value);
-  /// No result follows. Throws Error(storage) if what was written may be lost. Local.
+  /// Ends the results. Throws Error(storage) if data that was written may be lost. Local.
   void close();
 
  private:

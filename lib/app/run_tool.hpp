@@ -1,6 +1,6 @@
-// The skeleton of a main: command line → answers that need no MPI → job → the tool's function → one agreed exit code
-// and one explanation. A main is run_tool<Config>(argc, argv, serial_job or parallel_job, function). What the function
-// is given: app/output.hpp and comm/session.hpp.
+// The main function of a tool. It parses the command line, gives answers that need no MPI, starts the job, and calls
+// the tool's function; all ranks return one agreed exit code, with one explanation. A main is run_tool<Config>(argc,
+// argv, serial_job or parallel_job, function). The arguments of that function: app/output.hpp and comm/session.hpp.
 #pragma once
 
 #include "app/job.hpp"
@@ -16,28 +16,28 @@
 
 namespace lockstep {
 
-/// What a tool does, once it knows its configuration. Returns the exit code; collective over the session's world if the
-/// tool is parallel.
+/// The function of a tool; it receives the configuration. It returns the exit code. Collective over the session's world
+/// if the tool is parallel.
 template <class Config>
 using ToolBody = std::function<int(const Config&, Session&, Output&)>;
 
-/// Readies the process: a closed pipe and a file that grows beyond `ulimit -f` are errors of write(2), not a death, and
-/// so is a mapped file that cannot be read (base/mapped_file.hpp); standard descriptors that were closed do not become
-/// files. Returns the arguments without the program's name. Local.
+/// Prepares the process. Closed pipes and files beyond `ulimit -f` become errors of write(2) instead of signals, and so
+/// do unreadable mapped files (base/mapped_file.hpp). Closed standard descriptors are replaced, so that files do not
+/// take their numbers. Returns the arguments without the program's name. Local.
 std::vector<std::string> prepare_process(int argc, char** argv);
 
 /// Writes `answer` to standard output, on the first process only. Returns the exit code. Local.
 int give_answer(const Tool& tool, const std::string& answer);
 
-/// Starts the job within the limit of `start_up` (comm/start_watch.hpp) and runs `work` in it. When the ranks agree on
-/// the outcome, one of them explains a failure, and all return the same code: the worst. A failure that the others do
-/// not come to learn of within 2 s ends the job from the rank that has it, with what it was doing. Collective over the
-/// job.
+/// Starts the job within the limit of `start_up` (comm/start_watch.hpp) and runs `work` in it. The ranks agree on the
+/// outcome: one of them explains a failure, and all return the worst code. If the other ranks do not reach the end
+/// within 2 s of a failure (30 s if all ranks know of it), the failed rank ends the job and reports its phase.
+/// Collective over the job.
 int run_job(const Tool& tool, const CommonOptions& common, const StartUp& start_up, const StartJob& start,
             const std::function<int(Session&, Log&)>& work);
 
-/// What `work` returns; what it refuses says which words of another trainer stand behind the options that it names.
-/// Local.
+/// Returns the result of `work`. To usage errors it adds the keys of another trainer that set the options named in the
+/// error. Local.
 int in_words_of_user(const Settings& settings, const std::function<int()>& work);
 
 template <class Config>
@@ -49,7 +49,7 @@ int run_tool(int argc, char** argv, const StartJob& start, const ToolBody<Config
   try {
     line = parse_command_line<Config>(arguments);
   } catch (...) {
-    problem = std::current_exception();  // explained once, by one rank: when the job has started
+    problem = std::current_exception();  // explained once, by one rank, after the job has started
   }
   if (line.answer) return give_answer(tool, *line.answer);
   StartUp start_up;

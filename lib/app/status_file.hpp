@@ -1,5 +1,5 @@
-// RUN/status.json: how a run ended, or that it has not, and which job's progress lies in the folder. Launchers replace
-// exit codes; this file holds the truth.
+// RUN/status.json: whether and how a run ended, and which job made the progress in the folder. Launchers often replace
+// exit codes; this file keeps the original one.
 #pragma once
 
 #include "base/files.hpp"
@@ -12,14 +12,15 @@
 
 namespace lockstep {
 
-/// JobIdentity tells whether another job runs the same command, and whether it is the same job of Slurm.
+/// JobIdentity identifies a job by its command and its Slurm job.
 struct JobIdentity {
-  std::string configuration = {};   // equal for commands that make the same run
+  std::string configuration = {};   // equal for commands of the same run
   std::string slurm_job = {};       // empty outside Slurm
-  std::int64_t slurm_restarts = 0;  // times that Slurm has requeued the job
+  std::int64_t slurm_restarts = 0;  // number of requeues by Slurm
   bool operator==(const JobIdentity&) const = default;
 };
-/// The identity of this process's job: what the environment says of Slurm (SLURM_JOB_ID, SLURM_RESTART_COUNT). Local.
+/// Returns the identity of this process's job, from the environment variables SLURM_JOB_ID and SLURM_RESTART_COUNT.
+/// Local.
 JobIdentity job_of_process(std::string configuration);
 
 /// RunProgress says which job made the progress in a run folder, and how it ended.
@@ -28,18 +29,18 @@ struct RunProgress {
   bool stopped = false;  // on request, with progress saved
   bool operator==(const RunProgress&) const = default;
 };
-/// The progress of which status.json tells; nothing if it tells of none or is malformed. Local. Throws Error(storage)
-/// if it cannot be read.
+/// Returns the progress that status.json records; nothing if it records none or is malformed. Local. Throws
+/// Error(storage) if it cannot be read.
 std::optional<RunProgress> progress_in(const Path& run_dir);
-/// Whether `job` continues this progress: the same command made it, and was stopped with progress saved, or is a Slurm
-/// job that was requeued since. Pure.
+/// Returns whether `job` continues this progress. The same command must have made it. It must also have been stopped
+/// with progress saved, or belong to the same Slurm job, requeued since. Pure.
 bool continues(const JobIdentity& job, const RunProgress& progress);
 
-/// RunStatus keeps status.json of a job.
+/// RunStatus keeps status.json of a job up to date.
 class RunStatus {
  public:
-  /// From here on the progress in the folder is that of `job`. Local, on every rank. Throws Error(storage) if rank 0
-  /// cannot write.
+  /// Declares that the progress in the folder now belongs to `job`. Local, on every rank. Throws Error(storage) if rank
+  /// 0 cannot write.
   void own_progress(const JobIdentity& job);
 
  private:
@@ -49,20 +50,20 @@ class RunStatus {
   std::shared_ptr<State> state_;
 };
 
-/// Writes on rank 0 that the run is going on, and sees to it that the file says how it ended when the session ends:
-/// reason (a name of ExitCode, or "running"), code, explanation, the rank that it is about with its host, phase and
-/// step, and the time. Where no rank of the job lived to say how it ended, "running" stays behind, with host and
-/// process of rank 0. Until the job owns the progress in the folder, the file repeats `before`. Each version appears
-/// whole, the last one in the folder that had this name at the call. Local, on every rank. Throws Error(storage) if
-/// rank 0 cannot write, or the file is a symbolic link.
+/// Writes on rank 0 that the run is running. When the session ends, the file gets the outcome: reason (a name of
+/// ExitCode), code, explanation, the rank concerned with its host, phase and step, and the time. If no rank survives to
+/// record the end, the reason stays "running", with host and process of rank 0. Until the job owns the progress in the
+/// folder, the file repeats `before`. Each version is published atomically. The last one goes into the folder that had
+/// this name at the call, even if it was moved. Local, on every rank. Throws Error(storage) if rank 0 cannot write, or
+/// if the file is a symbolic link.
 RunStatus keep_status(Session& session, const Path& run_dir, const std::optional<RunProgress>& before = {});
 
-/// Writes how a job ended whose ranks did not find each other, unless another job is at work in the folder. Local, on
-/// the rank that explains the end. Throws Error(usage) if another job holds the folder's lock, Error(storage).
+/// Records how a job ended that could not connect its ranks, unless another job is running in the folder. Local, on the
+/// rank that explains the end. Throws Error(usage) if another job holds the folder's lock, and Error(storage).
 void tell_failed_start(const Path& run_dir, const Session::End& how);
 
-/// What is known of a job that left "running" behind; nothing if the last job said how it ended. The caller holds the
-/// run's lock, so that no other job is at work. Local.
+/// Returns a description of the previous job if its status is still "running" or is malformed; nothing if it recorded
+/// its end. The caller holds the run's lock, so no other job is running. Local.
 std::optional<std::string> unexplained_end(const Path& run_dir);
 
 }  // namespace lockstep

@@ -1,6 +1,5 @@
-// What transformers and vLLM expect of a compressed-tensors model, format pack-quantized, 8 bits a weight: names, types
-// and shapes of the tensors that replace one weight, and the section of config.json that announces them. The numbers:
-// quant/int8.hpp.
+// The compressed-tensors format pack-quantized with 8 bits per weight, as transformers and vLLM read it: names, types
+// and shapes of the tensors that replace a weight, and the section of config.json. The numbers: quant/int8.hpp.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -11,7 +10,7 @@
 
 namespace lockstep {
 
-/// The tensors that stand for a weight (out, in) named "X.weight".
+/// The tensors that represent a weight (out, in) named "X.weight".
 struct PackedInt8 {
   TensorDescription packed;  // "X.weight_packed" int32 (out, ⌈in/4⌉)
   TensorDescription scale;   // "X.weight_scale" bf16 (out, 1)
@@ -19,7 +18,8 @@ struct PackedInt8 {
 };
 PackedInt8 packed_int8(const std::string& weight_name, const Shape& shape);
 
-/// The value of "quantization_config": all Linear modules but the head; int8, symmetric, a scale a channel.
+/// Returns the value of "quantization_config": all Linear modules except the head; int8, symmetric, one scale per
+/// channel.
 Json int8_quantization_config();
 
 }  // namespace lockstep

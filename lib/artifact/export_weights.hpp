@@ -1,6 +1,6 @@
-// Streams a model's weights into safetensors, converted or quantised on the way, in memory that does not grow with the
-// model nor with a tensor. Ranks share pieces of rows out among each other; files and errors are the same on any number
-// of them. Measures what each conversion changes. What stands beside the weights in the folder: artifact/finalize.hpp.
+// Streams a model's weights into safetensors, converting or quantising them. Memory is independent of the size of the
+// model and its tensors. Each rank handles its own pieces of rows; files and errors do not depend on the number of
+// ranks. The error of each conversion is measured. The other files of the folder: artifact/finalize.hpp.
 #pragma once
 
 #include "artifact/model_source.hpp"
@@ -14,11 +14,11 @@
 
 namespace lockstep {
 
-/// How a tensor is stored.
+/// Storage is the format of a tensor in the files.
 enum class Storage { bf16, fp32, int8 };
 std::string_view name_of(Storage storage);
 
-/// How `tensor` is stored: int8 only for the matrices of decoder layers. Pure.
+/// Returns the storage of `tensor`: int8 only for the matrices of decoder layers. Pure.
 Storage storage_of(const LogicalTensor& tensor, Recipe recipe, ExportDtype dtype);
 
 struct ExportedTensor {
@@ -26,7 +26,8 @@ struct ExportedTensor {
   Shape shape;
   Storage storage = Storage::bf16;
   std::uint64_t bytes = 0;  // in the files
-  ErrorStatistics error;  // of the values that a reader gets, in bf16 where it unpacks int8, against the source in fp32
+  // Error of the values that a reader gets, against the source in fp32. A reader unpacks int8 into bf16.
+  ErrorStatistics error;
 };
 
 struct ExportedWeights {
@@ -35,26 +36,26 @@ struct ExportedWeights {
   std::uint64_t bytes = 0;
 };
 
-/// What export_weights would store, without errors and files. Pure.
+/// Returns the result of export_weights without errors and files. Pure.
 ExportedWeights plan_export(const std::vector<LogicalTensor>& tensors, Recipe recipe, ExportDtype dtype);
 
-/// Some rows of a tensor, as they are read, converted and written at once.
+/// Rows of a tensor that are read, converted and written at once.
 struct WeightPiece {
   std::size_t tensor = 0;
   std::int64_t first = 0;
   std::int64_t rows = 0;
 };
-/// Pieces of at most 8 MiB of fp32, or of a row, in order: those of `rank`, which have about as many elements as those
-/// of every other. Pure.
+/// Returns the pieces of `rank`, in order. A piece is at most 8 MiB in fp32, but at least a row. All ranks have about
+/// the same number of elements. Pure.
 std::vector<WeightPiece> pieces_of_rank(const std::vector<LogicalTensor>& tensors, int rank, int ranks);
 
-/// Called after each piece, on a thread of its own, with the elements that this rank has done and those that it has.
+/// Called after each piece, on a separate thread, with this rank's finished elements and its total.
 using ExportProgress = std::function<void(std::int64_t done, std::int64_t of)>;
 
-/// Writes the safetensors of `source`, the same model on all ranks, into the existing folder, which all ranks see.
-/// Errors are known on rank 0 alone. Throws Error(numerics) for a value that is not finite, naming tensor and row;
-/// Error(input), Error(storage), and then leaves no file; Error(verdict) after a request to stop. Collective over the
-/// session's world.
+/// Writes the safetensors of `source` into the existing folder. The model is the same on all ranks, and all ranks see
+/// the folder. Only rank 0 receives the errors. Collective over the session's world. Throws Error(numerics) for a value
+/// that is not finite, naming tensor and row; Error(input), Error(storage); and Error(verdict) after a stop request.
+/// Then no file is left.
 ExportedWeights export_weights(const ModelSource& source, Recipe recipe, ExportDtype dtype, const Path& folder,
                                Session& session, const ExportProgress& advance);
 

@@ -1,4 +1,4 @@
-// Where a model to be exported comes from: a checkpoint, one of a run, or a Hugging Face folder.
+// The source of an export: a checkpoint, a checkpoint of a run, or a Hugging Face folder.
 #pragma once
 
 #include "architecture/architecture.hpp"
@@ -18,29 +18,29 @@ namespace lockstep {
 /// A file that is copied beside the weights.
 struct Companion {
   Path file;
-  Path name;  // in the export
+  Path name;  // relative to the export folder
 };
 
 struct ModelSource {
-  Path folder;  // of the checkpoint or of the Hugging Face files
+  Path folder;  // of the checkpoint or the Hugging Face files
   HfConfig config;
-  std::vector<LogicalTensor> tensors;            // as files have them, in block order
-  std::unique_ptr<TensorSource> weights;         // has all of them, in their shapes
-  std::vector<Companion> companions;             // those of the tokenizer
-  std::optional<std::string> generation_config;  // its generation_config.json; absent: it has none
-  std::optional<std::int64_t> step;              // of a checkpoint
-  std::string state_digest;                      // of a checkpoint; empty otherwise
-  std::vector<std::string> warnings;             // what of the files is not read or not as config.json says
-  std::vector<std::string> notes;                // what of the model's configuration was changed, and why
-  Head head = Head::as_configured;               // of Hugging Face files
-  std::vector<std::string> rejected;             // newer checkpoints of the run that are damaged, with the reason
+  std::vector<LogicalTensor> tensors;            // under their names in files, in block order
+  std::unique_ptr<TensorSource> weights;         // holds all tensors, in their shapes
+  std::vector<Companion> companions;             // tokenizer files
+  std::optional<std::string> generation_config;  // text of generation_config.json; not set: there is none
+  std::optional<std::int64_t> step;              // for checkpoints
+  std::string state_digest;                      // for checkpoints; otherwise empty
+  std::vector<std::string> warnings;             // parts of the files that are not read or contradict config.json
+  std::vector<std::string> notes;                // changes of the model's configuration, with reasons
+  Head head = Head::as_configured;               // for Hugging Face files
+  std::vector<std::string> rejected;             // damaged newer checkpoints of the run, with the reason
 };
 
-/// Opens `path`; of a run the checkpoint that `which` says, of several candidates the first that is sound. With
-/// `tokenizer` the tokenizer files come from that folder, else from RUN/tokenizer or the Hugging Face folder. Throws
-/// Error(input) naming what is missing, damaged or of another shape, Error(usage) for a choice where there is none.
-/// With `head`, which another rank has found, Hugging Face files are not compared, and there are no remarks on them.
-/// Local.
+/// Opens `path`. For a run it opens the checkpoint that `which` selects; of several candidates it takes the first valid
+/// one. Tokenizer files come from `tokenizer`, or else from RUN/tokenizer or the Hugging Face folder. If another rank
+/// has found `head` already, the head of Hugging Face files is not compared again, and there are no remarks. Local.
+/// Throws Error(input) naming missing, damaged or wrongly shaped parts, and Error(usage) if `which` selects where there
+/// is no choice.
 ModelSource open_model_source(const Path& path, const CheckpointChoice& which, const std::optional<Path>& tokenizer,
                               const std::optional<Head>& head = {});
 

@@ -1,5 +1,5 @@
-// What the configuration files of all programs say, so that one file serves them all: each program passes over what
-// only others read. Which options a program has: its own *_config.hpp.
+// The options of all programs together, so that one configuration file serves all of them. A program ignores options
+// that only others have. Options of one program: its own *_config.hpp.
 #pragma once
 
 #include "config/option.hpp"
@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// The options of the five programs; a path stands here as often as programs have it. Their values are nobody's. Null
-/// for a program that is none of the five. Local.
+/// Returns the options of the five programs; a path occurs once for each program that has it. The bound values have no
+/// use. Returns nullptr if `program` is none of the five. Local.
 const Declaration* options_of_all_programs(const std::string& program);
 
 }  // namespace lockstep

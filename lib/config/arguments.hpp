@@ -1,5 +1,5 @@
-// The words of a command line sorted by the declared options: which option each one sets, in which spelling. What the
-// values mean is decided later, with those of the files (config/interpret.hpp).
+// Sorts the words of a command line by option, with their spelling. Values are interpreted later, together with those
+// of the files (config/interpret.hpp).
 #pragma once
 
 #include "config/document.hpp"
@@ -13,29 +13,29 @@
 
 namespace lockstep {
 
-/// How an option is written on a command line: "--optimizer.lr" in a section, "--dry-run" outside.
+/// Returns the option as written on a command line: "--optimizer.lr" in a section, "--dry-run" outside.
 std::string spelling_of(const std::string& path);
 
-/// How messages name an option: "optimizer.lr", as files and command lines have it, or "--dry-run".
+/// Returns the option's name for messages: "optimizer.lr" as in files, or "--dry-run".
 std::string name_in_messages(const std::string& path);
 
-/// Whether the word after the option is its value. Others take a value after "=" only.
+/// Returns whether the word after the option is its value. Other options take a value only after "=".
 bool takes_next_word(const Option& option);
 
 struct SortedArguments {
-  Node common;         // a map: options that all programs share
-  Node configuration;  // a map, as a file would say it
+  Node common;         // a map of the options that all programs have
+  Node configuration;  // a map, as a file would hold it
   std::vector<std::pair<std::string, Node>>
-      elements;  // "optimizer.groups.slow.lr_scale", to be set once the files are merged
+      elements;  // "optimizer.groups.slow.lr_scale"; set after the files are merged
 };
 
-/// Sorts `arguments`, without the program's name. Unknown options, missing values and words that nobody takes become
+/// Sorts `arguments`, without the program's name. Unknown options, missing values and superfluous words become
 /// problems.
 SortedArguments sort_arguments(const Tool& tool, const Declaration& common, const Declaration& configuration,
                                const std::vector<std::string>& arguments, Problems& problems);
 
-/// Sets an element, or a key of an element, of a list in `document`; a list that only `declaration` knows starts with
-/// its built-in value.
+/// Sets an element, or a key of an element, of a list or map in `document`. If the document does not have the list or
+/// map, its default is used first.
 void set_element(Node& document, const Declaration& declaration, const std::string& path, const Node& value,
                  Problems& problems);
 

@@ -1,5 +1,4 @@
-// What contradicts itself among the options of checkpoints and evaluations: which are saved, compared, measured, loaded
-// and exported.
+// Rules for the options of checkpoints and evaluations: saving, comparing, evaluating, loading and exporting.
 #pragma once
 
 namespace lockstep {
@@ -7,7 +6,7 @@ namespace lockstep {
 class Problems;
 struct TrainConfig;
 
-/// Adds it. Local, pure.
+/// Adds a problem for each contradiction. Local, pure.
 void check_checkpoint(const TrainConfig& config, Problems& problems);
 
 }  // namespace lockstep

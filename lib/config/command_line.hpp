@@ -1,7 +1,7 @@
-// From a command line to a configuration: the one entry for programs. Built-in values, then presets, then files in
-// order, then the command line; every problem reported at once; --help, --version, --build-info, --print-config,
-// --print-schema answered here. What a configuration holds: config/train_config.hpp and its neighbours. How options are
-// declared: config/option.hpp.
+// From a command line to a configuration: the single entry for programs. Defaults come first, then files in order (each
+// on its presets), then the command line. All problems are reported together. --help, --version, --build-info,
+// --print-config and --print-schema are answered here. Contents of a configuration: config/train_config.hpp and its
+// neighbours. How options are declared: config/option.hpp.
 #pragma once
 
 #include "config/option.hpp"
@@ -19,13 +19,13 @@ namespace lockstep {
 template <class Config>
 struct CommandLine {
   Config config;
-  CommonOptions common;  // --dry-run, --json, --log-level, --progress, --color
-  Settings settings;     // every option with its value and where it came from: to_yaml() is RUN/config.yaml
-  std::optional<std::string> answer;  // set: write this to stdout and exit 0; `config` is then not checked
+  CommonOptions common;               // --dry-run, --json, --log-level, --progress, --color
+  Settings settings;                  // all options with their origins; to_yaml() of them is RUN/config.yaml
+  std::optional<std::string> answer;  // if set: write it to stdout and exit 0; `config` is not checked then
 };
 
-/// What does not depend on the type of the configuration: fills what `declaration` is bound to. `arguments` without the
-/// program's name.
+/// The part of parsing that is independent of the configuration's type. It fills the variables bound to `declaration`.
+/// `arguments` excludes the program's name.
 struct ParsedLine {
   CommonOptions common;
   Settings settings;
@@ -34,19 +34,19 @@ struct ParsedLine {
 };
 ParsedLine parse_arguments(const Tool& tool, Declaration& declaration, const std::vector<std::string>& arguments);
 
-/// Opens the plug-ins that the line and its files name, whose options and names are declared from then on. Local.
-/// Throws Error(input) for what is none.
+/// Opens the plug-ins that the command line and its files name. Call it before the options are declared, since plug-ins
+/// add options and names. Local. Throws Error(input) for a file that is not a plug-in.
 void open_named_plugins(const Tool& tool, const Declaration& declaration, const std::vector<std::string>& arguments);
 
-/// Throws the one Error(usage) that lists `problems` with where each option came from. Returns if there is none.
+/// Throws one Error(usage) with all `problems` and the origins of their options. Returns if there are none.
 void raise(const Tool& tool, const Declaration& declaration, const Problems& problems, const Settings& settings);
 
-/// Of an error that names options: which words of another trainer set them, and where, as "(parallel.ep from
-/// x.yaml:3: train.expert_parallel_size)"; empty if none did. Local.
+/// Finds the options that an error names, and returns the keys of another trainer that set them, with their places:
+/// "(parallel.ep from x.yaml:3: train.expert_parallel_size)". Empty if there are none. Local.
 std::string words_behind(const Error& error, const Settings& settings);
 
-/// Local; needs no MPI, GPU or write access. `arguments` without the program's name. Throws Error(usage) listing every
-/// problem.
+/// Parses a command line; `arguments` excludes the program's name. Local; needs no MPI, GPU or write access. Throws
+/// Error(usage) with all problems.
 template <class Config>
 CommandLine<Config> parse_command_line(const std::vector<std::string>& arguments) {
   CommandLine<Config> line;

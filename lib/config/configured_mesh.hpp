@@ -1,4 +1,4 @@
-// The mesh that a configuration of train asks for, for a program that lays state out as such a job does.
+// The mesh that a train configuration requests, for programs that lay out state as such a job does.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 namespace lockstep {
 
 struct ConfiguredMesh {
-  std::vector<std::pair<std::string, std::int64_t>> axes;  // as parallel.* names them, with their ranks; 0: auto
-  std::optional<bool> ep_outside = {};                     // as parallel.ep_outside
+  std::vector<std::pair<std::string, std::int64_t>> axes;  // as in parallel.*, with their ranks; 0: auto
+  std::optional<bool> ep_outside = {};                     // as in parallel.ep_outside
 };
 
-/// Reads a configuration file of train with its presets; options that say nothing of the mesh are passed over. Local.
-/// Throws Error(usage) naming what is wrong with the file, and for an option by which a job would lay its state out in
-/// a way that no mesh alone tells.
+/// Reads a train configuration file with its presets; options without effect on the mesh are ignored. Local. Throws
+/// Error(usage) for errors in the file, and for an option that changes the layout of state beyond the sizes of mesh
+/// axes.
 ConfiguredMesh read_configured_mesh(const std::string& path);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Rules over the options of train that say what it reads: datasets, samples and their order. The other rules:
+// Rules for the options of train that select data: datasets, samples and their order. Rules for other options:
 // train_check.cpp.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Adds what contradicts itself. Local, pure; opens no file.
+/// Adds a problem for each contradiction between data options. Local, pure; opens no file.
 void check_data(const TrainConfig& config, Problems& problems);
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
-// Configurations in the words of other trainers. A dialect is a table of its keys: what each becomes here, or why it
-// has no effect, or why it is refused. Presets, files and command line are gathered in the words of the dialect, put
-// over one another and lowered once to the canonical vocabulary; values keep the place and the key where the user said
-// them. From the tables come also the declaration that sorts a command line, --explain and lockstep-dialects(5).
+// Configurations in the vocabulary of other trainers. A dialect is a table of keys. A row gives the option that the key
+// becomes, or the reason why it has no effect or is refused. Presets, files and command line are merged in the dialect,
+// then translated once (config/lowering.hpp). The tables also give the declaration for command lines, --explain and
+// lockstep-dialects(5).
 #pragma once
 
 #include "config/document.hpp"
@@ -18,61 +18,64 @@ namespace lockstep {
 
 class Lowering;
 
-/// What a key of a dialect means here. Aggregates of it are the tables.
+/// A row of a dialect's table: a key and its meaning here.
 struct DialectKey {
   enum class Value { flag, number, text, list, map };
   enum class State {
-    taken,    // works: becomes what `canonical` names
-    moot,     // nothing depends on it, whatever it says
-    refused,  // unless it says what `harmless` lists
+    taken,    // translated to the options in `canonical`
+    moot,     // ignored, with any value
+    refused,  // refused, except for values in `harmless`
   };
   std::string_view name;  // dotted: "train.lr"
   Value value = Value::text;
-  std::string_view built_in = {};  // as YAML, what its own trainer takes where nothing is said; empty: nothing
+  std::string_view built_in = {};  // default of its own trainer, as YAML; empty: none
   State state = State::taken;
-  std::string_view canonical = {};  // of taken: "optimizer.lr", or several with commas between
-  std::string_view note = {};       // of taken: what differs; of moot and refused: why, and what to use
-  std::string_view harmless = {};   // of refused: "false|null", the values that are moot
-  std::string_view below = {};      // the key of a switch: while it is off this key is moot
-  void (*lower)(const Node& value, Lowering& lowering) = nullptr;  // of taken; null: copied, or done by finish
+  std::string_view canonical = {};  // of taken: "optimizer.lr"; several are separated by commas
+  std::string_view note = {};       // of taken: differences; of moot and refused: the reason, and the alternative
+  std::string_view harmless = {};   // of refused: values that are ignored, "false|null"
+  std::string_view below = {};      // key of a switch; while the switch is off, this key is ignored
+  // Of taken. Not set: the value is copied, or finish() translates the key.
+  void (*lower)(const Node& value, Lowering& lowering) = nullptr;
 };
 
-/// One of the dialects.
+/// The vocabulary of one trainer.
 struct Dialect {
   std::string_view name;    // "xorl"
-  std::string_view preset;  // the name of the preset with its built-in values
+  std::string_view preset;  // name of the preset with the trainer's defaults
   std::span<const DialectKey> keys;
-  std::span<const DialectKey> parts = {};        // of the values of some keys, for readers: their keys lower them
-  void (*finish)(Lowering& lowering) = nullptr;  // lowers what several keys say together
+  std::span<const DialectKey> parts = {};  // keys inside values, only documented; the outer key's row translates them
+  void (*finish)(Lowering& lowering) = nullptr;  // translates keys that have a meaning only together
 };
 
-/// All but Lockstep's own. Local.
+/// All dialects except Lockstep's own vocabulary. Local.
 std::span<const Dialect* const> dialects();
 const Dialect* find_dialect(std::string_view name);
 const Dialect* dialect_of_preset(std::string_view preset);
 
-/// The dialect whose words a document has: as it says under "dialect" or by its preset, otherwise the one that knows
-/// all of its keys where Lockstep's own vocabulary does not. Null: Lockstep's own. What cannot be decided is a problem.
+/// Returns the dialect of a document; nullptr for Lockstep's own vocabulary. The key "dialect" or the preset names it.
+/// Otherwise it is the dialect that knows all keys, if Lockstep's own vocabulary does not. An ambiguous document is a
+/// problem.
 const Dialect* dialect_of(const Node& document, const Declaration& canonical, Problems& problems);
 
-/// The built-in values of the trainer, as a document of the dialect.
+/// Returns the defaults of the trainer, as a document of the dialect.
 Node preset_document(const Dialect& dialect);
 
-/// What sorts a command line in the words of a dialect: its keys; the options of `program` that stand in no section or
-/// only on command lines; and all others behind "lockstep.". The options are bound to nothing.
+/// Returns a declaration that sorts a command line in a dialect. It has the keys of the dialect, the options of
+/// `program` outside sections, and under "lockstep." all options that a file may set or that stand in a section. The
+/// options are not bound to variables.
 Declaration declaration_of(const Dialect& dialect, const Declaration& program);
 
-/// A document of the dialect in the canonical vocabulary; what stands in its section "lockstep" is there already. The
-/// origin of each value is "FILE:LINE: KEY". Keys that are unknown, refused or contradict each other are problems.
+/// Translates a document of the dialect to the canonical vocabulary. Its section "lockstep" is canonical already. The
+/// origin of each value is "FILE:LINE: KEY". Keys that are unknown, refused or contradictory are problems.
 Node lower(const Dialect& dialect, const Node& document, Problems& problems);
 
-/// What `key` is in each dialect that has it, in lines; empty: no dialect has it.
+/// Returns one line for each dialect with this key, with its meaning; empty: no dialect has the key.
 std::string explain_key(std::string_view key);
 
-/// The rows of a dialect as lists of an mdoc page.
+/// Returns the rows of a dialect as a list of an mdoc(7) page.
 std::string mdoc_dialect(const Dialect& dialect);
 
-/// true, yes, t, y, 1, on and their opposites in any case; nothing for other words.
+/// Reads true, yes, t, y, 1, on and their opposites, in any case; nothing for other words.
 std::optional<bool> flag_word(const std::string& text);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The tables of the dialects, each in a file of its own.
+// The tables of the dialects. Each stands in a file of its own.
 #pragma once
 
 #include "config/dialect.hpp"

@@ -1,5 +1,5 @@
-// A configuration file as written: a tree of texts that remember where they stand. Files are put over one another in
-// config/layers.hpp; what the texts mean is decided by the declaration (config/interpret.hpp).
+// A configuration file as written: a tree of texts with their places in the file. Files are merged in
+// config/layers.hpp; config/interpret.hpp interprets the texts.
 #pragma once
 
 #include "config/problems.hpp"
@@ -14,9 +14,9 @@ struct Node {
   enum class Kind { null, scalar, list, map };
   Kind kind = Kind::null;
   std::string text;            // of a scalar
-  bool quoted = false;         // a quoted scalar is text, whatever it looks like
+  bool quoted = false;         // a quoted scalar is text, even if it looks like a number
   std::vector<Node> items;     // of a list
-  std::vector<Entry> entries;  // of a map, in order, keys distinct
+  std::vector<Entry> entries;  // of a map, in order; keys are distinct
   std::string origin;          // "tiny.yaml:4", "command line"
 
   Node* find(const std::string& key);
@@ -28,14 +28,14 @@ struct Node::Entry {
   Node value;
 };
 
-/// A YAML document (JSON is one). Syntax errors and keys given twice become problems; what could be read is returned.
-/// `source` names it.
+/// Parses a YAML document (JSON is valid YAML). Syntax errors and duplicate keys become problems; the readable part is
+/// returned. `source` is the name of the text.
 Node parse_yaml(const std::string& text, const std::string& source, Problems& problems);
 
-/// The elements of a list as a map whose keys are 0, 1, … Pure.
+/// Returns the elements of a list as a map with the keys 0, 1, … Pure.
 Node named_by_position(const Node& list);
 
-/// Puts `over` on `base`: maps merge by key, lists and scalars replace.
+/// Merges `over` into `base`: maps merge by key; lists and scalars replace.
 void merge(Node& base, const Node& over);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Options as readers meet them: spelled, with the name of their value and all that is to be said, sections in order,
-// hidden ones left out. Every face (help, manual, completion) shows exactly this list: config/faces.hpp.
+// Options as documented: their spelling, the name of the value, brief, details and notes. Sections keep their order;
+// hidden options are left out. Help, manual and completion all show this list: config/faces.hpp.
 #pragma once
 
 #include "config/option.hpp"
@@ -11,23 +11,23 @@
 namespace lockstep {
 
 struct DocumentedOption {
-  enum class Value { none, next_word, after_equals };  // after_equals: optional, and only as --option=VALUE
-  std::string spelling;  // "--optimizer.lr", "--data.datasets.N.path" of a list's element N, ".NAME." of a map's
-  std::string key;       // in files: "optimizer.lr"; empty: no file may set it
+  enum class Value { none, next_word, after_equals };  // after_equals: optional, written --option=VALUE
+  std::string spelling;  // "--optimizer.lr"; for elements "--data.datasets.N.path" (list) or ".NAME." (map)
+  std::string key;       // in files: "optimizer.lr"; empty: not allowed in files
   char letter = '\0';
   Value value = Value::none;
   std::string value_name;  // "NUMBER", "fp32|fp64|bf16"
   std::string brief;
   std::string details;               // may be empty
   std::string notes;                 // unit, range, default; may be empty
-  std::vector<std::string> choices;  // what the value may be, if that is a list
+  std::vector<std::string> choices;  // possible values, if they are a list
   Completes completes = Completes::nothing;
-  bool repeatable = false;       // given again, it adds a value
+  bool repeatable = false;       // each use adds a value
   bool fixed_on_resume = false;  // a resumed run must not change it
 };
 
 struct DocumentedSection {
-  std::string name;   // "optimizer"; of options without a section "general", of those of all programs "common"
+  std::string name;   // "optimizer"; "general": options without a section; "common": options of all programs
   std::string title;  // "optimizer: how weights are updated"
   std::vector<DocumentedOption> options;
 };
@@ -40,10 +40,11 @@ struct DocumentedTool {
 
 DocumentedTool document(const Tool& tool, const Declaration& declaration);
 
-/// "NUMBER", "FILE", "linear|cosine|constant": what stands for the value of an option.
+/// Returns the placeholder for the option's value: "NUMBER", "FILE", "linear|cosine|constant".
 std::string value_name_of(const Option& option);
 
-/// "--optimizer.lr NUMBER: peak learning rate, … (1/step; from 0 to 1)": under a message about that option.
+/// Returns the option in one line, for use below a message about it: "--optimizer.lr NUMBER: peak learning rate, …
+/// (1/step; from 0 to 1)".
 std::string one_line_help(const Option& option);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What finalize-quantize is told. The declaration language: config/option.hpp.
+// The options of finalize-quantize. How options are declared: config/option.hpp.
 #pragma once
 
 #include "config/plugin_options.hpp"
@@ -18,16 +18,16 @@ enum class Recipe { none, int8 };  // int8: compressed-tensors pack-quantized, s
 enum class ExportDtype { bf16, fp32 };
 
 struct FinalizeConfig {
-  std::vector<std::string> plugin;  // shared objects that are opened
-  PluginValues plugin_values;       // of their options
-  std::string checkpoint;           // folder of the checkpoint, or of a run
-  CheckpointChoice which;           // of a run's checkpoints
+  std::vector<std::string> plugin;  // shared objects to open
+  PluginValues plugin_values;       // of the plug-ins' options
+  std::string checkpoint;           // folder of a checkpoint or run
+  CheckpointChoice which;           // selects a checkpoint of a run
   Recipe recipe = Recipe::none;
-  ExportDtype dtype = ExportDtype::bf16;  // of the weights that stay unquantised
+  ExportDtype dtype = ExportDtype::bf16;  // of weights that are not quantised
   std::string output;                     // folder to create
   bool overwrite = false;
-  std::optional<std::string> tokenizer;  // folder whose tokenizer files are copied beside the weights
-  Seconds watchdog{600};                 // without progress of a rank; 0: none
+  std::optional<std::string> tokenizer;  // folder with tokenizer files to copy beside the weights
+  Seconds watchdog{600};                 // longest time without progress of a rank; 0: no limit
 };
 
 void describe(Declaration& visit, FinalizeConfig& config);

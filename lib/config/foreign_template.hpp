@@ -1,6 +1,6 @@
-// Configurations that are written in a template language, as the projects of Forgather are: Jinja with line statements
-// and blocks in brackets, and YAML whose tags construct objects. They are no YAML of values; whoever made them can
-// print what they come to.
+// Detection of configurations in a template language, such as Forgather projects: Jinja with line statements and
+// bracketed blocks, and YAML tags that construct objects. Such a file is not plain YAML. The program that it belongs to
+// can print the final values.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ struct ForeignTemplate {
   std::string seen;      // "-- extends", "[config]", "{%", "!call"
 };
 
-/// The first of it in the text of a file; nothing if there is none. Comments and what is quoted do not count. Pure.
+/// Returns the first template construct in the text of a file; nothing if there is none. Comments and quoted text do
+/// not count. Pure.
 std::optional<ForeignTemplate> find_foreign_template(std::string_view text);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Names that options had in earlier versions. Who says one is told what says the same now; what runs of those versions
-// saved is read all the same.
+// Names of options in earlier versions. A configuration that uses one gets an error with the new name. Saved
+// configurations of those versions are still read.
 #pragma once
 
 #include "config/document.hpp"
@@ -14,18 +14,18 @@ class Declaration;
 
 struct FormerOption {
   std::string_view name;                          // dotted
-  std::string_view now;                           // the option that took its place
-  std::string_view says;                          // how that says the same, for messages
-  std::string (*value)(const std::string& text);  // the value of that option that means what this one's did
+  std::string_view now;                           // the option that replaces it
+  std::string_view says;                          // how to write it now, for messages
+  std::string (*value)(const std::string& text);  // converts the old value to the new option's value
 };
 
 std::span<const FormerOption> former_options();
 
-/// The former name `path` of an option that is declared; null: it is none. Local.
+/// Returns the former option of this name whose replacement is declared; nullptr if there is none. Local.
 const FormerOption* find_former(const Declaration& declaration, const std::string& path);
 
-/// A configuration that an earlier version saved, in the names of this one: what it says under a former name is said
-/// under the new one, unless that has a value as well. Local.
+/// Renames former options in a configuration that an earlier version saved. A value of the new name takes precedence.
+/// Local.
 void update_names(const Declaration& declaration, Node& saved);
 
 }  // namespace lockstep

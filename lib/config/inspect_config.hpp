@@ -1,4 +1,4 @@
-// What checkpoint-inspect is asked. The declaration language: config/option.hpp.
+// The options of checkpoint-inspect. How options are declared: config/option.hpp.
 #pragma once
 
 #include "base/verify_level.hpp"
@@ -13,29 +13,29 @@ class Declaration;
 class Problems;
 struct Tool;
 
-/// A value of a component and what it is to be: "trainer.step=7".
+/// A value of a component and its new content: "trainer.step=7".
 struct ValueSetting {
   std::string name;  // COMPONENT.KEY
-  std::string json;  // a valid text of it
+  std::string json;  // valid JSON text
 };
-/// Throws Error(usage) with the reason. Pure.
+/// Parses a setting. Throws Error(usage) with the reason. Pure.
 ValueSetting parse_setting(const std::string& text);
 
 struct InspectConfig {
-  std::vector<std::string> subjects;  // RUN or CKPT, then optionally a tensor's name; with diff: A B
+  std::vector<std::string> subjects;  // RUN or CKPT, optionally a tensor's name; with diff: A B
   bool tree = false;
-  std::optional<VerifyLevel> verify;  // absent: not asked
+  std::optional<VerifyLevel> verify;  // not set: no verification
   bool diff = false;
   bool show_config = false;
   bool components = false;
   bool layouts = false;
   bool nonfinite = false;
   bool rebuild_view = false;
-  std::optional<std::string> set;  // as parse_setting takes it
-  std::string output;              // of set: the folder to create; of histogram and curve: an SVG file
+  std::optional<std::string> set;  // in the form of parse_setting
+  std::string output;              // of set: the folder to create; of histogram and curve: the SVG file
   bool who = false;                // of one tensor
   bool histogram = false;          // of one tensor
-  bool curve = false;              // of a run: its losses, as a picture
+  bool curve = false;              // of a run: a picture of its losses
 };
 
 void describe(Declaration& visit, InspectConfig& config);

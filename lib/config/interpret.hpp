@@ -1,5 +1,5 @@
-// What the texts of a document mean for the declared options: types, ranges, choices, unknown keys. Reading the
-// document: config/document.hpp; the declaration: config/option.hpp.
+// Interprets the texts of a document by the declared options: types, ranges, choices, unknown keys. Reading the
+// document: config/document.hpp. The declaration: config/option.hpp.
 #pragma once
 
 #include "config/document.hpp"
@@ -12,24 +12,25 @@
 
 namespace lockstep {
 
-/// Sets every option that `document` mentions, and says where each option's value comes from. What cannot be set is a
-/// problem and keeps its built-in value. Null takes back what lower layers said: an optional value is absent, another
-/// one built in. A name that an option no longer has may be null. What only other programs read, as `all_programs`
-/// says, is passed over if they could read it.
+/// Sets every option in `document` and returns all options with the origin of their values. A value that cannot be set
+/// is a problem; the option keeps its default. Null removes the value of lower layers, so that the option is not set or
+/// has its default. A former option name may have the value null. A key that only other programs have (`all_programs`)
+/// is ignored if one of them accepts the value. Local.
 Settings apply(Declaration& declaration, const Node& document, Problems& problems,
                const Declaration* all_programs = nullptr);
 
 /// Adds a problem for each required option that `document` does not set.
 void require(const Declaration& declaration, const Node& document, Problems& problems);
 
-/// The value that `node` is for an option; nothing if it is none, which is then a problem. `path` names the option.
+/// Returns the value of `node` for an option. If it is not valid, adds a problem and returns nothing. `path` names the
+/// option.
 std::optional<Json> interpret(const OptionType& type, const OptionFacts& facts, const Node& node,
                               const std::string& path, Problems& problems);
 
-/// "from 0 to 1", "at least 1", "greater than 0"; empty if any number will do.
+/// Returns the range: "from 0 to 1", "at least 1", "greater than 0"; empty if there is no limit.
 std::string range_text(const OptionFacts& facts);
 
-/// true, yes, on, false, no, off in any case; nothing for other words.
+/// Reads true, yes, on, false, no, off, in any case; nothing for other words.
 std::optional<bool> boolean_word(const std::string& text);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Configuration files, each upon the presets that it names, put over one another in the words of the one dialect that
-// all of them have.
+// Merges configuration files. Each file stands on the presets that it names; all files have the same dialect and are
+// merged in its vocabulary.
 #pragma once
 
 #include "config/dialect.hpp"
@@ -13,17 +13,17 @@ namespace lockstep {
 
 struct Layers {
   Node document;                     // a map, without the keys dialect and preset
-  const Dialect* dialect = nullptr;  // null: Lockstep's own vocabulary
+  const Dialect* dialect = nullptr;  // nullptr: Lockstep's own vocabulary
 };
 
-/// `files` in order, later ones over earlier ones. A file names presets with "preset: FILE", or a list of them,
-/// relative to itself, or by the name of a dialect's built-in values. A dialect that no file names is inferred where
-/// `canonical` has the options of all programs; `named` (empty: none) is the one that the command line names. Files
-/// that cannot be read, and different dialects, become problems. Local.
+/// Loads `files` in order; later files override earlier ones. A file names presets with "preset: FILE" or a list. A
+/// preset is a path relative to the file, or the name of a dialect's defaults. `named` is the dialect of the command
+/// line (empty: none). If no file names a dialect, it is inferred, provided `canonical` holds the options of all
+/// programs. Unreadable files and different dialects become problems. Local.
 Layers load_layers(const std::vector<std::string>& files, const std::string& named, const Declaration* canonical,
                    Problems& problems);
 
-/// The document in the canonical vocabulary. Local, pure.
+/// Returns the document in the canonical vocabulary. Local, pure.
 Node canonical_document(Layers layers, Problems& problems);
 
 }  // namespace lockstep

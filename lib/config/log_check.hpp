@@ -1,4 +1,4 @@
-// What contradicts itself among the options of section log, and what they come to.
+// Rules for the options of section log, and the peak rate that they give.
 #pragma once
 
 #include "config/problems.hpp"
@@ -8,11 +8,11 @@
 
 namespace lockstep {
 
-/// Adds what contradicts itself. Local, pure.
+/// Adds a problem for each contradiction. Local, pure.
 void check_log(const TrainConfig& config, Problems& problems);
 
-/// FLOP/s that the hardware of one rank reaches at most, as log.peak_tflops or log.peak_device say; absent: nothing is
-/// said. Local.
+/// Returns the peak FLOP/s of a rank's hardware, from log.peak_tflops or log.peak_device; nothing if neither gives one.
+/// Local.
 std::optional<double> peak_flops_per_s(const TrainConfig& config);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// A document of a dialect on its way to the canonical vocabulary: what it says, and what has become of it. Used by the
-// tables of the dialects (config/dialect.hpp).
+// Translation of a document of a dialect into the canonical vocabulary: the keys given, and the options set so far. The
+// tables of the dialects use it (config/dialect.hpp).
 #pragma once
 
 #include "config/dialect.hpp"
@@ -15,27 +15,28 @@ class Lowering {
  public:
   Lowering(const Dialect& dialect, const Node& document, Problems& problems);
 
-  /// What is said under a key, if it is not null; its origin ends with the key.
+  /// Returns the value of a key; nullptr if it is null or not given. The origin of the value ends with the key.
   const Node* said(std::string_view key) const;
-  /// The same as text; `otherwise` where nothing is said.
+  /// Returns the value as text; `otherwise` if it is not given.
   std::string text(std::string_view key, const std::string& otherwise) const;
-  /// The same; where nothing is said, what its own trainer takes.
+  /// Returns the value as text; if it is not given, the default of its own trainer.
   std::string text(std::string_view key) const;
-  /// Whether a flag is on; `otherwise` where nothing is said. What is no flag is a problem.
+  /// Returns whether a flag is on; `otherwise` if it is not given. A value that is not a flag is a problem.
   bool on(std::string_view key, bool otherwise);
-  /// A whole number; nothing where none is said. What is no number is a problem.
+  /// Returns a whole number; nothing if it is not given. A value that is not a number is a problem.
   std::optional<std::int64_t> integer(std::string_view key);
 
-  /// Whether a canonical option is set already.
+  /// Returns whether a canonical option is set.
   bool is_set(std::string_view canonical) const;
-  /// Sets a canonical option. A second, different value is a problem that names both places.
+  /// Sets a canonical option. Values from a preset give way to others. A second, different value is a problem that
+  /// names both places.
   void set(std::string_view canonical, Node value);
   void set(std::string_view canonical, const std::string& text, const Node& because_of);
-  /// A value that a preset of built-in values says is never refused.
+  /// Adds a problem: the value is refused. Values from a preset of defaults are never refused.
   void refuse(const Node& value, const std::string& why);
   static bool of_preset(const Node& value) { return value.origin.starts_with("preset "); }
 
-  /// Lowers every key by its row, then what several say together.
+  /// Translates every key by its row, then the keys that have a meaning only together.
   Node run();
 
  private:
@@ -53,7 +54,7 @@ class Lowering {
   Node lowered_;
 };
 
-/// A scalar, list or map of the dialect as text: "3", "[a, b]". For messages.
+/// Returns a scalar, list or map of the dialect as text, for messages: "3", "[a, b]".
 std::string text_of(const Node& node);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What the update of the weights is told: the section optimizer of a TrainConfig.
+// Options of the optimizer: the section optimizer of a TrainConfig.
 #pragma once
 
 #include "config/option.hpp"
@@ -11,16 +11,16 @@
 
 namespace lockstep {
 
-// muon: hidden matrices, and adamw what is none. Those of plug-ins stand behind these: plugin_index of
-// plugin/plugins.hpp.
+// muon updates hidden matrices with muon, and other tensors with adamw. Optimizers of plug-ins have the numbers after
+// these: plugin_index of plugin/plugins.hpp.
 enum class OptimizerName { adamw, sgd, lion, muon, adafactor };
-enum class StateType { weights, bf16 };  // in which state beside weights is kept
+enum class StateType { weights, bf16 };  // element type of optimizer state
 enum class MuonAdjust { original, match_rms_adamw };
 enum class Decay { matrices, all };  // matrices: tensors with at least two dimensions
 
-enum class Unmatched { refuse, warn };  // a pattern that no tensor matches
+enum class Unmatched { refuse, warn };  // for a pattern that matches no tensor
 
-/// How weights follow gradients, but for the learning rate and weight decay.
+/// The update rule without learning rate and weight decay.
 struct UpdateRule {
   OptimizerName name = OptimizerName::adamw;
   std::array<double, 2> betas{0.9, 0.95};
@@ -28,27 +28,27 @@ struct UpdateRule {
   double momentum = 0;    // of sgd
   bool nesterov = false;  // of sgd
   StateType state_dtype = StateType::weights;
-  bool kahan = false;  // of weights in bf16 alone: what rounding takes from them is kept
+  bool kahan = false;  // for bf16 weights alone: Kahan summation keeps rounding errors
   double muon_momentum = 0.95;
   bool muon_nesterov = true;
-  std::int64_t muon_steps = 5;  // of the iteration of Newton and Schulz
+  std::int64_t muon_steps = 5;  // Newton-Schulz iterations
   MuonAdjust muon_adjust = MuonAdjust::original;
-  double adafactor_decay = -0.8;                     // the second moment's decay rate is 1 - t^decay
-  std::array<double, 2> adafactor_eps{1e-30, 1e-3};  // of squares of gradients; the least norm of weights
-  double adafactor_clip = 1;                         // of the root of the mean square of a step
-  bool adafactor_scale = false;                      // steps are relative to weights
-  bool adafactor_relative_step = false;              // rates are 1/√t at most
+  double adafactor_decay = -0.8;                     // decay rate of the second moment: 1 - t^decay
+  std::array<double, 2> adafactor_eps{1e-30, 1e-3};  // added to squared gradients; least root mean square of weights
+  double adafactor_clip = 1;                         // threshold for the root mean square of an update
+  bool adafactor_scale = false;                      // scale the learning rate by the root mean square of weights
+  bool adafactor_relative_step = false;              // learning rate at most 1/√t
   double adafactor_momentum = 0;
-  bool factored = false;  // of adafactor: by rows and columns, which what is no vector is; no option
+  bool factored = false;  // of adafactor: second moments by rows and columns, except for vectors; no option
   bool operator==(const UpdateRule&) const = default;
 };
 
-/// Tensors that are updated in a way of their own; what is absent is as without the group.
+/// A parameter group: tensors with their own update settings. A field that is not set has its value without the group.
 struct OptimizerGroup {
   NamePattern match;
   std::optional<OptimizerName> name = {};
   std::optional<double> lr = {};  // peak
-  double lr_scale = 1;            // × what the peak is without the group
+  double lr_scale = 1;            // factor of the peak without the group
   std::optional<double> weight_decay = {};
   std::optional<std::array<double, 2>> betas = {};
   std::optional<double> eps = {};
@@ -67,20 +67,20 @@ struct OptimizerGroup {
   std::optional<double> adafactor_momentum = {};
 };
 
-/// `rule` as a group changes it. Pure.
+/// Returns `rule` with the changes of a group. Pure.
 UpdateRule changed(UpdateRule rule, const OptimizerGroup& group);
 
 struct OptimizerOptions : UpdateRule {
   double lr = 3e-4;
-  std::optional<double> muon_lr;  // peak; absent: lr
+  std::optional<double> muon_lr;  // peak; default: lr
   double weight_decay = 0.1;
   Decay decay = Decay::matrices;
   std::vector<NamePattern> decay_exclude;
   std::vector<NamePattern> frozen;  // tensors that are not trained
   Unmatched unmatched = Unmatched::refuse;
-  std::optional<double> clip_norm;  // global gradient norm; absent: no clipping
+  std::optional<double> clip_norm;  // maximum global gradient norm; default: no clipping
   bool in_backward = false;         // each unit is updated as soon as its gradient is complete
-  Named<OptimizerGroup> groups;     // ordered: the first whose pattern matches
+  Named<OptimizerGroup> groups;     // in order: the first group that matches counts
 };
 
 }  // namespace lockstep

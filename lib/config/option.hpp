@@ -1,6 +1,6 @@
-// The declaration of options. A typed struct says describe(visit, itself), one line an option; from that come the
-// parser, help, manual, completion, schema and provenance. Value types with a text form of their own:
-// config/values.hpp. Reading files: config/document.hpp.
+// Declaration of options. A struct declares its options in describe(visit, itself), one line per option. The parser,
+// help, manual, completion, schema and provenance all come from this declaration. Value types with a text form of their
+// own: config/values.hpp. Reading files: config/document.hpp.
 #pragma once
 
 #include "base/error.hpp"
@@ -22,53 +22,53 @@ namespace lockstep {
 
 constexpr std::size_t most_brief = 72;  // characters
 
-/// What completes on the command line after an option.
+/// Names that the command line completes after an option.
 enum class Completes { nothing, files, folders };
 
 /// Facts about an option besides its name, type and default.
 struct OptionFacts {
   std::string brief;               // at most most_brief characters, with the field's term; lower-case, no full stop
-  std::string details = {};        // sentences that help and the manual add; no full stop at the end
-  std::string unset = {};          // the default in words, of an option whose default is computed: "train.seed"
+  std::string details = {};        // sentences for help and the manual; no full stop at the end
+  std::string unset = {};          // the default in words, if it is computed: "train.seed"
   std::string unit = {};           // "steps", "1/step"
-  std::optional<double> min = {};  // of a number, or of each number of a list
+  std::optional<double> min = {};  // of a number, or of each number in a list
   std::optional<double> max = {};
-  bool above_min = false;       // min itself is not allowed
-  std::string value_name = {};  // in help: "FILE"; empty: from the type
-  std::string bare =
-      {};  // the value when the flag is given without one (--verify = --verify=sizes); a value then needs "="
-  char letter = '\0';              // a short spelling: -o
-  bool required = false;           // must be set by a file or the command line
-  bool hidden = false;             // in no help, manual or completion
-  bool fixed_on_resume = false;    // alters trajectory or shapes: a resumed run must not change it
-  bool positional = false;         // takes the arguments without a name; only outside sections
-  bool command_line_only = false;  // no file may set it, no file shows it
-  bool of_dialect = false;  // written as another trainer would: names with _, lists as several words, flags as t or 1
+  bool above_min = false;        // min itself is excluded
+  std::string value_name = {};   // in help: "FILE"; empty: derived from the type
+  std::string bare = {};         // value of the flag without a value (--verify = --verify=sizes); values then need "="
+  char letter = '\0';            // short spelling: -o
+  bool required = false;         // a file or the command line must set it
+  bool hidden = false;           // not in help, manual or completion
+  bool fixed_on_resume = false;  // affects trajectory or shapes: must not change on resume
+  bool positional = false;       // takes arguments without a name; only outside sections
+  bool command_line_only = false;  // not allowed in files, not shown in them
+  // Written as in another trainer: names with _, lists as several words, flags as t or 1.
+  bool of_dialect = false;
   Completes completes = Completes::nothing;
 };
 
 struct Option;
 
-/// What values an option takes.
+/// The values that an option takes.
 struct OptionType {
   enum class Kind { boolean, integer, number, text, choice, form, list, group, map };
   Kind kind = Kind::text;
-  bool optional = false;                                   // null is a value: absent
+  bool optional = false;                                   // null is a value: not set
   std::vector<std::string> choices = {};                   // of choice
-  std::string form = {};                                   // of form: what the text looks like
+  std::string form = {};                                   // of form: describes the text
   std::function<void(const std::string&)> check = {};      // of form: throws Error(usage) with the reason
   std::vector<OptionType> element = {};                    // of list, and of map: one type
-  std::optional<std::size_t> length = {};                  // of list: exactly so many
-  std::shared_ptr<const std::vector<Option>> fields = {};  // of group: those of one element, unbound
+  std::optional<std::size_t> length = {};                  // of list: exact number of elements
+  std::shared_ptr<const std::vector<Option>> fields = {};  // of group: fields of one element, unbound
 };
 
 struct Option {
-  std::string path;  // dotted; of a field of a group: its name alone
+  std::string path;  // dotted; for a field of a group only its name
   OptionType type;
   OptionFacts facts;
   Json built_in;
   std::function<Json()> get;
-  std::function<void(const Json&)> set;  // takes what interpret() gives: cannot fail
+  std::function<void(const Json&)> set;  // takes the result of interpret(): cannot fail
 };
 
 class Declaration {
@@ -78,12 +78,11 @@ class Declaration {
     std::string help;
   };
 
-  /// Declares an option bound to `value`, whose present content is the built-in value. `value` outlives the
-  /// declaration.
+  /// Declares an option that is bound to `value`. The present content is the default. `value` outlives the declaration.
   template <class T>
   void field(const std::string& name, T& value, const OptionFacts& facts);
 
-  /// Names that `body` declares get the prefix "name.".
+  /// Declares a section. Names that `body` declares get the prefix "name.".
   template <class Body>
   void section(const std::string& name, const std::string& help, Body&& body) {
     sections_.push_back({name, help});
@@ -92,10 +91,10 @@ class Declaration {
     prefix_.clear();
   }
 
-  /// Declares an option that is bound to nothing.
+  /// Adds an option that is not bound to a variable.
   void add(Option option) { options_.push_back(std::move(option)); }
 
-  /// Declares what another one does.
+  /// Adds all options and sections of another declaration.
   void add_all(const Declaration& other) {
     options_.insert(options_.end(), other.options_.begin(), other.options_.end());
     sections_.insert(sections_.end(), other.sections_.begin(), other.sections_.end());
@@ -111,11 +110,11 @@ class Declaration {
   std::vector<Section> sections_;
 };
 
-/// How a C++ type is an option: its OptionType, and to and from the JSON that stands for a value.
+/// Makes a C++ type usable as an option: its OptionType, and conversion to and from JSON.
 template <class T>
 struct OptionValue;
 
-/// An enum is an option when choices_of(E) lists its values with their names.
+/// An enum is usable as an option if choices_of(E) lists its values with their names.
 template <class E>
 using ChoiceList = std::vector<std::pair<E, std::string_view>>;
 
@@ -135,7 +134,7 @@ template <class T>
 concept GroupOption =
     std::is_class_v<T> && !FormOption<T> && requires(Declaration& visit, T& value) { describe(visit, value); };
 
-/// A value that JSON holds as it is.
+/// A type that JSON holds directly.
 template <class T, OptionType::Kind kind>
 struct PlainOptionValue {
   static OptionType type() { return {.kind = kind}; }
@@ -227,7 +226,7 @@ struct OptionValue<std::array<T, count>> {
   }
 };
 
-/// Values by name, in order; in configurations a map. A list is read as one whose names are 0, 1, …
+/// Values by name, in order. Configurations write it as a map, or as a list with the names 0, 1, …
 template <class T>
 using Named = std::vector<std::pair<std::string, T>>;
 
@@ -246,7 +245,7 @@ struct OptionValue<Named<T>> {
   }
 };
 
-/// A struct with describe(): elements of an ordered list or map of groups. What is absent in it is left out.
+/// A struct with describe(): an element of a list or map of groups. JSON leaves out fields that are not set.
 template <GroupOption T>
 struct OptionValue<T> {
   static OptionType type() {
@@ -255,7 +254,7 @@ struct OptionValue<T> {
     describe(declaration, prototype);
     std::vector<Option> fields = declaration.options();
     for (Option& field : fields) {
-      field.get = nullptr;  // bound to the prototype, which dies here
+      field.get = nullptr;  // bound to the prototype, which is destroyed here
       field.set = nullptr;
     }
     return {.kind = OptionType::Kind::group, .fields = std::make_shared<const std::vector<Option>>(std::move(fields))};

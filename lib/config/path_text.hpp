@@ -1,17 +1,17 @@
-// Paths as configurations write them: with the home folder and variables of the environment. The value of an option is
-// a path where its facts say that names of files or folders complete it (config/option.hpp).
+// Paths in configurations, with the home folder and environment variables. An option's value is a path if its facts say
+// that completion offers files or folders (config/option.hpp).
 #pragma once
 
 #include <string>
 
 namespace lockstep {
 
-/// The path that `text` means: a `~` that is all of it or stands before its first `/` is the home folder, $NAME and
-/// ${NAME} are variables of the environment, $$ is a dollar sign; other dollar signs stay. Local.
-/// Throws Error(usage) with the reason: a variable that is not set, or empty.
+/// Returns the expanded path. A `~` alone or before the first `/` is the home folder; $NAME and ${NAME} are environment
+/// variables; $$ is a dollar sign. Other dollar signs stay. Local. Throws Error(usage) with the reason if a variable is
+/// not set or empty.
 std::string expand_path(const std::string& text);
 
-/// A text that expand_path() makes `path` of. Pure.
+/// Returns a text that expand_path() expands to `path`. Pure.
 std::string escape_path(const std::string& path);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What prepare-data is told. The declaration language: config/option.hpp.
+// The options of prepare-data. How options are declared: config/option.hpp.
 #pragma once
 
 #include "config/plugin_options.hpp"
@@ -24,84 +24,84 @@ enum class Deduplicate { none, exact, caseless };
 enum class ShownSplit { train, validation };
 enum class OnMalformed { stop, skip };
 
-/// Whether it is a format of text, records or tables, and none of token files. Pure.
+/// Returns whether the format holds text, records or tables rather than token files. Pure.
 bool is_text_format(InputFormat format);
 
-/// Which part of a dataset of the Hugging Face hub is the input.
+/// Selects the part of a Hugging Face hub dataset that is prepared.
 struct HubDatasetOptions {
-  std::optional<std::string> configuration;  // of its README.md; absent: the default one
-  std::optional<std::string> split;          // absent: train
-  std::optional<std::string> revision;       // absent: main
-  std::vector<std::string> data_files;       // patterns: these files, whatever rules say
+  std::optional<std::string> configuration;  // of its README.md; default: its default one
+  std::optional<std::string> split;          // default: train
+  std::optional<std::string> revision;       // default: main
+  std::vector<std::string> data_files;       // patterns of files, instead of the rules for splits
   bool operator==(const HubDatasetOptions&) const = default;
 };
 
-/// How text becomes tokens.
+/// Options of tokenization.
 struct PrepareDataOptions {
-  std::optional<TokenizerChoice> tokenizer;     // absent: bytes; of token files it has to be named
-  std::optional<InputFormat> format;            // of the input; absent: names and content tell
-  RecordOptions records;                        // what records hold, if not text
-  std::string text_field = "text";              // of each JSON line
-  std::optional<ValidationSplit> validation;    // absent: hash:0.01, or tail:0.01 where that leaves a split empty
-  std::optional<std::string> validation_files;  // of token files: those with such names are validation
-  OnMalformed malformed = OnMalformed::stop;    // a record or a text file that cannot be used
-  Deduplicate deduplicate = Deduplicate::none;  // of documents with one normal form the first stays
-  std::int64_t shard_tokens = 100'000'000;      // tokens a shard file, at most
-  std::optional<std::int64_t> shards;           // instead: so many of the training split
-  std::optional<std::string> end_of_text;       // the token's name; absent: the tokenizer's own, if it has one
-  std::optional<SpecialTokens> special_tokens;  // that a document spells out; absent: special, in messages text
-  std::int64_t seed = 0;                        // of the content hash that chooses validation documents
-  HubDatasetOptions hub;                        // of inputs that are such datasets
-  std::optional<WriteFormat> write;             // absent: shards of our own, or token files as they lie
+  std::optional<TokenizerChoice> tokenizer;     // default: bytes; required for token files
+  std::optional<InputFormat> format;            // of the input; default: names and content tell
+  RecordOptions records;                        // for records other than plain text
+  std::string text_field = "text";              // field of a record, or column of a table
+  std::optional<ValidationSplit> validation;    // default: hash:0.01, or tail:0.01 if that leaves a split empty
+  std::optional<std::string> validation_files;  // of token files: files with such names are validation
+  OnMalformed malformed = OnMalformed::stop;    // for a record or text that cannot be used
+  Deduplicate deduplicate = Deduplicate::none;  // keeps the first of equal documents
+  std::int64_t shard_tokens = 100'000'000;      // maximum per shard file
+  std::optional<std::int64_t> shards;           // instead: number of shard files of the training split
+  std::optional<std::string> end_of_text;       // name of the token; default: the tokenizer's own, if any
+  std::optional<SpecialTokens> special_tokens;  // spelled out in documents; default: special; text in messages
+  std::int64_t seed = 0;                        // of the content hash that selects validation documents
+  HubDatasetOptions hub;                        // for inputs that are hub datasets
+  std::optional<WriteFormat> write;             // default: our shards; token files are used in place
 
   TokenizerChoice tokenizer_or_bytes() const { return tokenizer.value_or(TokenizerChoice{}); }
   SpecialTokens special_tokens_in_text() const { return special_tokens.value_or(SpecialTokens::special); }
   SpecialTokens special_tokens_in_messages() const { return special_tokens.value_or(SpecialTokens::text); }
 };
 
-/// Of the tokenizer that train_tokenizer makes.
+/// Options of the tokenizer that train_tokenizer trains.
 struct TrainedBpeOptions {
   TrainedPattern pattern = TrainedPattern::gpt2;
-  std::int64_t min_count = 2;               // of a pair that becomes a token
+  std::int64_t min_count = 2;               // least count of a pair that becomes a token
   std::vector<std::string> special_tokens;  // besides the end-of-text token
   bool operator==(const TrainedBpeOptions&) const = default;
 };
 
-/// What inspect shows.
+/// The documents that inspect shows.
 struct ShownSamples {
   ShownSplit split = ShownSplit::train;
   std::int64_t count = 3;             // documents
-  std::optional<std::int64_t> first;  // the number of the first, others follow; absent: drawn from all
-  std::int64_t seed = 0;              // of the drawing
-  std::int64_t tokens = 256;          // of a document, at most
+  std::optional<std::int64_t> first;  // index of the first document; default: drawn at random
+  std::int64_t seed = 0;              // of the random choice
+  std::int64_t tokens = 256;          // maximum per document
   bool operator==(const ShownSamples&) const = default;
 };
 
 struct PrepareConfig {
-  std::vector<std::string> plugin;              // shared objects that are opened
-  PluginValues plugin_values;                   // of their options
-  std::vector<std::string> inputs;              // files, globs, folders; datasets of the hub; "-" alone: standard input
+  std::vector<std::string> plugin;              // shared objects to open
+  PluginValues plugin_values;                   // of the plug-ins' options
+  std::vector<std::string> inputs;              // files, globs, folders or hub datasets; "-" alone: standard input
   std::string output;                           // folder to create
-  std::optional<std::string> verify;            // a dataset to check; nothing is made then
-  std::optional<std::string> inspect;           // a dataset to look into; nothing is made then
-  std::optional<std::string> plot;              // a file for the picture of its lengths
-  std::optional<std::int64_t> train_tokenizer;  // tokens; a tokenizer is made then, and no dataset
+  std::optional<std::string> verify;            // dataset to check; nothing is prepared then
+  std::optional<std::string> inspect;           // dataset to show; nothing is prepared then
+  std::optional<std::string> plot;              // SVG file for the document lengths of inspect
+  std::optional<std::int64_t> train_tokenizer;  // vocabulary size; trains a tokenizer, prepares no dataset
   std::optional<InputFormat> format;            // of the input
-  bool overwrite = false;                       // replace a dataset that is there
-  std::optional<std::int64_t> threads;          // a rank; absent: cores / local ranks
-  Seconds watchdog{600};                        // without progress of a rank; 0: none
-  std::vector<std::string> path;                // of the text where no inputs are named
+  bool overwrite = false;                       // replace an existing dataset
+  std::optional<std::int64_t> threads;          // per rank; default: cores / local ranks
+  Seconds watchdog{600};                        // longest time without progress of a rank; 0: no limit
+  std::vector<std::string> path;                // text to prepare if there are no inputs
   PrepareDataOptions data;
   TrainedBpeOptions bpe;
   ShownSamples samples;
 
-  /// What is prepared; what is named on the command line wins over what a file for all programs says.
+  /// Returns the input. Inputs on the command line take precedence over a configuration file for all programs.
   const std::vector<std::string>& text() const { return inputs.empty() ? path : inputs; }
-  /// Its format, likewise.
+  /// Returns the format of the input, with the same precedence.
   std::optional<InputFormat> input_format() const { return format ? format : data.format; }
 };
 
-/// Within a section data.
+/// Declares the options. Call it within a section data.
 void describe(Declaration& visit, PrepareDataOptions& data);
 void check(const PrepareDataOptions& data, Problems& problems);  // Local, pure
 

@@ -1,4 +1,4 @@
-// Everything that is wrong with a configuration, collected so that it is reported at once.
+// All problems of a configuration, collected so that one error reports them together.
 #pragma once
 
 #include <string>
@@ -9,21 +9,21 @@ namespace lockstep {
 class Problems {
  public:
   struct Entry {
-    std::string where;                 // "tiny.yaml:4", "command line"; empty: known from the options
-    std::vector<std::string> options;  // dotted names of the options that it concerns
+    std::string where;                 // "tiny.yaml:4", "command line"; empty: found between options
+    std::vector<std::string> options;  // dotted names of the options concerned
     std::string text;                  // lower-case, no full stop
   };
 
-  /// Adds a problem at a place in a file or on the command line, concerning `option` (empty: none that is known).
+  /// Adds a problem at a place in a file or on the command line. It concerns `option`, if that is not empty.
   void add_at(const std::string& where, const std::string& option, const std::string& text);
-  /// Adds a contradiction between options, unless one of them already has a problem: then this one may be its echo.
+  /// Adds a contradiction between options. It is dropped if one of the options already has a problem, which may be its
+  /// cause.
   void add(const std::vector<std::string>& options, const std::string& text);
 
-  /// Says that the problems so far concern `option` too, though they do not name it.
+  /// Declares that existing problems concern `option` too, although they do not name it.
   void explain(const std::string& option) { explained_.push_back(option); }
 
-  /// Adds that a file could not be read or understood: what it would have set is not known, so that missing options are
-  /// no news.
+  /// Adds that a file could not be read or parsed. Its settings are unknown, so missing options are not reported.
   void add_unread(const std::string& where, const std::string& text);
   bool all_files_read() const { return all_files_read_; }
 

@@ -1,4 +1,4 @@
-// The declaration of config/record_options.hpp and the rules over them.
+// Declaration of the options in config/record_options.hpp, and the rules between them.
 #pragma once
 
 #include "config/option.hpp"
@@ -7,10 +7,10 @@
 
 namespace lockstep {
 
-/// Within the section `data`.
+/// Declares the options. Call it within the section `data`.
 void describe_records(Declaration& visit, RecordOptions& records);
 void check_records(const RecordOptions& records, Problems& problems);  // Local, pure
-/// What DATASET.json says of them: the values that count, those of other forms left out. Pure.
+/// Returns the record options for DATASET.json: the values in effect, without options of other record forms. Pure.
 Json json_of(const RecordOptions& records);
 
 }  // namespace lockstep

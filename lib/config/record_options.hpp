@@ -1,5 +1,5 @@
-// What records hold and which of their tokens are trained on, as options name it. What it does: data/record_reader.hpp,
-// data/sample_shape.hpp.
+// Options for records: which fields they have, and which of their tokens are trained on. How records are read:
+// data/record_reader.hpp, data/sample_shape.hpp.
 #pragma once
 
 #include <cstdint>
@@ -9,35 +9,35 @@
 namespace lockstep {
 
 enum class RecordForm {
-  text,       // a field of text: a document
-  tokenized,  // input_ids, perhaps labels and attention_mask
+  text,       // a document in one text field
+  tokenized,  // input_ids, with or without labels and attention_mask
   prompt,     // a prompt and its completion
   messages,   // a conversation
 };
 
 /// LabelPlace says where the labels of tokenized records stand.
 enum class LabelPlace {
-  aligned,  // each at its own token, as in Hugging Face
-  shifted,  // each at the token before it, as a model is fed
+  aligned,  // at its own token, as in Hugging Face
+  shifted,  // at the token before it, like model targets
 };
 
 /// TrainOn says which tokens count as labels.
 enum class TrainOn {
-  completion,  // of a prompt
-  assistant,   // of messages: what the assistant writes
-  last,        // and of that the last message
+  completion,  // tokens of the completion (prompt records)
+  assistant,   // everything that the assistant writes (messages)
+  last,        // the assistant's last message only
   all,
 };
 
-/// TooLong says what becomes of a sample longer than max_length.
+/// TooLong says how a sample longer than max_length is handled.
 enum class TooLong { drop, truncate, split };
 
-/// Absent: as each form is usually meant, or no limit.
+/// Options of records. If not set: the usual choice for the record form, or no limit.
 struct RecordOptions {
   RecordForm form = RecordForm::text;
   std::optional<LabelPlace> labels;
   std::optional<std::string> prompt_field, completion_field, messages_field;
-  std::optional<std::string> chat_template;  // a file or a folder with one
+  std::optional<std::string> chat_template;  // file, or folder that holds one
   std::optional<TrainOn> train_on;
   std::optional<bool> add_bos, add_eos;
   std::optional<std::int64_t> max_length, min_length, overlap;  // tokens

@@ -1,4 +1,4 @@
-// What checkpoint-reshard is told. The declaration language: config/option.hpp.
+// The options of checkpoint-reshard. How options are declared: config/option.hpp.
 #pragma once
 
 #include "config/option.hpp"
@@ -16,36 +16,37 @@ namespace lockstep {
 class Problems;
 struct Tool;
 
-/// How the new checkpoint is laid out. "parts=4", "tp=2,dp_shard=4", "ep=2,ep_outside=true,dp_shard=4,parts=2", JSON:
-/// {"parts": 4}, or a configuration of train, over which words count that follow it: "run.yaml,dp_replicate=2".
+/// ReshardTarget is the layout of the new checkpoint. Forms: "parts=4", "tp=2,dp_shard=4",
+/// "ep=2,ep_outside=true,dp_shard=4,parts=2", or JSON such as {"parts": 4}. It can begin with a train configuration,
+/// which later words override: "run.yaml,dp_replicate=2".
 struct ReshardTarget {
-  std::optional<std::int64_t> parts = {};  // part files a component, at least 1; absent: one
-  /// The mesh on which a job would have written it: axes as parallel.* names them, each with its ranks. Empty: the mesh
+  std::optional<std::int64_t> parts = {};  // part files per component, at least 1; default: one
+  /// The mesh of a job that would have written the checkpoint: axes as in parallel.*, with their ranks. Empty: the mesh
   /// stays.
   std::vector<std::pair<std::string, std::int64_t>> axes = {};
-  std::optional<bool> ep_outside = {};  // ranks of ep are far from each other, not neighbours; absent: no
+  std::optional<bool> ep_outside = {};  // expert-parallel ranks are far apart, not neighbours; default: false
   static std::string form();
   static ReshardTarget parse(const std::string& text);  // throws Error(usage) with the reason
   std::string text() const;
   bool operator==(const ReshardTarget&) const = default;
 };
 
-/// The types that weights can be cast to.
+/// Element types that weights can be cast to.
 enum class CastDtype { bf16, fp16, fp32, fp64 };
 ChoiceList<CastDtype> choices_of(CastDtype);
 
 struct ReshardConfig {
-  std::vector<std::string> plugin;          // shared objects that are opened
-  PluginValues plugin_values;               // of their options
-  std::vector<std::string> checkpoints;     // or runs, or Hugging Face folders: several for an average
-  bool average = false;                     // of the weights of all checkpoints
-  std::optional<ReshardTarget> to;          // absent: one part file a component
-  bool consolidate = false;                 // one part file a component: the same as parts=1
-  std::vector<NamePattern> only;            // components, or patterns of full names, that are written; empty: all
-  std::vector<NamePattern> skip;            // that are not
-  std::optional<CastDtype> cast;            // absent: every tensor keeps its type
-  ByteSize memory{std::uint64_t{2} << 30};  // that the pieces in work may take, in each process
-  Seconds watchdog{600};                    // without progress of a rank; 0: none
+  std::vector<std::string> plugin;          // shared objects to open
+  PluginValues plugin_values;               // of the plug-ins' options
+  std::vector<std::string> checkpoints;     // checkpoints, runs or Hugging Face folders; several for an average
+  bool average = false;                     // average the weights of all checkpoints
+  std::optional<ReshardTarget> to;          // default: one part file per component
+  bool consolidate = false;                 // one part file per component, as parts=1
+  std::vector<NamePattern> only;            // components, or patterns of full names, to write; empty: all
+  std::vector<NamePattern> skip;            // components or patterns that are not written
+  std::optional<CastDtype> cast;            // default: every tensor keeps its type
+  ByteSize memory{std::uint64_t{2} << 30};  // limit for the pieces in work, per process
+  Seconds watchdog{600};                    // longest time without progress of a rank; 0: no limit
   std::string output;                       // folder to create
 };
 

@@ -1,4 +1,4 @@
-// What generated text is told: the section sample of a TrainConfig.
+// Options of text generation: the section sample of a TrainConfig.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace lockstep {
 struct SampleOptions {
   std::vector<std::string> prompts;
   std::int64_t max_tokens = 100;
-  double temperature = 0.8;           // 0: the most probable token
-  std::optional<std::int64_t> top_k;  // absent: all tokens
+  double temperature = 0.8;           // 0: greedy
+  std::optional<std::int64_t> top_k;  // default: all tokens
   std::int64_t seed = 0;
 };
 

@@ -1,4 +1,4 @@
-// What contradicts itself among the options of the learning rate.
+// Rules for the options of the learning-rate schedule.
 #pragma once
 
 #include "config/problems.hpp"
@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Adds it. Local, pure.
+/// Adds a problem for each contradiction. Local, pure.
 void check_schedule(const TrainConfig& config, Problems& problems);
 
 }  // namespace lockstep

@@ -1,12 +1,12 @@
-// How special tokens that a document spells out are read: data.special_tokens. Apart from the options, so that corpus/
-// sees no configuration.
+// How special tokens that are spelled out in a document are encoded: data.special_tokens. It has a header of its own,
+// so that corpus/ includes no configuration.
 #pragma once
 
 namespace lockstep {
 
 enum class SpecialTokens {
-  special,  // as the token itself
-  text,     // as any other text
+  special,  // as the id of the token
+  text,     // as ordinary text
 };
 
 }  // namespace lockstep

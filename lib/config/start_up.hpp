@@ -1,4 +1,4 @@
-// What a program knows of its start before its ranks are connected.
+// Facts about a program's start that are needed before its ranks are connected.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@ namespace lockstep {
 struct TrainConfig;
 
 struct StartUp {
-  double limit_s = 600;      // for the ranks to find each other; 0: none
-  std::string run_dir = {};  // whose status.json tells of a start that fails; empty: none
+  double limit_s = 600;      // for connecting the ranks; 0: no limit
+  std::string run_dir = {};  // its status.json records a failed start; empty: none
 };
 
-/// Whether train prints its plan or a part of it and exits. Pure.
+/// Returns whether train prints its plan or a part of it, and exits. Pure.
 bool prints_plan(const TrainConfig& config);
 
-/// The limit of phase start_up, and the run folder of a job that trains. Pure.
+/// Returns the limit of phase start_up, and the run folder of a training job. Pure.
 StartUp start_up_of(const TrainConfig& config);
 
-/// Of a program whose ranks have one limit for all phases, or that has one process. Pure.
+/// Returns the same for a program with one limit for all phases, or with a single process. Pure.
 template <class Config>
 StartUp start_up_of(const Config& config) {
   if constexpr (requires { config.watchdog.value; })

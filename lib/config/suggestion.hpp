@@ -1,5 +1,5 @@
-// What an unknown name or value was probably meant to be: the same name elsewhere, what other trainers call it
-// (config/synonyms.hpp), or a misspelling. Nothing where it could only be guessed.
+// Suggestions for an unknown name or value: the same name in another section, the term of another trainer
+// (config/synonyms.hpp), or a misspelling. The functions return nothing rather than a guess.
 #pragma once
 
 #include "config/option.hpp"
@@ -10,13 +10,13 @@
 
 namespace lockstep {
 
-/// The dotted name of an option of `declaration`. Local.
+/// Suggests the dotted name of an option of `declaration`. Local.
 std::optional<std::string> suggested_option(const Declaration& declaration, const std::string& name);
 
-/// The name of a section of `declaration`. Local.
+/// Suggests the name of a section of `declaration`. Local.
 std::optional<std::string> suggested_section(const Declaration& declaration, const std::string& name);
 
-/// One of `choices`. Local.
+/// Suggests one of `choices`. Local.
 std::optional<std::string> suggested_choice(const std::vector<std::string>& choices, const std::string& text);
 
 }  // namespace lockstep

@@ -1,5 +1,4 @@
-// What users of other trainers would type, and what it is called here: for suggestions only, nothing is accepted under
-// two names.
+// Terms of other trainers and our names for them. They serve suggestions only; an option has a single accepted name.
 #pragma once
 
 #include <string>
@@ -8,14 +7,14 @@
 
 namespace lockstep {
 
-/// Dotted names of the options that `key` (a name without its section) may mean, the likelier ones first; options of
-/// other programs among them. Local.
+/// Returns the dotted names of options that `key` (a name without its section) may mean, the most likely first. Options
+/// of other programs are included. Local.
 std::vector<std::string_view> options_meant_by(std::string_view key);
 
-/// The name of the section that `name` may mean; empty: none that is known. Local.
+/// Returns the name of the section that `name` may mean; empty if none is known. Local.
 std::string_view section_meant_by(std::string_view name);
 
-/// The choices that `value` may mean: "float32" is "fp32". Local.
+/// Returns the choices that `value` may mean: "float32" is "fp32". Local.
 std::vector<std::string_view> choices_meant_by(std::string_view value);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What a program is called and takes besides its options, and the options that all programs share.
+// Description of a program: its name, its arguments besides options, and the options that all programs share.
 #pragma once
 
 #include "report/log.hpp"
@@ -20,30 +20,30 @@ struct Tool {
     options,
     config_files,
     options_and_config_files
-  };  // positional arguments: options declared so, files as --config takes, or both: *.yaml and *.yml are such files
+  };  // kind of positional arguments: options, configuration files, or both (files end in .yaml or .yml)
   enum class DryRun { no, yes };
-  enum class Output { text, text_or_json, records };  // text_or_json: a question tool, with --json; records: training
+  enum class Output { text, text_or_json, records };  // text_or_json: has --json; records: train
   std::string name;                                   // "checkpoint-inspect"
-  std::string summary;                                // one line: what it does
-  std::vector<std::string> synopsis;                  // what follows the name, one line a form
+  std::string summary;                                // purpose in one line
+  std::vector<std::string> synopsis;                  // text after the name, one line per form
   Arguments arguments = Arguments::options;
   DryRun dry_run = DryRun::no;
   Output output = Output::text;
-  std::vector<std::string> first_options = {};  // those that --help shows; empty: all that are in no section
+  std::vector<std::string> first_options = {};  // shown by --help; empty: all options outside sections
 };
 
 constexpr std::string_view help_overview = "overview";  // one screen
 constexpr std::string_view help_all = "all";            // every option
 
-/// Options of the command line only: no configuration file holds them.
+/// Options that all programs share. They are allowed on the command line only, not in files.
 struct CommonOptions {
-  std::optional<std::string> help;  // a section, an option, or one of the two words below
+  std::optional<std::string> help;  // a section, an option, help_overview or help_all
   bool version = false;
   bool build_info = false;
   std::optional<PrintExtent> print_config;
   std::optional<SchemaOf> print_schema;
   std::vector<std::string> config;     // files, in order
-  std::optional<std::string> dialect;  // in whose words the configuration is; absent: as the files say, or show
+  std::optional<std::string> dialect;  // vocabulary of the configuration; not set: named or implied by the files
   std::optional<std::string> explain;  // a key of a dialect
   bool dry_run = false;
   bool json = false;
@@ -52,7 +52,7 @@ struct CommonOptions {
   When color = When::automatic;
 };
 
-/// Declares those that `tool` has.
+/// Declares the common options that `tool` has.
 void describe(Declaration& visit, CommonOptions& common, const Tool& tool);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The words that options of train choose among.
+// The names of the values that enumeration options of train can have.
 #pragma once
 
 #include "config/option.hpp"

@@ -1,6 +1,6 @@
-// What a training run is told: the canonical sections, keys as in the files. describe() is the one declaration of them,
-// from which the parser, help, manual, completion and schema come (config/option.hpp). How a command line becomes a
-// TrainConfig: config/command_line.hpp.
+// The options of train: a struct for each canonical section, with the keys of the files. describe() declares them; the
+// parser, help, manual, completion and schema come from that declaration (config/option.hpp). How a command line
+// becomes a TrainConfig: config/command_line.hpp.
 #pragma once
 
 #include "base/precision.hpp"
@@ -23,15 +23,15 @@ class Declaration;
 class Problems;
 struct Tool;
 
-enum class ScheduleName { linear, cosine, constant, polynomial, inverse_sqrt, wsd, infinite };  // and of plug-ins
+enum class ScheduleName { linear, cosine, constant, polynomial, inverse_sqrt, wsd, infinite };  // plug-ins add names
 enum class CooldownShape { linear, cosine, sqrt };
-enum class WarmupFrom { one, zero };  // of the steps of warm-up
+enum class WarmupFrom { one, zero };  // first step of warm-up
 enum class Device { cpu, cuda };
-enum class CallbackName { sample };  // and of plug-ins
+enum class CallbackName { sample };  // plug-ins add names
 enum class Offload { optimizer, shards, activations };
 enum class RecomputeKeep { attention, projections, mlp, matmul, experts };
 enum class OnNonfinite { skip, stop };
-enum class LossName { cross_entropy };  // and of plug-ins
+enum class LossName { cross_entropy };  // plug-ins add names
 enum class ShuffleWhere { mixture, datasets, both };
 enum class DummyTokens { random, constant };
 enum class PrepareData { automatic, skip };
@@ -50,101 +50,101 @@ enum class MeasuredTensors { weights, gradients };
 enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };
 
 struct ModelOptions {
-  std::optional<std::string> config;         // a Hugging Face config.json or its folder: initialised from train.seed
-  std::optional<std::string> path;           // a folder with config.json and safetensors: start from these weights
-  std::optional<TokenizerChoice> tokenizer;  // no option: the tokenizer of the weights or the network, if found
-  std::optional<double> dropout;             // instead of all rates in the config
-  std::optional<double> embedding_dropout, attention_dropout, residual_dropout;  // instead of one
+  std::optional<std::string> config;  // Hugging Face config.json or its folder: weights initialised from train.seed
+  std::optional<std::string> path;    // folder with config.json and safetensors: start from these weights
+  std::optional<TokenizerChoice> tokenizer;  // no option: the tokenizer of the weights or network, if found
+  std::optional<double> dropout;             // replaces all rates of config.json
+  std::optional<double> embedding_dropout, attention_dropout, residual_dropout;  // replace a single rate
 };
 
-/// Where the samples of a dataset come from.
+/// The source of a dataset's samples.
 struct DatasetChoice {
-  static constexpr const char* dummy = "dummy";  // as a path: no files, but tokens that are made
-  std::string path;                              // a folder that prepare-data wrote; or text; or dummy
-  std::optional<std::string> name;               // absent: what the path ends with
-  std::optional<std::string> split;              // absent: data.train_split, or data.validation_split
-  std::optional<std::int64_t> samples;           // the first so many; of dummy: how many there are
-  std::optional<PartChoice> shard;               // of these
-  std::optional<std::int64_t> length;            // of samples of dummy, tokens; absent: data.sequence_length
-  std::optional<DummyTokens> tokens;             // of dummy; absent: random
-  std::optional<std::string> prepared;           // no option: the folder that text was prepared in; empty: not yet
+  static constexpr const char* dummy = "dummy";  // path of a dataset without files: its tokens are generated
+  std::string path;                              // token shards of prepare-data, text, or dummy
+  std::optional<std::string> name;               // default: last part of the path
+  std::optional<std::string> split;              // default: data.train_split, or data.validation_split
+  std::optional<std::int64_t> samples;           // the first N samples; for dummy, their number
+  std::optional<PartChoice> shard;               // part of these samples
+  std::optional<std::int64_t> length;            // tokens of a sample of dummy; default: data.sequence_length
+  std::optional<DummyTokens> tokens;             // of dummy; default: random
+  std::optional<std::string> prepared;           // no option: folder of the prepared text; not set: not prepared yet
   bool is_dummy() const { return path == dummy; }
   const std::string& folder() const { return prepared ? *prepared : path; }
 };
 
 struct TrainingDataset : DatasetChoice {
-  std::optional<double> weight;  // absent of all of them: each sample once an epoch
+  std::optional<double> weight;  // set for all datasets or none; none: each sample once per epoch
 };
 
 struct EvaluationDataset : DatasetChoice {
-  std::optional<std::int64_t> batches;  // absent: eval.batches
+  std::optional<std::int64_t> batches;  // default: eval.batches
 };
 
 struct DataOptions {
-  std::vector<std::string> path;                 // a folder that prepare-data wrote, or text; empty: there are datasets
-  std::optional<std::string> prepared;           // no option: as in DatasetChoice, of path
-  PrepareData prepare = PrepareData::automatic;  // whether text is prepared
-  std::optional<std::string> cache;              // the folder for it; absent: beside the run folder
-  PrepareDataOptions preparation;                // how
+  std::vector<std::string> path;                 // token shards of prepare-data, or text; empty: datasets are given
+  std::optional<std::string> prepared;           // no option: as DatasetChoice::prepared, for path
+  PrepareData prepare = PrepareData::automatic;  // whether raw text is tokenized first
+  std::optional<std::string> cache;              // cache folder for prepared text; default: beside the run folder
+  PrepareDataOptions preparation;                // how text is tokenized
   std::vector<TrainingDataset> datasets;
-  std::optional<PartChoice> shard;  // of each dataset's samples
+  std::optional<PartChoice> shard;  // part of each dataset's samples
   std::string train_split = "train";
   std::string validation_split = "validation";
-  std::int64_t sequence_length = 0;  // T, tokens a sample
+  std::int64_t sequence_length = 0;  // T, tokens per sample
   bool shuffle = true;
-  std::optional<ShuffleWhere> shuffle_where;          // of datasets; absent: datasets with weights, mixture without
+  std::optional<ShuffleWhere> shuffle_where;          // for mixtures; default: datasets with weights, mixture without
   bool isolate_documents = false;                     // attention does not cross document boundaries
-  std::optional<std::int64_t> max_documents_per_row;  // that are planned for; absent: as many as tokens
-  SamplePacking packing = SamplePacking::windows;     // what a sample is
-  std::optional<std::int64_t> packing_group;          // documents that are sorted at once; absent: 100000
-  std::optional<LongDocuments> long_documents;        // absent: split
-  std::optional<std::int64_t> pad_to_multiple_of;     // tokens; absent: 1
-  std::optional<std::int64_t> seed;                   // of the order of samples; absent: train.seed
+  std::optional<std::int64_t> max_documents_per_row;  // maximum to plan for; default: sequence_length
+  SamplePacking packing = SamplePacking::windows;     // how documents become samples
+  std::optional<std::int64_t> packing_group;          // documents sorted together; default: 100000
+  std::optional<LongDocuments> long_documents;        // default: split
+  std::optional<std::int64_t> pad_to_multiple_of;     // tokens; default: 1
+  std::optional<std::int64_t> seed;                   // of the sample order; default: train.seed
   bool repeat_order = false;                          // each epoch has the order of the first
   bool drop_last = false;                             // an epoch ends with its last whole step
-  bool short_last_step = false;                       // or with one of the samples that are left
-  std::int64_t prefetch = 2;                          // batches made ahead of the steps that take them
-  VerifyData verify = VerifyData::use;                // when the hashes of shards are checked
+  bool short_last_step = false;                       // an epoch ends with a step of the remaining samples
+  std::int64_t prefetch = 2;                          // batches made ahead of their steps
+  VerifyData verify = VerifyData::use;                // when shard hashes are verified
 };
 
 enum class AccumulateGradients { whole, shards, sums };
 enum class MeshAxis { pp, dp_replicate, dp_shard, ring, ulysses, tp };
-/// Which axes of context parallelism share out the weights too where dp_shard does.
+/// Context-parallel axes that shard the weights together with dp_shard.
 enum class CpFsdpMode { all, ulysses_only, ring_only, none };
-enum class StageSplitter { balanced };                                                            // and of plug-ins
-enum class PipelineOrder { gpipe, one_f_one_b, interleaved_1f1b, interleaved_zero_bubble, zbv };  // and of plug-ins
+enum class StageSplitter { balanced };                                                            // plug-ins add names
+enum class PipelineOrder { gpipe, one_f_one_b, interleaved_1f1b, interleaved_zero_bubble, zbv };  // plug-ins add names
 
 struct ParallelOptions {
-  std::optional<AxisSize> pp;                     // ranks that share out the blocks of a model, in stages; absent: 1
-  std::vector<MeshAxis> order;                    // of axes, the fastest last; those that are not named are slower
-  std::optional<AxisSize> dp_replicate;           // ranks that hold equal state; absent: those that are left
-  std::optional<AxisSize> dp_shard;               // ranks that share out a whole model; absent: 1
-  std::optional<AxisSize> ring;                   // ranks that share the rows of sequences; absent: 1
-  std::optional<AxisSize> ulysses;                // the same; absent: 1
-  std::optional<CpFsdpMode> cp_fsdp_mode;         // absent: all
-  std::optional<AxisSize> tp;                     // ranks that share each block; absent: 1
-  std::optional<bool> sequence_parallel;          // they share the stream between matrices too, by rows; absent: no
-  std::optional<std::int64_t> ep;                 // ranks of a stage that share out experts; absent: 1
-  std::optional<bool> ep_outside;                 // these are far from each other, not neighbours; absent: no
-  std::optional<double> ep_capacity;              // rows that a rank's experts take at once; absent: 2
-  std::optional<std::int64_t> zero;               // stage of ZeRO, 1 to 3; absent: 3
-  std::optional<AccumulateGradients> accumulate;  // absent: shards for stages 2 and 3, otherwise whole
-  std::optional<AfterForward> reshard_after_forward;  // absent: only with stage 3
-  std::optional<bool> reshard_after_backward;         // the same
-  std::optional<std::int64_t> prefetch;               // units gathered ahead; absent: 1
-  std::vector<NamePattern> units;                     // that modules of a block form; empty: each block is one
-  std::optional<ByteSize> bucket_size;                // of gradients that are reduced at once; absent: those of a block
-  std::optional<PipelineOrder> schedule;              // of stages; absent: 1f1b
-  std::optional<std::int64_t> stages_per_rank;        // absent: 2 for zbv and the interleaved schedules, else 1
-  std::vector<std::string> split_points;              // blocks that stages after the first begin at; empty: the next
-  std::optional<StageSplitter> stage_splitter;        // says where; absent: balanced
-  std::optional<std::int64_t> micro_batches;          // of one pass through the schedule; absent: what the batch gives
+  std::optional<AxisSize> pp;                     // pipeline-parallel degree: stages; default: 1
+  std::vector<MeshAxis> order;                    // of mesh axes, the fastest last; axes that are not listed come first
+  std::optional<AxisSize> dp_replicate;           // ranks with equal state; default: the remaining ranks
+  std::optional<AxisSize> dp_shard;               // FSDP degree; default: 1
+  std::optional<AxisSize> ring;                   // context-parallel degree of ring attention; default: 1
+  std::optional<AxisSize> ulysses;                // context-parallel degree of Ulysses; default: 1
+  std::optional<CpFsdpMode> cp_fsdp_mode;         // default: all
+  std::optional<AxisSize> tp;                     // tensor-parallel degree; default: 1
+  std::optional<bool> sequence_parallel;          // splits the residual stream by rows over tp; default: false
+  std::optional<std::int64_t> ep;                 // expert-parallel degree within a stage; default: 1
+  std::optional<bool> ep_outside;                 // expert-parallel ranks are far apart, not neighbours; default: false
+  std::optional<double> ep_capacity;              // expert rows of a round, relative to an even spread; default: 2
+  std::optional<std::int64_t> zero;               // ZeRO stage, 1 to 3; default: 3
+  std::optional<AccumulateGradients> accumulate;  // default: shards for stages 2 and 3, otherwise whole
+  std::optional<AfterForward> reshard_after_forward;  // default: true for stage 3 only
+  std::optional<bool> reshard_after_backward;         // default: true for stage 3 only
+  std::optional<std::int64_t> prefetch;               // units gathered ahead; default: 1
+  std::vector<NamePattern> units;               // patterns of tensors that form a unit of their own within a block
+  std::optional<ByteSize> bucket_size;          // neighbouring blocks up to this size form a unit; default: each block
+  std::optional<PipelineOrder> schedule;        // pipeline schedule; default: 1f1b
+  std::optional<std::int64_t> stages_per_rank;  // virtual stages; default: 2 for zbv and interleaved, else 1
+  std::vector<std::string> split_points;  // first blocks of the stages after the first; empty: stage_splitter decides
+  std::optional<StageSplitter> stage_splitter;  // default: balanced
+  std::optional<std::int64_t> micro_batches;    // of a pass through the schedule; default: given by the batch
 };
 
-/// Whether weights that dp_shard shares out are cut along this axis of context parallelism too.
+/// Returns whether weights that are sharded over dp_shard are sharded along this context-parallel axis too.
 bool shards_along(const ParallelOptions& parallel, MeshAxis axis);
 
-/// Of training in fp16, as torch.amp.GradScaler: optim/loss_scale.hpp.
+/// Loss scaling of fp16 training, as torch.amp.GradScaler: optim/loss_scale.hpp.
 struct LossScaleOptions {
   double init_scale = 65536;
   double growth_factor = 2;
@@ -154,183 +154,185 @@ struct LossScaleOptions {
 };
 
 struct PostLocalSgdOptions {
-  std::optional<std::int64_t> start_step;  // the first local step, counted from 0; absent: there is none
-  std::optional<std::int64_t> period;      // steps from an average to the next; absent: 4
-  std::optional<std::int64_t> cell;        // data ranks that go on summing gradients; absent: those of dp_shard
+  std::optional<std::int64_t> start_step;  // first local step, from 0; not set: no local SGD
+  std::optional<std::int64_t> period;      // steps between averages; default: 4
+  std::optional<std::int64_t> cell;        // data ranks that keep summing gradients; default: as dp_shard
 };
 
-enum class WeightsKept { master, bf16 };  // bf16: in it alone
+enum class WeightsKept { master, bf16 };  // bf16: no other copy of the weights
 
 struct PrecisionOptions {
   Precision dtype = Precision::fp32;
-  std::optional<Precision>
-      reduce_dtype;  // in which gradients are summed over ranks; absent: that of the master weights
-  std::optional<Precision> output_dtype;  // of what blocks hand to each other; absent: that of the master weights
+  std::optional<Precision> reduce_dtype;  // of gradient reduction; default: the master weights' type
+  std::optional<Precision> output_dtype;  // of activations between blocks; default: the master weights' type
   WeightsKept weights = WeightsKept::master;
-  bool matrix_unit = true;  // where the processor has one
+  bool matrix_unit = true;  // used where the processor has one
   LossScaleOptions loss_scale;
 };
 
 struct ScheduleOptions {
   ScheduleName name = ScheduleName::cosine;
-  double start_lr = 0;  // absolute, as all rates here
+  double start_lr = 0;  // absolute, like all rates here
   std::int64_t warmup_steps = 0;
-  std::optional<double> warmup_ratio;  // of the steps of the run, instead
+  std::optional<double> warmup_ratio;  // instead, as a fraction of the run's steps
   WarmupFrom warmup_from = WarmupFrom::one;
-  std::optional<std::int64_t> decay_steps;  // step at which min_lr is reached; absent: the last one
-  std::optional<double> decay_ratio;        // of the steps of the run, instead
+  std::optional<std::int64_t> decay_steps;  // step at which the decay ends; default: the last step
+  std::optional<double> decay_ratio;        // instead, as a fraction of the run's steps
   double min_lr = 0;
-  std::optional<std::int64_t> cooldown_steps;   // of wsd and infinite: the last ones of the decay, or of the run
-  std::optional<double> cooldown_ratio;         // of the steps of the run, instead
-  std::optional<CooldownShape> cooldown_shape;  // of wsd; absent: linear
+  std::optional<std::int64_t> cooldown_steps;   // of wsd: last steps of the decay; of infinite: last steps of the run
+  std::optional<double> cooldown_ratio;         // instead, as a fraction of the run's steps
+  std::optional<CooldownShape> cooldown_shape;  // of wsd; default: linear
   std::optional<double> constant_lr;            // of infinite, between decay and cooldown
-  std::optional<std::int64_t> cycles;           // of cosine; absent: 1
-  std::optional<double> power;                  // of polynomial; absent: 2
-  std::optional<std::int64_t> timescale;        // of inverse_sqrt, steps; absent: those of warm-up, or 10000
+  std::optional<std::int64_t> cycles;           // of cosine; default: 1
+  std::optional<double> power;                  // of polynomial; default: 2
+  std::optional<std::int64_t> timescale;        // of inverse_sqrt, steps; default: warmup_steps, or 10000
 };
 
 struct PhaseLimit {
   WatchedPhase phase{};
-  Seconds limit;  // instead of train.watchdog; 0: none
+  Seconds limit;  // instead of train.watchdog; 0: no limit
 };
 
 struct TrainOptions {
-  static constexpr std::int64_t drawn_seed = -1;  // as seed: a run draws one and keeps it
+  static constexpr std::int64_t drawn_seed = -1;  // as seed: the run draws one and keeps it
   std::string run_dir;
-  std::optional<std::int64_t> max_steps;     // absent: epochs says
-  std::optional<double> epochs;              // of the data, instead
-  std::optional<std::int64_t> global_batch;  // samples a step, over all ranks; absent: the next two say
-  std::optional<std::int64_t> micro_batch;   // samples a rank computes at once; absent: all of its samples of a step
-  std::optional<std::int64_t> accumulation;  // passes through the schedule a step; absent: what the batch gives
+  std::optional<std::int64_t> max_steps;     // not set: epochs is
+  std::optional<double> epochs;              // of the data, instead of max_steps
+  std::optional<std::int64_t> global_batch;  // samples of a step over all ranks; not set: the next two give it
+  std::optional<std::int64_t> micro_batch;   // samples a rank computes at once; default: all of a step
+  std::optional<std::int64_t> accumulation;  // passes through the schedule per step; default: given by the batch
   Recompute recompute;
-  std::vector<RecomputeKeep> recompute_keeps;          // what blocks that are recomputed keep from forward all the same
-  std::optional<ByteBudget> activation_memory_budget;  // a rank's: both are chosen for it
-  std::vector<Offload> offload;                        // what lies in host memory while nothing uses it
-  std::optional<ByteSize> host_memory;                 // a rank's, for that; absent: no limit
+  std::vector<RecomputeKeep> recompute_keeps;          // activations that recomputed blocks keep
+  std::optional<ByteBudget> activation_memory_budget;  // per rank; chooses both of the above
+  std::vector<Offload> offload;                        // state kept in host memory while it is not used
+  std::optional<ByteSize> host_memory;                 // per rank, for offload; default: no limit
   std::int64_t seed = 0;                               // drawn_seed until a run resolves it
-  LossName loss = LossName::cross_entropy;             // of steps, not of evaluations
-  double label_smoothing = 0;                          // share of that loss
+  LossName loss = LossName::cross_entropy;             // of training steps; evaluations use cross entropy
+  double label_smoothing = 0;                          // share of the uniform distribution in that loss
   Device device = Device::cpu;
   std::optional<Seconds> max_time;
-  std::optional<std::int64_t> threads;  // a rank; absent: cores / local ranks
-  bool memory_check = true;             // whether a start that memory is missing for is refused
+  std::optional<std::int64_t> threads;  // per rank; default: cores / local ranks
+  bool memory_check = true;             // refuse to start if memory does not suffice
   std::vector<CallbackName> callbacks;
-  std::optional<std::string> inject;             // a failure to bring about, for tests; parsed by comm
-  OnNonfinite on_nonfinite = OnNonfinite::skip;  // a step whose loss or gradient is not finite
-  bool detect_anomaly = false;                   // then what of it was the first
-  Seconds watchdog{600};                         // deadline of each phase; 0: none
-  std::vector<PhaseLimit> watchdog_phases;       // where it is another one
+  std::optional<std::string> inject;             // an injected failure, for tests; parsed by comm
+  OnNonfinite on_nonfinite = OnNonfinite::skip;  // a step with a loss or gradient that is not finite
+  bool detect_anomaly = false;                   // then report the first such value
+  Seconds watchdog{600};                         // deadline of each phase; 0: no limit
+  std::vector<PhaseLimit> watchdog_phases;       // other deadlines of single phases
 };
 
 struct EvalOptions {
-  Cadence every;                        // never: only as the next ones say
-  Delay delay;                          // before which every says nothing
+  Cadence every;                        // never: only as at_start, on_save and at_end say
+  Delay delay;                          // no evaluation by `every` before this
   bool at_start = false;                // before the first step
-  bool on_save = false;                 // before each save but that of a stop
-  std::optional<std::int64_t> batches;  // global batches an evaluation, spread over the split; absent: all of it
+  bool on_save = false;                 // before each save, except when the run is asked to stop
+  std::optional<std::int64_t> batches;  // global batches, spread over the split; default: the whole split
   bool at_end = true;
-  std::optional<std::int64_t> patience;  // evaluations in a row without a gain that finish the run; absent: any number
-  double min_gain = 0;                   // that counts for it
-  std::optional<std::int64_t> micro_batch;  // samples a rank evaluates at once; absent: those of training
-  std::optional<SamplePacking> packing;     // absent: that of data.packing
-  std::vector<EvaluationDataset> datasets;  // empty: the validation splits of what is trained on
+  std::optional<std::int64_t> patience;     // early stopping: evaluations in a row without a gain; default: no limit
+  double min_gain = 0;                      // smallest gain that counts for patience
+  std::optional<std::int64_t> micro_batch;  // samples a rank evaluates at once; default: as in training
+  std::optional<SamplePacking> packing;     // default: data.packing
+  std::vector<EvaluationDataset> datasets;  // empty: validation splits of the training data
 };
 
 enum class DivergenceDetector { averages, windows };
-enum class DivergenceLoss { eval_loss, loss };  // of each evaluation, of each step
-enum class DivergenceAction { stop, abort };    // stop: with a checkpoint
+enum class DivergenceLoss { eval_loss, loss };  // eval_loss: each evaluation; loss: each step
+enum class DivergenceAction { stop, abort };    // stop: saves a checkpoint
 
 struct DivergenceOptions {
-  std::optional<DivergenceDetector> detector;  // absent: nobody looks
+  std::optional<DivergenceDetector> detector;  // default: none
   DivergenceLoss of = DivergenceLoss::eval_loss;
   double threshold = 2;
-  std::int64_t few = 10, many = 100;  // losses of the two means that are compared
+  std::int64_t few = 10, many = 100;  // losses in the two means that are compared
   DivergenceAction action = DivergenceAction::stop;
 };
 
 struct CheckpointOptions {
   Cadence every;                         // never: only when stopped and as at_end says
-  std::optional<SaveInterval> interval;  // time between saves besides
-  Seconds mtbf{24 * 3600};               // mean time between failures of the job, for an interval that is automatic
+  std::optional<SaveInterval> interval;  // additional limit of the time between saves
+  Seconds mtbf{24 * 3600};               // mean time between failures of the job, for interval auto
   std::int64_t keep_last = 2;
-  std::int64_t keep_best = 1;  // those with the best value of best_metric
+  std::int64_t keep_best = 1;  // checkpoints with the best values of best_metric
   BestMetric best_metric = BestMetric::loss;
-  std::optional<std::string> best_dataset;  // of eval.datasets, by its name; absent: the first
+  std::optional<std::string> best_dataset;  // name in eval.datasets; default: the first
   BestDirection best_direction = BestDirection::automatic;
-  std::optional<std::int64_t> keep_every;  // steps whose multiples stay; absent: none
-  std::vector<std::int64_t> pinned;        // steps that stay
+  std::optional<std::int64_t> keep_every;  // keeps multiples of this step; default: none
+  std::vector<std::int64_t> pinned;        // steps whose checkpoints are kept
   bool at_end = true;
-  bool load_best_at_end = false;  // for the last evaluation, texts and the export, after the last checkpoint
-  bool export_at_end = false;     // a Hugging Face folder of it, or of the best
+  bool load_best_at_end = false;  // after the last save; for the last evaluation, texts and the export
+  bool export_at_end = false;     // the last checkpoint (or the best) as a Hugging Face folder
   Resume resume;
-  std::vector<std::string> allow_change;   // options that are fixed on resume otherwise, or sections of them
-  std::vector<NamePattern> only;           // components, or patterns of full names, of another run that are loaded
-  std::vector<NamePattern> skip;           // that are not
+  std::vector<std::string> allow_change;   // options, or sections, that may change on resume
+  std::vector<NamePattern> only;           // components, or patterns of full names, to load from another run
+  std::vector<NamePattern> skip;           // components or patterns that are not loaded
   std::vector<SavedComponent> components;  // that checkpoints hold; empty: all
-  CheckpointStorage storage = CheckpointStorage::shared;  // what train.run_dir is on
-  std::optional<std::string> local_dir;        // where saves go first, on a disk of each node; absent: to train.run_dir
-  std::optional<std::int64_t> max_unpromoted;  // saves there that training goes on with at most; absent: 8
-  RanksPerFile ranks_per_file;                 // that share one part file
-  Background background = Background::automatic;  // whether training goes on while a copy of the state is written
-  std::optional<OnBusy> on_busy;            // what becomes of a save that is due while one is under way; absent: wait
-  std::optional<ByteSize> snapshot_memory;  // for that copy; absent: for all of it at once
-  bool read_back = false;                   // whether what a save wrote is read anew and compared before it counts
-  std::vector<MetadataEntry> metadata;      // kept with each checkpoint, for people
-  Compared validation = Compared::tensor;   // how deeply a save compares what ranks hold alike
-  std::optional<std::int64_t> validation_saves;     // of rolling: saves that together compare all; absent: 8
-  OnDifference on_difference = OnDifference::fail;  // what a save does about ranks that should hold the same and do not
-  std::int64_t max_failures = 3;                    // failed saves in a row that end the run
-  Seconds patience{60};                             // how long a start, and a save, look anew at what is not seen
+  CheckpointStorage storage = CheckpointStorage::shared;  // of train.run_dir
+  // Folder on a disk of each node where saves go first; default: saves go to train.run_dir.
+  std::optional<std::string> local_dir;
+  // Saves in local_dir that may wait for promotion; a further save waits, and training with it. Default: 8.
+  std::optional<std::int64_t> max_unpromoted;
+  RanksPerFile ranks_per_file;                      // ranks that share one part file
+  Background background = Background::automatic;    // whether training continues while a copy of the state is written
+  std::optional<OnBusy> on_busy;                    // for a save that is due while one is running; default: wait
+  std::optional<ByteSize> snapshot_memory;          // for that copy; default: room for all of the state
+  bool read_back = false;                           // read each save back and compare it before it counts
+  std::vector<MetadataEntry> metadata;              // the user's notes, kept with each checkpoint
+  Compared validation = Compared::tensor;           // how thoroughly a save compares replicas
+  std::optional<std::int64_t> validation_saves;     // of rolling: saves that together compare everything; default: 8
+  OnDifference on_difference = OnDifference::fail;  // for a save with differing replicas
+  std::int64_t max_failures = 3;                    // consecutive failed saves that end the run
+  // A start retries unreadable or incomplete checkpoints this long; a save waits this long for files to appear.
+  Seconds patience{60};
 };
 
-/// Whether checkpoints are saved but those of a stop, or on request.
+/// Returns whether the run saves checkpoints at other times than on a stop or a request.
 inline bool saves(const CheckpointOptions& checkpoint) {
   return checkpoint.every || checkpoint.interval || checkpoint.at_end;
 }
 
-/// Whether a checkpoint holds the component of this key (train/components.hpp).
+/// Returns whether a checkpoint holds the component with this key (train/components.hpp).
 bool is_saved(const CheckpointOptions& checkpoint, const std::string& key);
 
-/// Whether checkpoints hold all that a run goes on from.
+/// Returns whether checkpoints hold the state that a resume needs.
 inline bool saves_all(const CheckpointOptions& checkpoint) {
   const auto& saved = checkpoint.components;
   return saved.empty() || (std::ranges::find(saved, SavedComponent::optimizer) != saved.end() &&
                            std::ranges::find(saved, SavedComponent::data) != saved.end());
 }
 
-/// Whether a part of another run's checkpoint is loaded, where one is.
+/// Returns whether only a part of another run's checkpoint is loaded, if one is loaded.
 inline bool takes_part(const CheckpointOptions& checkpoint) {
   return !checkpoint.only.empty() || !checkpoint.skip.empty();
 }
 
 struct LogOptions {
-  Cadence every{.steps = 10};              // of step records
-  bool first_step = false;                 // has one besides
-  LogFormat format = LogFormat::progress;  // of what goes to standard error
+  Cadence every{.steps = 10};              // interval of step records
+  bool first_step = false;                 // a record of the first step as well
+  LogFormat format = LogFormat::progress;  // of log lines on standard error
   bool tensorboard = true;
-  std::optional<std::string> tensorboard_dir;  // absent: RUN/tensorboard
+  std::optional<std::string> tensorboard_dir;  // default: RUN/tensorboard
   WandbMode wandb = WandbMode::off;
-  std::optional<std::string> wandb_project;  // absent: that of W&B's settings
-  std::optional<std::string> wandb_name;     // absent: the name of the run folder
+  std::optional<std::string> wandb_project;  // default: the setting of W&B
+  std::optional<std::string> wandb_name;     // default: name of the run folder
   std::vector<std::string> wandb_tags;
-  std::optional<std::int64_t> wandb_every;         // steps at whose multiples a record goes there; absent: all records
-  std::optional<std::string> wandb_dir;            // absent: RUN/wandb
-  std::vector<MeasuredTensors> statistics;         // what has records of statistics
-  std::optional<Cadence> statistics_every;         // and how often; absent: as every
-  std::int64_t speed_from_step = 2;                // of those of a start, counted from 1, the first that counts
-  std::optional<double> peak_tflops;               // of the hardware of one rank; absent: as peak_device says
-  std::optional<std::string> peak_device;          // a product; absent: mfu is not known
-  std::optional<std::int64_t> profile_start_step;  // counted from 1; absent: no profile
-  std::optional<std::int64_t> profile_end_step;    // included; absent: profile_start_step
-  std::optional<std::string> profile_dir;          // absent: the folder of the run
-  std::vector<std::int64_t> profile_ranks;         // whose actions the trace shows; empty: all
-  bool profile_shapes = false;                     // what each action works on
-  bool profile_memory = false;                     // memory of each rank over time
+  std::optional<std::int64_t> wandb_every;         // steps between records for W&B; default: all records
+  std::optional<std::string> wandb_dir;            // default: RUN/wandb
+  std::vector<MeasuredTensors> statistics;         // tensors with records of statistics
+  std::optional<Cadence> statistics_every;         // interval of statistics; default: every
+  std::int64_t speed_from_step = 2;                // first step of a start, from 1, that counts for speeds
+  std::optional<double> peak_tflops;               // of a rank's hardware; default: that of peak_device
+  std::optional<std::string> peak_device;          // hardware of a rank; not set: MFU is not reported
+  std::optional<std::int64_t> profile_start_step;  // from 1; default: no profile
+  std::optional<std::int64_t> profile_end_step;    // inclusive; default: profile_start_step
+  std::optional<std::string> profile_dir;          // default: the run folder
+  std::vector<std::int64_t> profile_ranks;         // ranks whose actions the trace shows; empty: all
+  bool profile_shapes = false;                     // add samples, tokens, bytes and shapes to actions
+  bool profile_memory = false;                     // add the memory of each rank over time
 };
 
 struct TrainConfig {
-  std::vector<std::string> plugin;  // shared objects, in the order in which they are opened
-  PluginValues plugin_values;       // of the options that these declare
+  std::vector<std::string> plugin;  // shared objects, opened in this order
+  PluginValues plugin_values;       // of the options that plug-ins declare
   ModelOptions model;
   DataOptions data;
   ParallelOptions parallel;
@@ -344,42 +346,43 @@ struct TrainConfig {
   SampleOptions sample;
   CheckpointOptions checkpoint;
   LogOptions log;
-  // Of the command line only:
-  bool print_program = false;                  // print the step programs and exit
-  bool print_layout = false;                   // print which rank holds what of each tensor and exit
-  bool print_groups = false;                   // print which tensors are updated alike and exit
-  bool print_components = false;               // print what a checkpoint is made of and exit
-  std::optional<PlotTarget> plot_schedule;     // draw the learning rate over the steps and exit
-  std::optional<PlotTarget> plot_program;      // draw the time line of the step programs and exit
-  std::optional<std::string> program;          // of step programs, print or draw the one of this name
-  std::optional<std::int64_t> rank;            // what is printed of all ranks is printed of this one alone
-  std::optional<std::int64_t> world_size;      // plan for so many ranks, whether they and the dataset are there or not
-  std::optional<std::int64_t> ranks_per_node;  // of the ranks that are planned for
-  std::optional<std::int64_t> profile;         // steps to profile, soon after the start
-  bool eval_only = false;                      // evaluate the checkpoint and exit
-  bool plan = false;                           // the plan in full
+  // Options of the command line only:
+  bool print_program = false;               // print the step programs and exit
+  bool print_layout = false;                // print which rank holds which part of each tensor, and exit
+  bool print_groups = false;                // print which tensors are updated alike, and exit
+  bool print_components = false;            // print the components of a checkpoint, and exit
+  std::optional<PlotTarget> plot_schedule;  // draw the learning rate over the steps, and exit
+  std::optional<PlotTarget> plot_program;   // draw the time line of the step programs, and exit
+  std::optional<std::string> program;       // print or draw only the step program of this name
+  std::optional<std::int64_t> rank;         // print only the part of this rank
+  // Plan for this number of ranks; neither they nor the dataset need to exist.
+  std::optional<std::int64_t> world_size;
+  std::optional<std::int64_t> ranks_per_node;  // of the planned ranks
+  std::optional<std::int64_t> profile;         // profile this number of steps, soon after the start
+  bool eval_only = false;                      // evaluate the checkpoint, and exit
+  bool plan = false;                           // print the plan in full
 };
 
-/// Whether a callback of this name is called.
+/// Returns whether the run calls a callback of this name.
 inline bool calls(const TrainConfig& config, CallbackName name) {
   return std::ranges::find(config.train.callbacks, name) != config.train.callbacks.end();
 }
 
-/// Whether anything is evaluated.
+/// Returns whether the run evaluates at all.
 inline bool evaluates(const TrainConfig& config) {
   const EvalOptions& eval = config.eval;
   return eval.every || eval.at_start || eval.on_save || eval.at_end || config.checkpoint.load_best_at_end ||
          config.eval_only;
 }
 
-/// The steps that are profiled in a run that goes on after `done` steps; absent: none.
+/// The profiled steps of a run that resumes after `done` steps; nothing if no step is profiled.
 struct ProfiledSteps {
   std::int64_t first = 0;
   std::int64_t last = 0;
 };
 std::optional<ProfiledSteps> profiled_steps(const TrainConfig& config, std::int64_t done);
 
-/// Declares every option of a section, bound to the fields of `options`. Local.
+/// Declares every option of a section, bound to the given fields. Local.
 void describe(Declaration& visit, OptimizerGroup& group);
 void describe(Declaration& visit, PhaseLimit& limit);
 void describe(Declaration& visit, TrainingDataset& dataset);
@@ -387,10 +390,10 @@ void describe(Declaration& visit, EvaluationDataset& dataset);
 void describe(Declaration& visit, TrainConfig& config);
 Tool tool_of(const TrainConfig& config);
 
-/// Adds what contradicts itself across options. Local, pure; opens no file.
+/// Adds a problem for each contradiction between options. Local, pure; opens no file.
 void check(const TrainConfig& config, Problems& problems);
 
-/// What is trained on: data.datasets, or data.path as the only one. Local.
+/// Returns the training datasets: data.datasets, or data.path as the only one. Local.
 std::vector<TrainingDataset> training_datasets(const TrainConfig& config);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Option values with a form of their own: durations, byte counts, name patterns, and what a resume or a validation
-// split may say. Each parses its text once; afterwards nobody compares strings. How options are declared:
+// Option values with a text form of their own: durations, byte counts, name patterns, starts of a run, validation
+// splits. Each type parses its text once; later code never compares strings. How options are declared:
 // config/option.hpp.
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace lockstep {
 
-// Every value type here has: form(), what it looks like, for help and messages; parse(text), which throws Error(usage)
-// with the reason; text(), which parse() reads back to an equal value.
+// Every value type here has three functions. form() describes the text, for help and messages. parse(text) throws
+// Error(usage) with the reason. text() returns a text that parse() reads back to an equal value.
 
-/// A duration. "90", "90s", "15m", "1h30m".
+/// Seconds is a duration: "90", "90s", "15m", "1h30m".
 struct Seconds {
   double value = 0;
   static std::string form();
@@ -24,7 +24,7 @@ struct Seconds {
   auto operator<=>(const Seconds&) const = default;
 };
 
-/// A size of memory or files. "512", "64MiB", "5GB".
+/// ByteSize is a size of memory or files: "512", "64MiB", "5GB".
 struct ByteSize {
   std::uint64_t bytes = 0;
   static std::string form();
@@ -33,9 +33,9 @@ struct ByteSize {
   auto operator<=>(const ByteSize&) const = default;
 };
 
-/// A size of memory, or a part of what would be needed: "5GB", "40%".
+/// ByteBudget is a size of memory, or a part of the memory that would be needed: "5GB", "40%".
 struct ByteBudget {
-  ByteSize size;                // if there is no share
+  ByteSize size;                // if share is not set
   std::optional<double> share;  // from 0 to 1
   static std::string form();
   static ByteBudget parse(const std::string& text);
@@ -43,14 +43,15 @@ struct ByteBudget {
   bool operator==(const ByteBudget&) const = default;
 };
 
-/// A regular expression (PCRE2) that is looked for anywhere in a tensor's name; "^…$" for the whole name.
+/// NamePattern is a regular expression (PCRE2). It is searched anywhere in a tensor's name; "^…$" matches the whole
+/// name.
 class NamePattern {
  public:
   static std::string form();
   static NamePattern parse(const std::string& text);
   const std::string& text() const { return text_; }
-  /// Local. True if it is found in `name`; a pattern never parsed matches nothing. Throws Error(usage) for one that
-  /// searches on and on.
+  /// Returns whether the pattern occurs in `name`. A pattern that was not parsed matches nothing. Local. Throws
+  /// Error(usage) if the search takes too many steps.
   bool matches(std::string_view name) const;
   bool operator==(const NamePattern& other) const { return text_ == other.text_; }
 
@@ -60,13 +61,14 @@ class NamePattern {
   std::shared_ptr<const Compiled> compiled_;
 };
 
-/// Where a run starts. "auto": the newest valid checkpoint, else from scratch; "never": from scratch, where there is no
-/// checkpoint; "afresh": from scratch, after those that are there were put aside; "latest", "best": that one or an
-/// error; a number: that step of this run; anything else: the folder of a checkpoint.
+/// Resume says where a run starts. "auto": the newest valid checkpoint, or from scratch if there is none. "never": from
+/// scratch; there must be no checkpoint. "afresh": from scratch; existing checkpoints are put aside first. "latest",
+/// "best": that checkpoint, or an error. A number: that step of this run. A path (with a "/", or beginning with "." or
+/// "step-"): the folder of a checkpoint.
 struct Resume {
   enum class From { automatic, never, afresh, latest, best, step, path } from = From::automatic;
-  std::int64_t step = 0;  // of From::step
-  std::string path;       // of From::path
+  std::int64_t step = 0;  // for From::step
+  std::string path;       // for From::path
   static std::string form();
   static Resume parse(const std::string& text);
   std::string text() const;
@@ -74,19 +76,19 @@ struct Resume {
   bool from_scratch() const { return from == From::never || from == From::afresh; }
 };
 
-/// Which checkpoint of a run is meant: "best", by the metric that the run goes by; "last", the newest; or a step.
+/// CheckpointChoice selects a checkpoint of a run: "best" by the run's metric, "last" (the newest), or a step.
 struct CheckpointChoice {
   enum class By { last, best, step } by = By::last;
-  std::int64_t step = 0;  // of By::step
+  std::int64_t step = 0;  // for By::step
   static std::string form();
   static CheckpointChoice parse(const std::string& text);
   std::string text() const;
   bool operator==(const CheckpointChoice&) const = default;
 };
 
-/// How often something is done. "100" or "100 steps": after each step whose number is a multiple; "0.5 epochs": after
-/// each step in which another half of an epoch is full; "10m" or "10 minutes": when so much time has passed since it
-/// was done last; "500 steps + 1 epochs": whenever one of them says so, each unit once; "never".
+/// Cadence says how often something is done. "100" or "100 steps": after each step whose number is a multiple. "0.5
+/// epochs": after each step that completes another half epoch. "10m" or "10 minutes": when this time has passed since
+/// the last time. "500 steps + 1 epochs": whenever one of them is due; each unit occurs at most once. Or "never".
 struct Cadence {
   std::int64_t steps = 0;  // 0: not by steps
   double epochs = 0;       // 0: not by epochs
@@ -95,14 +97,14 @@ struct Cadence {
   static Cadence parse(const std::string& text);
   std::string text() const;
   bool operator==(const Cadence&) const = default;
-  /// Whether it is ever due.
+  /// Returns whether it is ever due.
   explicit operator bool() const { return *this != Cadence{}; }
 };
 
-/// How long something waits from the begin of a run. "100" or "100 steps"; "0.5 epochs"; "0": not at all.
+/// Delay is a wait from the beginning of a run: "100", "100 steps" or "0.5 epochs". "0": no wait.
 struct Delay {
   std::int64_t steps = 0;
-  double epochs = 0;  // one of them is 0
+  double epochs = 0;  // steps or epochs is 0
   static std::string form();
   static Delay parse(const std::string& text);
   std::string text() const;
@@ -110,62 +112,62 @@ struct Delay {
   explicit operator bool() const { return *this != Delay{}; }
 };
 
-/// The time between saves. "30m": that long; "auto": as often as a failure and the saves together cost least.
+/// SaveInterval is the time between saves: "30m", or "auto", which minimises the expected cost of failures and saves.
 struct SaveInterval {
   bool automatic = false;
-  Seconds time = {};  // unless automatic
+  Seconds time = {};  // if not automatic
   static std::string form();
   static SaveInterval parse(const std::string& text);
   std::string text() const;
   bool operator==(const SaveInterval&) const = default;
 };
 
-/// What backward computes again instead of keeping it from forward. "none"; "block": each decoder block; "every:K": the
-/// first and every K-th after it; or as a plug-in says for each, by its name.
+/// Recompute is activation checkpointing: which blocks backward recomputes. "none". "block": each decoder block.
+/// "every:K": the first block and every K-th after it. The name of a plug-in: the plug-in decides for each block.
 struct Recompute {
   std::int64_t every = 0;   // 0: none
-  std::string plugin = {};  // the name of what says it instead; empty: none
+  std::string plugin = {};  // name of the plug-in that decides; empty: none
   static std::string form();
   static Recompute parse(const std::string& text);
   std::string text() const;
   bool operator==(const Recompute&) const = default;
 };
 
-/// Which documents become the validation split. "hash:F": those whose content hash falls in a fraction F, whatever
-/// their order; "tail:F": the last fraction F of the stream; "count:N": the N whose content hash is lowest; "none".
+/// ValidationSplit selects the documents of the validation split. "hash:F": a fraction F by content hash, in any order.
+/// "tail:F": the last fraction F of the stream. "count:N": the N documents with the lowest content hashes. "none".
 struct ValidationSplit {
   enum class By { none, hash, tail, count } by = By::none;
   double fraction = 0;     // of documents (hash) or of the stream (tail), in (0, 1)
-  std::int64_t count = 0;  // of documents (count), at least 1
+  std::int64_t count = 0;  // documents (count), at least 1
   static std::string form();
   static ValidationSplit parse(const std::string& text);
   std::string text() const;
   bool operator==(const ValidationSplit&) const = default;
 };
 
-/// What turns text into tokens. "bytes", "chars", or a path: a tokenizer.json or tokenizer.model, or a folder
-/// with one or with vocab.json and merges.txt.
+/// TokenizerChoice names a tokenizer: "bytes", "chars", or a path. The path is a tokenizer.json, a tokenizer.model, or
+/// a folder that holds one of them or vocab.json and merges.txt.
 struct TokenizerChoice {
   enum class Kind { bytes, chars, files } kind = Kind::bytes;
-  std::string path;  // of Kind::files
+  std::string path;  // for Kind::files
   static std::string form();
   static TokenizerChoice parse(const std::string& text);
   std::string text() const;
   bool operator==(const TokenizerChoice&) const = default;
 };
 
-/// What becomes of a block's gathered weights after its forward: "true", they are let go; "false", they stay; a number,
-/// so many neighbouring ranks share them out among themselves.
+/// AfterForward says how a block's gathered weights are kept after its forward. "true": they are freed. "false": they
+/// stay. A number R: R neighbouring ranks keep the weights sharded among themselves.
 struct AfterForward {
-  std::int64_t ranks = 1;  // that a rank gathers them from again: 1, none; 0: all of dp_shard
+  std::int64_t ranks = 1;  // ranks that they are gathered from again; 1: weights stay; 0: all ranks of dp_shard
   static std::string form();
   static AfterForward parse(const std::string& text);
   std::string text() const;
   bool operator==(const AfterForward&) const = default;
 };
 
-/// How many ranks lie along an axis of the mesh: so many; "auto", those that the other axes leave; or "node", those
-/// that fill a node together with faster axes.
+/// AxisSize is the number of ranks along an axis of the mesh: a number; "auto", the ranks that the other axes leave; or
+/// "node", the ranks of a node that the faster axes leave.
 struct AxisSize {
   static constexpr std::int64_t of_node = -1;
   std::int64_t ranks = 0;  // 0: auto
@@ -175,7 +177,8 @@ struct AxisSize {
   bool operator==(const AxisSize&) const = default;
 };
 
-/// Which ranks write a part file of a checkpoint together: "node", those of a node; a number, so many neighbours.
+/// RanksPerFile says which ranks share one part file of a checkpoint: "node" (the ranks of a node), or a number of
+/// neighbouring ranks.
 struct RanksPerFile {
   std::int64_t ranks = 0;  // 0: node
   static std::string form();
@@ -184,7 +187,7 @@ struct RanksPerFile {
   bool operator==(const RanksPerFile&) const = default;
 };
 
-/// One of several equal parts, counted from 1. "1/4": the first of four.
+/// PartChoice is one of several equal parts, counted from 1. "1/4" is the first of four.
 struct PartChoice {
   std::int64_t part = 1;
   std::int64_t parts = 1;
@@ -194,9 +197,10 @@ struct PartChoice {
   bool operator==(const PartChoice&) const = default;
 };
 
-/// A word of a user about a run, "note=first try": kept with its checkpoints, read by nothing.
+/// MetadataEntry is a note of the user on a run, such as "note=first try". Checkpoints keep it; no program interprets
+/// it.
 struct MetadataEntry {
-  std::string key;  // of letters, digits and . _ -
+  std::string key;  // letters, digits and . _ -
   std::string value;
   static std::string form();
   static MetadataEntry parse(const std::string& text);
@@ -204,10 +208,11 @@ struct MetadataEntry {
   bool operator==(const MetadataEntry&) const = default;
 };
 
-/// Where the time line of the step programs is drawn: a file whose name says how, or "text", on standard output.
+/// PlotTarget says where a picture is drawn: a file, whose name gives the format (.svg, .json), or "text" on standard
+/// output.
 struct PlotTarget {
   enum class Kind { text, svg, json } kind = Kind::text;
-  std::string path;  // of a file
+  std::string path;  // of the file; empty for text
   static std::string form();
   static PlotTarget parse(const std::string& text);
   std::string text() const;

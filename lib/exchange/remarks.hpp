@@ -1,4 +1,4 @@
-// Remarks on files that were opened: lines for people, which the caller prints once for all ranks.
+// Remarks on opened files: lines for people. The caller prints them once for all ranks.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ struct Remarks {
   std::vector<std::string> notes = {};
 };
 
-/// Names in a line, separated by commas: all of a few, of many the first 20 and "and 7 more". Pure.
+/// Returns names separated by commas; of a long list the first 20 and "and 7 more". Pure.
 std::string listed(const std::vector<std::string>& names);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Plug-ins that this process has opened, and what they bring: the registries behind options whose choices are open. The
-// interface that plug-ins are written to: plugin/lockstep_plugin.h.
+// The plug-ins that this process has opened, and the registries of their parts. The registries extend options such as
+// the optimizer with names of plug-ins. The interface for authors of plug-ins: plugin/lockstep_plugin.h.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -15,20 +15,21 @@ namespace lockstep {
 
 class Plugin {
  public:
-  /// Opens the shared object. Local. Throws Error(input) for what is no plug-in of this interface version.
+  /// Opens the shared object. Local. Throws Error(input) if it is not a plug-in of this interface version.
   explicit Plugin(const std::string& file);
 
   const std::string& file() const { return file_; }
   const std::string& content_hash() const { return hash_; }
   const lockstep_plugin& table() const { return *table_; }
   const std::vector<lockstep_option>& options() const { return options_; }
-  /// The value of an option, by its place.
+  /// Returns the value of an option by its index.
   const Json& value(std::size_t option) const { return *values_[option]; }
-  /// Gives it one, of its type.
+  /// Sets the value of an option; `value` has its type.
   void set(std::size_t option, const Json& value);
-  /// All of them, as the plug-in reads them; they stay there.
+  /// Returns all values in the form that the plug-in reads. The address stays valid.
   const lockstep_value* values() const { return plain_.data(); }
-  /// All that decides what a packing, reader or tokenizer of it gives: "letters of example, version 1, {"shift":3}".
+  /// Returns a text that identifies a packing, reader or tokenizer of the plug-in by its version and the options that
+  /// are fixed on resume: "letters of example, version 1, {"shift":3}".
   std::string identity_of(const char* name, const char* version) const;
 
  private:
@@ -39,7 +40,7 @@ class Plugin {
   std::vector<lockstep_value> plain_;
 };
 
-/// What plug-ins bring to one open choice, in the order in which they were opened.
+/// A part of a plug-in, in the registry of its kind. A registry has the order in which plug-ins were opened.
 template <class Entry>
 struct PluginEntry {
   const Entry* table;
@@ -48,11 +49,11 @@ struct PluginEntry {
 
 class Plugins {
  public:
-  /// Those of this process.
+  /// Returns the plug-ins of this process.
   static Plugins& opened();
 
-  /// Opens a file, unless that was done before. Local. Throws Error(input) as Plugin does, and for names that another
-  /// plug-in has.
+  /// Opens a file, unless it is open already. Local. Throws Error(input) as Plugin does, for incomplete parts, and for
+  /// names that another plug-in has.
   void open(const std::string& file);
 
   const std::vector<std::unique_ptr<Plugin>>& all() const { return all_; }
@@ -83,13 +84,13 @@ class Plugins {
   std::vector<PluginEntry<lockstep_tokenizer>> tokenizers_;
 };
 
-/// Enumerators behind those that are built in stand for what plug-ins bring, in their order.
+/// Enumerators from this number on stand for parts of plug-ins, in the order of their registry.
 inline constexpr int first_plugin_choice = 1000;
 template <class E>
 constexpr E plugin_choice(std::size_t index) {
   return static_cast<E>(first_plugin_choice + static_cast<int>(index));
 }
-/// The place of what a plug-in brings; nothing of what is built in.
+/// Returns the index of a plug-in's part in its registry; nothing for our own enumerators.
 template <class E>
 constexpr std::optional<std::size_t> plugin_index(E choice) {
   const int number = static_cast<int>(choice);

@@ -1,12 +1,12 @@
-// Patterns of names of files that lie elsewhere, of the hub or an object store.
+// Patterns for names of remote files, on the hub or in an object store.
 #pragma once
 
 #include <string_view>
 
 namespace lockstep {
 
-/// Whether a path with slashes matches: * and ? and [...] within a name, ** over any number of folders. A pattern that
-/// matches a folder matches all that is in it.
+/// Returns whether a path with slashes matches: *, ? and [...] within a name, ** for any number of folders. A leading
+/// dot of a name needs a dot in the pattern. A pattern that matches a folder matches everything in it.
 bool matches_files(std::string_view pattern, std::string_view path);
 
 }  // namespace lockstep

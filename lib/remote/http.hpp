@@ -1,5 +1,5 @@
-// GET over HTTP, through a plug-in that is opened with the first client: lockstep-http.so, which links libcurl. What
-// may pass (a lost connection, 429, 5xx) is tried again, for a while.
+// HTTP GET through a plug-in, lockstep-http.so, which links libcurl and is opened with the first client. Temporary
+// failures (a lost connection, status 408, 429 or 5xx) are retried a few times.
 #pragma once
 
 #include "base/files.hpp"
@@ -12,14 +12,14 @@
 
 namespace lockstep {
 
-/// One request, and who listens, in plain C. No callback may throw; one that returns false ends the request.
+/// One request and its callbacks, in plain C. Callbacks must not throw; a callback that returns false ends the request.
 struct HttpCall {
   const char* url = nullptr;
-  const char* bearer = nullptr;  // a token for the host of the URL, and for no other that it leads to; or null
-  std::uint64_t from = 0;        // the first byte that is asked for
+  const char* bearer = nullptr;  // token for the URL's host, not sent after a redirect to another; or null
+  std::uint64_t from = 0;        // first requested byte
   void* listener = nullptr;
-  bool (*header)(void* listener, const char* line, std::size_t bytes) = nullptr;  // of each answer on the way
-  bool (*body)(void* listener, const char* bytes, std::size_t count) = nullptr;   // of the last
+  bool (*header)(void* listener, const char* line, std::size_t bytes) = nullptr;  // of each answer, redirects included
+  bool (*body)(void* listener, const char* bytes, std::size_t count) = nullptr;   // of the last answer
   bool (*alive)(void* listener) = nullptr;                                        // about once a second
 };
 
@@ -28,29 +28,31 @@ struct HttpPlugin {
   static constexpr const char* entry = "lockstep_http";  // const HttpPlugin* lockstep_http()
 
   int version = version_here;
-  /// False if no whole answer came; why stands in `problem`, of `room` bytes, with a zero at the end.
+  /// Returns false if no complete answer came. The reason is then in `problem`, which has `room` bytes and ends with a
+  /// zero.
   bool (*get)(const HttpCall* call, char* problem, std::size_t room) = nullptr;
 };
 
 struct HttpAnswer {
   int status = 0;
   std::map<std::string, std::string> headers;  // names in lower case
-  std::string body;                            // of a file that came whole: empty
+  std::string body;                            // empty if a file was received completely
 
-  std::string header(const std::string& name) const;  // empty if it is not there
+  std::string header(const std::string& name) const;  // empty if missing
 };
 
 class HttpClient {
  public:
-  /// `bearer` may be empty. `alive` is called while the client works and waits; what it throws ends that.
-  /// Throws Error(input) if this build lacks the plug-in.
+  /// `bearer` may be empty. `alive` is called during work and waiting; its exceptions end the request. Throws
+  /// Error(input) if this build lacks the plug-in.
   HttpClient(std::string bearer, std::function<void()> alive);
 
-  /// The answer, whatever its status. Throws Error(storage) if none came, Error(input) for more than `most_bytes`.
+  /// Returns the answer with any status. Throws Error(storage) if none came, and Error(input) if it exceeds
+  /// `most_bytes`.
   HttpAnswer get(const std::string& url, std::size_t most_bytes) const;
 
-  /// Makes the file `path` the `bytes` bytes at the URL, from the bytes on that it has; status 200 then, else what was
-  /// answered. Throws Error(storage), also if more or fewer bytes came, though tried again.
+  /// Downloads a file of `bytes` bytes to `path`; bytes that are already there are not fetched again. Returns status
+  /// 200, or the answer of the server. Throws Error(storage), also if the number of bytes is still wrong after retries.
   HttpAnswer complete(const std::string& url, const Path& path, std::uint64_t bytes) const;
 
  private:

@@ -1,6 +1,6 @@
-// What is of the hub on this machine, where and as huggingface_hub keeps it: datasets--OWNER--NAME with refs,
-// snapshots of commits, whose names are links, and blobs; beside these, listings of commits of our own, by which a
-// snapshot that lacks files shows. Local.
+// The local cache of the Hugging Face hub, in the layout of huggingface_hub. A folder datasets--OWNER--NAME (or
+// models--…) has refs, blobs, and snapshots of commits, whose files are links to blobs. We add listings of commits,
+// which show whether a snapshot lacks files. Local.
 #pragma once
 
 #include "base/files.hpp"
@@ -17,25 +17,26 @@ enum class HubKind { dataset, model };
 
 class HubCache {
  public:
-  /// In the folder that HF_HUB_CACHE, HF_HOME or XDG_CACHE_HOME say, else ~/.cache/huggingface/hub.
+  /// The cache lies in HF_HUB_CACHE, or as HF_HOME or XDG_CACHE_HOME say; default: ~/.cache/huggingface/hub.
   explicit HubCache(const std::string& id, HubKind kind = HubKind::dataset);
 
-  const Path& folder() const { return folder_; }  // of the dataset
-  /// The commit of a revision when it was last fetched; a commit is itself. Nothing if it never was.
+  const Path& folder() const { return folder_; }  // of the dataset or model
+  /// Returns the commit of a revision when it was last fetched; a commit is returned unchanged. Nothing if it was never
+  /// fetched.
   std::optional<std::string> commit_of(const std::string& revision) const;
-  /// All files of a commit; nothing if nobody has listed it here.
+  /// Returns all files of a commit; nothing if they were never listed on this machine.
   std::optional<HubListing> listing(const std::string& commit) const;
-  /// Those that are here.
+  /// Returns the files of the commit that are in the cache.
   HubListing snapshot(const std::string& commit) const;
   Path path_of(const std::string& commit, const std::string& name) const;
-  /// Whether the file is here, with its length.
+  /// Returns whether the file is in the cache, with its length.
   bool has(const std::string& commit, const HubFile& file) const;
 
   void keep(const HubListing& listing) const;
   void keep(const std::string& revision, const std::string& commit) const;
-  /// Brings a file here by `fetch`, which makes the file of a name the one that is wanted, from the bytes on that it
-  /// has; its hash is compared with the name of the blob. One process does so at a time, others wait and call
-  /// `alive`. Throws Error(input) for other bytes than promised, Error(storage).
+  /// Puts a file into the cache. `fetch` completes the file at the path that it is given; its hash is compared with the
+  /// name of the blob. One process does so at a time; others wait and call `alive`. Throws Error(input) if the bytes do
+  /// not have the promised hash, and Error(storage).
   void bring(const std::string& commit, const HubFile& file, const std::function<void(const Path& part)>& fetch,
              const std::function<void()>& alive) const;
 
@@ -46,11 +47,11 @@ class HubCache {
   Path folder_;
 };
 
-/// The folder of a model OWNER/NAME, as main of the cache has it; nothing if `word` is no such name, or it is not
-/// there.
+/// Returns the folder of a model OWNER/NAME, at revision main of the cache; nothing if `word` is no such name, or if
+/// the model is not there.
 std::optional<Path> cached_model(const std::string& word);
 
-/// "hf://datasets/OWNER/NAME@COMMIT/FILE" of the path of a file of a snapshot; nothing for other paths.
+/// Returns "hf://datasets/OWNER/NAME@COMMIT/FILE" for the path of a file in a snapshot; nothing for other paths.
 std::optional<std::string> hub_name_of(const Path& path);
 
 }  // namespace lockstep

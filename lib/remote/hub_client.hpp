@@ -1,4 +1,4 @@
-// What the hub answers: the files of a dataset at a revision, and their bytes. Local.
+// Requests to the Hugging Face hub: the files of a dataset at a revision, and their contents. Local.
 #pragma once
 
 #include "remote/http.hpp"
@@ -11,15 +11,15 @@ namespace lockstep {
 
 class HubClient {
  public:
-  /// With the endpoint and the token of the environment. `alive` as for HttpClient.
+  /// Uses the endpoint and the token of the environment. `alive` is as for HttpClient.
   HubClient(std::string id, std::function<void()> alive);
 
-  /// Throws Error(input) if there is no such dataset or revision, or the answer makes no sense, Error(storage) if it
-  /// needs rights that the token has not, or no answer comes.
+  /// Lists the files of a revision. Throws Error(input) if the dataset or revision does not exist (or is private), or
+  /// if the answer is malformed. Throws Error(storage) if the token lacks the right to read it, or if no answer comes.
   HubListing list(const std::string& revision) const;
-  /// A small file as text. Throws the same.
+  /// Returns a small file as text. Throws as list() does.
   std::string read(const std::string& commit, const HubFile& file) const;
-  /// Makes the file `part` what the hub has, from the bytes on that it has. Throws the same.
+  /// Downloads a file to `part`; bytes that are already there are not fetched again. Throws as list() does.
   void fetch(const std::string& commit, const HubFile& file, const Path& part) const;
 
  private:

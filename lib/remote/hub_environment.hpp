@@ -1,4 +1,4 @@
-// What the environment says of the hub, by the variables of huggingface_hub. Local.
+// Settings of the hub from the environment variables of huggingface_hub. Local.
 #pragma once
 
 #include "base/files.hpp"
@@ -7,14 +7,15 @@
 
 namespace lockstep {
 
-/// HF_HUB_CACHE, or hub in the folder that HF_HOME or XDG_CACHE_HOME say, else in ~/.cache/huggingface.
+/// Returns HF_HUB_CACHE, or the folder hub in HF_HOME, in XDG_CACHE_HOME/huggingface or in ~/.cache/huggingface.
 Path hub_cache_folder();
-/// HF_ENDPOINT, or https://huggingface.co; without a slash at the end.
+/// Returns HF_ENDPOINT, or https://huggingface.co; without a slash at the end.
 std::string hub_endpoint();
-/// Whether HF_HUB_OFFLINE forbids asking the hub.
+/// Returns whether HF_HUB_OFFLINE forbids requests to the hub.
 bool hub_is_offline();
-/// HF_TOKEN, or what the file HF_TOKEN_PATH, or token beside the cache, holds; empty if there is none, or
-/// HF_HUB_DISABLE_IMPLICIT_TOKEN is set. Throws Error(usage) for what is no token, without showing it.
+/// Returns HF_TOKEN, or the content of the file HF_TOKEN_PATH or of the file token beside the cache. Empty if there is
+/// none, or if HF_HUB_DISABLE_IMPLICIT_TOKEN is set. Throws Error(usage) if it is not a valid token, without printing
+/// it.
 std::string hub_token();
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// A dataset of the Hugging Face hub: how a word names it, and its files at one commit.
+// References to datasets of the Hugging Face hub, and the list of their files at a commit.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@ namespace lockstep {
 
 struct HubReference {
   std::string id;        // OWNER/NAME
-  std::string revision;  // a branch, a tag, a commit; empty: none is named
-  std::string files;     // a pattern of names of files; empty: those of a split
+  std::string revision;  // branch, tag or commit; empty: not named
+  std::string files;     // pattern of file names; empty: the files of a split
   std::string text() const;
 };
 
-/// What "hf://datasets/OWNER/NAME[@REVISION][/PATTERN]" or the bare "OWNER/NAME" names; nothing for any other word.
-/// Throws Error(usage) for other words that begin with hf:.
+/// Parses "hf://datasets/OWNER/NAME[@REVISION][/PATTERN]" or "OWNER/NAME"; nothing for other words. Throws Error(usage)
+/// for other words that begin with "hf:".
 std::optional<HubReference> hub_reference(const std::string& word);
 
 struct HubFile {
-  std::string name;  // within the dataset, with slashes
+  std::string name;  // path in the dataset, with slashes
   std::uint64_t bytes = 0;
-  std::string etag;  // its blob has this name: SHA-256 of a large file, else a hash of git
+  std::string etag;  // name of its blob: SHA-256 of a large file, otherwise git's hash
   bool has_sha256() const { return etag.size() == 64; }
 };
 

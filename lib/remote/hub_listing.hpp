@@ -1,4 +1,4 @@
-// The files of a dataset as text: as the hub answers, and as the cache keeps it.
+// Lists of a dataset's files as text: the answer of the hub, and the form in the cache.
 #pragma once
 
 #include "remote/hub_files.hpp"
@@ -7,11 +7,11 @@
 
 namespace lockstep {
 
-/// What the hub answers for a revision. Local, pure. Throws Error(input) for other texts, and for names that lead out
-/// of a folder.
+/// Parses the hub's answer for a revision. Local, pure. Throws Error(input) for other texts, and for names that lead
+/// out of a folder.
 HubListing hub_listing(const std::string& answer, const std::string& origin);
 
-/// What the cache keeps of it, and back, which throws the same.
+/// Convert a listing to the text in the cache and back. kept_listing throws as hub_listing does.
 std::string text_of(const HubListing& listing);
 HubListing kept_listing(const std::string& text, const std::string& commit, const std::string& origin);
 

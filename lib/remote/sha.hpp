@@ -1,4 +1,4 @@
-// SHA-1 and SHA-256 (FIPS 180-4), by which the hub names files: git's small ones, and large ones.
+// SHA-1 and SHA-256 (FIPS 180-4). The hub names small files by git's SHA-1 and large files by SHA-256.
 #pragma once
 
 #include <array>
