@@ -1,5 +1,5 @@
-// A model as data: what a Hugging Face config describes, cut into blocks with their logical tensors. Pure; needs no
-// weights and no LibTorch. The config's reader is exchange/hf_config.hpp; the model made real is model/.
+// A model as data: the model that a Hugging Face config describes, as blocks with their logical tensors. Pure; needs no
+// weights and no LibTorch. The config's reader is exchange/hf_config.hpp; the network itself is in model/.
 #pragma once
 
 #include "exchange/hf_config.hpp"
@@ -15,13 +15,14 @@
 
 namespace lockstep {
 
-/// How a tensor starts when nothing is loaded. Element i of tensor `name` is a function of (seed, name, i) alone.
+/// Initial values of a tensor when nothing is loaded. Element i of tensor `name` is a function of (seed, name, i)
+/// alone.
 struct Initial {
   enum class Kind { zeros, ones, normal } kind = Kind::zeros;
   double std = 0;
 };
 
-/// What a tensor is to its block; the block's code finds its parameters by this, never by name.
+/// Role of a tensor in its block. The block's code finds its parameters by role, never by name.
 enum class Role {
   token_embedding,
   position_embedding,
@@ -58,31 +59,35 @@ enum class Role {
 std::string_view name_of(Role role);
 
 struct LogicalTensor {
-  std::string name;  // Hugging Face name, "model.layers.0.mlp.up_proj.weight"; of stacked experts see file_tensors.hpp
+  // Hugging Face name, "model.layers.0.mlp.up_proj.weight"; names of stacked experts: file_tensors.hpp.
+  std::string name;
   Role role{};
-  Shape shape;  // as Hugging Face stores it: gpt2's Conv1D weights are (in, out), all others (out, in). Those of
-                // experts are stacked: (E·2F, C), of each expert gate and then up, and (E·C, F)
+  // Shape as Hugging Face stores it: gpt2's Conv1D weights are (in, out), all others (out, in). Expert weights are
+  // stacked: gate_up (E·2F, C), for each expert gate and then up, and down (E·C, F).
+  Shape shape;
   Initial initial;
-  std::int64_t matrix_rows = 0;  // of each matrix, where it is a stack of several; 0: it is one, or a vector
-  bool in_out = false;           // a matrix stored as (in, out), or a stack of such
-  std::string alias_of;          // tied: the name of the tensor whose storage it is; empty otherwise
-  bool trained = true;           // false: frozen, it has no gradient and stays as it is
-  int update = 0;                // the way in which an optimizer updates it, of those that it declares
-  UpdateNeeds update_needs = UpdateNeeds::parts;  // wherever its parts lie
-  std::string unit = {};          // that it forms within its block, with others of this name; empty: the block's
-  Shape view = {};                // of which ranks hold boxes; empty: its shape
-  std::optional<Split> cut = {};  // of the view, among ranks that share blocks; absent: these have all of it
-  // Axes of these along which its gradients add up, for each computes with it on its part of a block. Along the others
-  // that do not cut it they are equal.
+  std::int64_t matrix_rows = 0;                   // rows per matrix of a stack; 0: a single matrix, or a vector
+  bool in_out = false;                            // a matrix stored as (in, out), or a stack of such
+  std::string alias_of;                           // tied: the tensor whose storage it uses; else empty
+  bool trained = true;                            // false: frozen, without gradient and updates
+  int update = 0;                                 // index of its update rule (ways_of of optim/optimizer.hpp)
+  UpdateNeeds update_needs = UpdateNeeds::parts;  // data that its update needs beyond this rank's part
+  // Name of a unit of its own within its block, with the other tensors of this name; empty: the block's unit.
+  std::string unit = {};
+  Shape view = {};  // view whose boxes ranks hold; empty: its shape
+  // How tensor or expert parallelism cuts the view. Not set: each of these ranks has the whole tensor.
+  std::optional<Split> cut = {};
+  // Axes of tensor parallelism along which gradients are summed, because each rank uses the tensor on its part of a
+  // block. Along the other ones that do not cut it, gradients are equal.
   std::vector<AxisName> summed = {};
 };
 
-/// Rows and columns of a matrix as stored: of one of a stack.
+/// Rows and columns of a matrix as stored; for a stack, of one of its matrices.
 Shape matrix_shape(const LogicalTensor& tensor);
 
 inline const Shape& view_of(const LogicalTensor& tensor) { return tensor.view.empty() ? tensor.shape : tensor.view; }
 
-/// What is never cut by a pipeline.
+/// A block: the smallest part of a model that the pipeline does not cut.
 struct BlockDescription {
   enum class Kind { embedding, decoder, head } kind = Kind::decoder;
   int layer = -1;  // of a decoder block
@@ -96,8 +101,8 @@ struct Architecture {
 
 Architecture describe(const HfConfig& config);
 
-/// Says of stored tensors, by name, which are frozen and which form units of their own: the first true of `units`, a
-/// name and whom it takes. Who says so: the options of a run.
+/// Rules from a run's options for stored tensors: which are frozen, how they are updated, and which form units of their
+/// own. `units` has pairs of a name and a predicate; the first that is true decides.
 struct TensorRules {
   std::function<bool(const std::string& tensor)> freezes;
   std::function<int(const LogicalTensor& tensor)> updated_by;
@@ -106,14 +111,14 @@ struct TensorRules {
 };
 void mark(Architecture& architecture, const TensorRules& rules);
 
-/// Every stored tensor once (aliases left out), in block order.
+/// Returns every stored tensor once (without aliases), in block order.
 std::vector<LogicalTensor> stored_tensors(const Architecture& architecture);
 std::int64_t parameter_count(const Architecture& architecture);  // stored elements
-std::int64_t trained_count(const Architecture& architecture);    // of these, what is not frozen
-/// N of 6N + 12·L·C·T: elements that take part in matrix products with a token (input embeddings excluded unless tied
-/// to the head; of experts as many as a token goes to).
+std::int64_t trained_count(const Architecture& architecture);    // stored elements that are not frozen
+/// N of 6N + 12·L·C·T: elements that take part in matrix products with a token. Input embeddings are excluded unless
+/// tied to the head; of experts only the number that a token goes to counts.
 std::int64_t matmul_parameter_count(const Architecture& architecture);
-/// Keys that attention of a layer counts for each query: all T of a sample, as if it were not causal, or its window.
+/// Keys that FLOPs count for each query of a layer: all T of a sample, as if attention were not causal, or its window.
 std::int64_t attended_keys(const HfConfig& config, int layer, std::int64_t length);
 /// Model FLOPs of one token, forward and backward: 6N + 12·L·(H·D)·T (Chowdhery et al., "PaLM", 2022, appendix B),
 /// where T is attended_keys of each layer.

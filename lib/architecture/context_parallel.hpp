@@ -1,5 +1,5 @@
-// What ranks along the axis ulysses, which share the rows of sequences, ask of a model: within attention each has all
-// rows of some heads. Pure.
+// Checks a model for context parallelism along ulysses: ranks share the rows of sequences, and within attention each
+// has all rows of some heads. Pure.
 #pragma once
 
 #include "exchange/hf_config.hpp"
@@ -9,8 +9,9 @@
 
 namespace lockstep {
 
-/// Throws Error(usage), with the arithmetic, where heads that so many ranks along tp leave cannot be shared out among
-/// those along ulysses. Key heads may be fewer than ranks, which then have them several times.
+/// Throws Error(usage), with the arithmetic, if the heads of a rank along tp (with `tensor_ranks` of them) cannot be
+/// divided among the ranks along ulysses. There may be fewer key heads than ranks; several ranks then hold the same key
+/// head.
 void check_heads(const HfConfig& config, std::int64_t tensor_ranks, const SequenceRanks& ranks);
 
 }  // namespace lockstep

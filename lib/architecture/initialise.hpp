@@ -1,5 +1,5 @@
-// The values that tensors have when nothing is loaded. They depend on (seed, name, element) alone: any rank fills any
-// box of a tensor and all layouts see the same model.
+// Initial values of tensors when nothing is loaded. They depend on (seed, name, element) alone: any rank can fill any
+// box of a tensor, and all layouts get the same model.
 #pragma once
 
 #include "architecture/architecture.hpp"

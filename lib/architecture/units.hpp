@@ -1,5 +1,5 @@
-// Which parameters a model stores together: the one description from which the model's buffers (model/model.hpp) and
-// the plan of its programs (engine/make_model_plan.hpp) are made. Pure.
+// Grouping of a model's parameters into units. The model's buffers (model/model.hpp) and the plan of its programs
+// (engine/make_model_plan.hpp) are both made from it. Pure.
 #pragma once
 
 #include "architecture/architecture.hpp"
@@ -14,12 +14,12 @@ namespace lockstep {
 /// "embedding", "layer.0", …, "head".
 std::string block_name(const BlockDescription& block);
 
-/// What an optimizer keeps beside a tensor: its shape, and who holds it, by the layout of the weights. Of a stack of
-/// matrices it is (matrices, rows) or (matrices, columns).
+/// Shape and layout of optimizer state for a tensor, from the layout of its weights. Row or column state of a stack of
+/// matrices has the shape (matrices, rows) or (matrices, columns).
 Shape state_shape(const StateDescription& state, const LogicalTensor& tensor);
 Layout state_layout(const StateDescription& state, const Layout& weights, const LogicalTensor& tensor);
 
-/// The units of `architecture`, as make_units makes them. Their parameters are indices into
+/// Returns the units of `architecture`, made by make_units. Their parameters are indices into
 /// stored_tensors(architecture).
 std::vector<UnitPlan> units_of(const Architecture& architecture, const UnitTypes& types, const Buckets& buckets = {},
                                const Sharding& sharding = {});

@@ -1,4 +1,5 @@
-// Element types: their names, sizes and the spellings of other people's files.
+// Element types, their names and sizes. Names in other file formats belong to their readers, for instance
+// exchange/safetensors_header.cpp and store/hdf5.hpp.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +26,10 @@ enum class DType : std::uint8_t {
   boolean
 };
 
-int size_of(DType dtype);  // bytes an element
-/// Whether it has a fraction: some of its values may be no number.
+int size_of(DType dtype);  // bytes per element
+/// Whether it is a floating-point type, whose values may be NaN.
 inline bool is_floating(DType dtype) { return dtype <= DType::f8_e5m2; }
-std::string_view name_of(DType dtype);                    // "fp32", "bf16", "int8", …: our files, options and messages
+std::string_view name_of(DType dtype);                    // "fp32", "bf16", "int8", …: in our files, options, messages
 std::optional<DType> parse_dtype(std::string_view name);  // the inverse of name_of
 
 }  // namespace lockstep

@@ -1,5 +1,4 @@
-// Which rank of a group works on which whole matrix, where the group shares matrices out. Pure arithmetic: every rank
-// comes to the same answer.
+// Assigns whole matrices to the ranks of a group. Pure arithmetic: every rank computes the same assignment.
 #pragma once
 
 #include "layout/shape.hpp"
@@ -8,11 +7,12 @@
 
 namespace lockstep {
 
-/// By matrix (rows, cols), the rank of the group that works on it: the costliest first, each to the rank that has least
-/// to do so far, of such the lowest. A matrix costs rows · cols · min(rows, cols), as products with its transpose do.
+/// Returns the owner of each matrix (rows, cols), a rank of the group. The costliest matrix is assigned first, each to
+/// the rank with the least work so far, the lowest of several. A matrix costs rows · cols · min(rows, cols), as
+/// products with its transpose do.
 std::vector<int> matrix_owners(const std::vector<Shape>& matrices, int ranks);
 
-/// The most elements that one rank owns then.
+/// Returns the largest number of elements that one rank owns then.
 std::int64_t most_owned(const std::vector<Shape>& matrices, int ranks);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Which machine each rank of a mesh runs on, and which groups of ranks that leaves together. Pure.
+// The nodes on which the ranks of a mesh run, and groups of ranks that are spread over several nodes. Pure.
 #pragma once
 
 #include "layout/mesh.hpp"
@@ -9,35 +9,35 @@
 
 namespace lockstep {
 
-/// The node of every rank, counted from 0 as they appear; empty: not known.
+/// The node of every rank, numbered from 0 in order of appearance; empty: unknown.
 using Nodes = std::vector<int>;
 
-/// Ranks of equal hosts are on one node.
+/// Ranks with equal host names are on one node.
 Nodes nodes_of(const std::vector<std::string>& hosts);
-/// So many ranks on each node, numbered one node after the other; the last may have fewer.
+/// Places ranks_per_node consecutive ranks on each node; the last may have fewer.
 Nodes full_nodes(int ranks, int ranks_per_node);
-/// The ranks of each node, where all have as many.
+/// The number of ranks per node, if all nodes have the same number.
 std::optional<int> ranks_of_each(const Nodes& nodes);
-/// The ranks, those of node 0 first, then those of node 1, …; on a node as they were.
+/// Returns the ranks sorted by node; the ranks of a node keep their order.
 std::vector<Rank> by_node(const Nodes& nodes);
 
-/// Where the ranks of a mesh run, by rank.
+/// Nodes and launcher ranks of the ranks of a mesh, indexed by rank.
 struct Placement {
   Nodes nodes;
-  std::vector<Rank> launcher_ranks;  // the numbers that the launcher gave them; empty: not known
+  std::vector<Rank> launcher_ranks;  // numbers given by the launcher; empty: unknown
 };
 
-/// A group of ranks that would fit on one node and lies on several.
+/// A group of ranks that would fit on one node but is spread over several.
 struct TornGroup {
-  std::vector<AxisName> axes;  // it is along these: the fastest of the mesh
+  std::vector<AxisName> axes;  // the group's axes: the fastest ones of the mesh
   int ranks = 0;
-  int nodes = 0;      // that it lies on
-  Rank rank = 0;      // one of it
+  int nodes = 0;      // nodes that it spans
+  Rank rank = 0;      // one of its ranks
   int node_size = 0;  // ranks on the largest node
 };
 
-/// The groups along the fastest axis, the two fastest, … of `mesh` as long as they are no larger than the largest of
-/// `nodes`: of each such set of axes the first group that lies on several. None if nothing is known of the nodes.
+/// Returns, for the fastest axis of `mesh`, the two fastest, …, the first group that spans several nodes, as long as
+/// groups are no larger than the largest node. Empty if nodes are unknown.
 std::vector<TornGroup> torn_groups(const Mesh& mesh, const Nodes& nodes);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Shapes and boxes: the half-open regions of a tensor that files, ranks and requests speak of.
+// Shapes of tensors, and boxes: half-open regions of a tensor. Files, ranks and requests name parts of tensors by them.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-Box whole(const Shape& shape);  // the box that is all of it
-/// The box that is none of it: all extents 0. A scalar has no extent, so its empty box has one: [0:0].
+Box whole(const Shape& shape);  // the box of all elements
+/// The box without elements: all extents 0. A scalar has no extent, so its empty box has one: [0:0].
 Box nothing(const Shape& shape);
 std::int64_t elements(const Box& box);
 bool empty(const Box& box);

@@ -1,5 +1,5 @@
-// The arithmetic of Adafactor on raw pointers, of one row of a tensor at a time: plain functions. Sums are in fp64, in
-// an order that hangs on the length of the row alone.
+// The arithmetic of Adafactor on raw pointers, for one row of a tensor at a time: plain functions. Sums are in fp64,
+// and their order depends only on the length of the row.
 #pragma once
 
 #include "tensor/kernels/number.hpp"
@@ -18,17 +18,17 @@ double sum_squares(std::int64_t count, const M* x, M scale, const M* factors);
 template <class M>
 void add_squares(std::int64_t count, const M* x, M scale, double* sums);
 
-/// One step's factors of a row.
+/// Factors of a row in one step.
 template <class M>
 struct AdafactorFactors {
-  M scale;     // of gradients: the clip factor, and what all of the row are multiplied with
-  M rate;      // what weights move by, of a step of 1
+  M scale;     // clip factor times the row's common factor
+  M rate;      // movement of the weights for a step of 1
   M keep;      // 1 − lr · weight decay
-  M momentum;  // share of the average that stays
+  M momentum;  // decay rate of the average
 };
 
-/// Updates weights of a row from steps scale · gradient[i] · factors[i], or from their `average` unless that is null;
-/// `compute` is the rounded copy, or null.
+/// Updates the weights of a row by steps scale · gradient[i] · factors[i], or by their `average` unless that is
+/// nullptr; `compute` is the rounded copy, or nullptr.
 template <class M>
 void adafactor_update(const AdafactorFactors<M>& row, std::int64_t count, const M* gradient, const M* factors,
                       M* weight, M* average, Bf16* compute);

@@ -1,5 +1,5 @@
-// AdamW with decoupled weight decay (Loshchilov and Hutter, 2019), as torch.optim.AdamW computes it, in one pass over a
-// unit's flat buffers: clip factor, moments, weight and bf16 copy together.
+// AdamW with decoupled weight decay (Loshchilov and Hutter, 2019), as torch.optim.AdamW computes it. One pass over a
+// unit's flat buffers applies the clip factor and updates moments, weights and bf16 copy.
 #pragma once
 
 #include "optim/optimizer.hpp"

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// One step's factors for elements with equal settings, as torch.optim.AdamW uses them.
+/// Factors of one step for elements with equal settings, as in torch.optim.AdamW.
 template <class M>
 struct AdamWFactors {
   M gradient_scale;  // the clip factor
@@ -16,8 +16,8 @@ struct AdamWFactors {
   M epsilon;
 };
 
-/// Updates elements [0, count). Moments are kept as S, rounded to nearest; `compute` is the rounded copy, or nullptr
-/// where the weights are read as they are.
+/// Updates elements [0, count). Moments are stored as S, rounded to nearest; `compute` is the rounded copy, or nullptr
+/// if kernels read the weights directly.
 template <class M, class S>
 void adamw_update(const AdamWFactors<M>& factors, std::int64_t count, const M* gradient, M* weight, S* first, S* second,
                   Bf16* compute);

@@ -1,4 +1,4 @@
-// The norm of gradients, and what clipping makes of it.
+// Gradient norm and gradient clipping.
 #pragma once
 
 #include "tensor/unit.hpp"
@@ -7,13 +7,13 @@
 
 namespace lockstep {
 
-/// Σ g² over share `part` of `parts` of the unit's gradient, accumulated in fp64 over fixed blocks: the same bits for
-/// any number of threads. NaN or infinite if a gradient is. The shares of a gradient that several ranks hold alike add
-/// up to the whole. Local; the unit's gradients must be finished.
+/// Returns Σ g² over share `part` of `parts` of the unit's gradient, summed in fp64 over fixed blocks: the same bits
+/// for any number of threads. NaN or infinite if a gradient is. If several ranks hold the same gradient, their shares
+/// add up to the whole. Local; the unit's gradients must be finished.
 double squared_norm(const Unit& unit, int part = 0, int parts = 1);
 
-/// What gradients are multiplied with so that their norm does not exceed `max_norm`: min(1, max_norm / (norm + 1e-6)),
-/// as torch.nn.utils.clip_grad_norm_; 1 without a max_norm.
+/// Returns the clip factor of gradients for which their norm does not exceed `max_norm`: min(1, max_norm / (norm +
+/// 1e-6)), as in torch.nn.utils.clip_grad_norm_; 1 without a max_norm.
 double clip_factor(double norm, std::optional<double> max_norm);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Which update rule, learning rate and weight decay each tensor gets: ordered groups chosen by regular expression over
-// logical names, as the optimizer section of the configuration says.
+// Parameter groups: the update rule, learning rate and weight decay of each tensor. Groups are ordered and chosen by
+// regular expression over logical names, as configured in the section optimizer.
 #pragma once
 
 #include "config/optimizer_options.hpp"
@@ -12,37 +12,38 @@
 
 namespace lockstep {
 
-/// What the optimizer applies to one parameter.
+/// Settings of the optimizer for one parameter.
 struct ParameterSettings {
-  double lr_scale = 1;  // × the schedule's learning rate
+  double lr_scale = 1;  // factor of the schedule's learning rate
   double weight_decay = 0;
   UpdateRule rule = {};
 };
 
-/// The first group, with its name, whose pattern matches that of a tensor; null: none. Pure.
+/// Returns the first group, with its name, whose pattern matches the tensor's name; nullptr if none does. Pure.
 const std::pair<std::string, OptimizerGroup>* group_of(const std::string& name, const OptimizerOptions& options);
 
-/// What applies to one tensor: what `options` say, of hidden matrices where they name muon, else of adamw; and what the
-/// first group that matches says instead. Without a decay in that it is optimizer.weight_decay, and 0 for names that
-/// match optimizer.decay_exclude and, where optimizer.decay is `matrices`, for tensors of fewer than two dimensions.
-/// Pure. Throws Error(usage) for a group that gives muon what is no matrix.
+/// Returns the settings of one tensor: those of `options`, with adamw instead of muon unless it is a hidden matrix,
+/// overridden by the first group that matches. A group without a weight decay leaves optimizer.weight_decay; it is 0
+/// for names that match optimizer.decay_exclude and, with optimizer.decay `matrices`, for tensors of fewer than two
+/// dimensions. Pure. Throws Error(usage) for a group that assigns muon to a tensor that is no matrix.
 ParameterSettings settings_of(const LogicalTensor& tensor, const OptimizerOptions& options);
 
-/// Settings of `parameters`, in their order. Pure. Not all patterns need match: a stage of a pipeline has some of the
-/// parameters.
+/// Settings of `parameters`, in their order. A pattern may match none of them, because a pipeline stage has only some
+/// of the model's parameters. Pure.
 std::vector<ParameterSettings> settings_of(const std::vector<Parameter*>& parameters, const OptimizerOptions& options);
 
 using SettingsByParameter = std::map<const Parameter*, ParameterSettings>;
-/// The same, to be looked up.
+/// Returns the settings of `parameters` as a map. Pure.
 SettingsByParameter settings_by_parameter(const std::vector<Parameter*>& parameters, const OptimizerOptions& options);
 
-/// What is to be said of patterns, as the names of all parameters of a model show.
+/// Notes and warnings about patterns, from the names of all parameters of a model.
 struct GroupRemarks {
-  std::vector<std::string> notes;     // of groups without effect, since earlier ones take all their tensors
-  std::vector<std::string> warnings;  // where Unmatched::warn is, of patterns that match nothing
+  std::vector<std::string> notes;     // groups without effect: earlier groups match all of their tensors
+  std::vector<std::string> warnings;  // with Unmatched::warn: patterns without a match
 };
 
-/// Pure. Throws Error(usage) for a pattern that matches nothing, naming it, where that is refused.
+/// Checks the patterns of groups, optimizer.frozen and optimizer.decay_exclude. Pure. With Unmatched::refuse throws
+/// Error(usage), naming the pattern, if one matches nothing.
 GroupRemarks check_groups(const std::vector<std::string>& names, const OptimizerOptions& options);
 
 }  // namespace lockstep

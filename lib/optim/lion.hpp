@@ -1,5 +1,6 @@
 // Lion (Chen et al., 2023, "Symbolic Discovery of Optimization Algorithms"): each weight moves by the learning rate in
-// the direction of the sign of β1·average + (1 − β1)·gradient, with decoupled decay; the average then follows with β2.
+// the direction of the sign of β1·average + (1 − β1)·gradient, with decoupled weight decay. Then the average is updated
+// with β2.
 #pragma once
 
 #include "optim/optimizer.hpp"

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// One step's factors for elements with equal settings.
+/// Factors of one step for elements with equal settings.
 template <class M>
 struct LionFactors {
   M gradient_scale;  // the clip factor
@@ -14,8 +14,8 @@ struct LionFactors {
   M beta1, beta2;
 };
 
-/// Updates elements [0, count) of type M. The average is kept as S, rounded to nearest; `compute` is the rounded copy,
-/// or nullptr where the weights are read as they are.
+/// Updates elements [0, count) of type M. The average is stored as S, rounded to nearest; `compute` is the rounded
+/// copy, or nullptr if kernels read the weights directly.
 template <class M, class S>
 void lion_update(const LionFactors<M>& factors, std::int64_t count, const M* gradient, M* weight, S* average,
                  Bf16* compute);

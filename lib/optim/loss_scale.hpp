@@ -1,6 +1,6 @@
-// The loss scale of training in fp16: what the loss's gradient is multiplied with, so that small gradients do not
-// vanish and large ones do not overflow. It goes the way of torch.amp.GradScaler (Micikevicius et al. 2018, Mixed
-// Precision Training). What applies it: engine/engine.hpp; whose state it is: train/train_state.hpp.
+// Dynamic loss scaling for fp16: the gradient of the loss is multiplied by a scale, so that small gradients do not
+// vanish and large ones do not overflow. It follows torch.amp.GradScaler (Micikevicius et al. 2018, Mixed Precision
+// Training). engine/engine.hpp applies it; its state belongs to train/train_state.hpp.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,14 @@ namespace lockstep {
 struct LossScaleOptions;
 
 struct LossScale {
-  double scale = 1;             // 1 where there is none
-  std::int64_t good_steps = 0;  // since it changed, all with finite gradients
-  std::int64_t overflows = 0;   // steps that were skipped because gradients overflowed, of a finite loss
+  double scale = 1;             // 1: no loss scaling
+  std::int64_t good_steps = 0;  // steps since the last change, all with finite gradients
+  std::int64_t overflows = 0;   // steps skipped because gradients of a finite loss overflowed
 };
 
-/// What becomes of its scale and good_steps with a step. After growth_interval steps with finite gradients it grows,
-/// unless it left the range of fp32; after each other it falls. Rounded to fp32, as GradScaler's. Pure.
+/// Returns the state after a step, with a new scale and good_steps. After growth_interval steps with finite gradients
+/// the scale grows, unless it would leave the range of fp32. A step without finite gradients reduces it. The scale is
+/// rounded to fp32, as in GradScaler. Pure.
 LossScale after_step(LossScale now, const LossScaleOptions& options, bool finite_gradients);
 
 }  // namespace lockstep

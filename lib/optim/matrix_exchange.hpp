@@ -1,5 +1,5 @@
-// Among ranks that have parts of the matrices of a unit, each matrix has an owner (layout/matrix_owners.hpp), which
-// gets all its parts, works on the whole, and gives the parts back.
+// Exchange of matrices that are sharded over ranks, for optimizers that need whole matrices (Muon). Each matrix has an
+// owner (layout/matrix_owners.hpp): it gathers all parts, works on the whole matrix, and returns the parts.
 #pragma once
 
 #include "layout/shape.hpp"
@@ -15,13 +15,14 @@ namespace lockstep {
 
 class MatrixExchange {
  public:
-  /// Of the unit's parameters, all matrices or stacks of such. Local; the same on all ranks of the lane.
+  /// Plans the exchange for the parameters of `unit`, which are matrices or stacks of matrices. Local; all ranks of the
+  /// lane compute the same plan.
   MatrixExchange(const Unit& unit, const BlockLane& lane);
 
-  /// Matrices of this rank, each row-major, one behind the other; their (rows, cols) are owned(). `parts` lie as the
-  /// unit's buffers do, (length()) fp32 or fp64. Collective over the lane.
+  /// Returns the matrices that this rank owns, each row-major, back to back; their (rows, cols) are owned(). `parts`
+  /// has the layout of the unit's buffers, (length()) fp32 or fp64. Collective over the lane.
   at::Tensor to_owners(const at::Tensor& parts) const;
-  /// The opposite: writes into `parts` what owners made of them. Collective over the lane.
+  /// The inverse: writes the owners' results into `parts`. Collective over the lane.
   void back(const at::Tensor& matrices, const at::Tensor& parts) const;
   const std::vector<Shape>& owned() const { return owned_; }
 
@@ -32,7 +33,8 @@ class MatrixExchange {
   const BlockLane* lane_;
   std::vector<Shape> owned_;
   std::int64_t owned_elements_ = 0;
-  std::vector<Stretch> parts_, wholes_;        // of the unit's buffers, by owner; of matrices, by who has the part
+  // parts_: stretches of the unit's buffers, by owner. wholes_: stretches of owned matrices, by holder of the part.
+  std::vector<Stretch> parts_, wholes_;
   std::vector<std::int64_t> sent_, received_;  // elements, by rank of the lane
 };
 

@@ -1,6 +1,6 @@
-// Muon (Jordan et al., 2024): of each matrix the momentum of its gradient is made orthogonal before the weights follow
-// it, so that all directions move alike. Where ranks have parts of matrices, each matrix has an owner among them, which
-// does that: optim/matrix_exchange.hpp. What is no hidden matrix has another optimizer: optim/optimizer.hpp.
+// Muon (Jordan et al., 2024): the momentum of each matrix's gradient is orthogonalised before the weights are updated,
+// so that all directions move equally. If matrices are sharded, one of the ranks owns each of them and does this:
+// optim/matrix_exchange.hpp. Tensors that are no hidden matrices use another optimizer: optim/optimizer.hpp.
 #pragma once
 
 #include "optim/matrix_exchange.hpp"
@@ -18,10 +18,10 @@ namespace lockstep {
 class Muon final : public Optimizer {
  public:
   using Optimizer::Optimizer;
-  /// With μ = muon_momentum: m ← m + (1 − μ)(g − m), the direction is g + μ(m − g) with Nesterov's momentum, else m,
-  /// and the weight becomes w(1 − lr·decay) − lr·f·orthogonal(direction), where f is √max(1, out/in), or
-  /// 0.2·√max(out, in) to match the steps of AdamW. Of a stack each matrix goes by itself. Products are in bf16 where
-  /// the model computes in 16 bits.
+  /// With μ = muon_momentum: m ← m + (1 − μ)(g − m). The direction is g + μ(m − g) with Nesterov momentum, else m. The
+  /// weight becomes w(1 − lr·decay) − lr·f·orthogonal(direction), where f is √max(1, out/in), or 0.2·√max(out, in) to
+  /// match the steps of AdamW. Each matrix of a stack is updated by itself. Products are in bf16 if the model computes
+  /// in 16 bits. Collective over the unit's sharers.
   void update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const override;
 
  private:
@@ -35,13 +35,13 @@ class Muon final : public Optimizer {
   void follow(Unit& unit, const Parameter& parameter, double lr, const M* directions) const;
   const MatrixExchange& exchange_of(const Unit& unit) const;
   mutable Orthogonaliser orthogonaliser_;
-  mutable at::Tensor directions_;  // of what is in work
+  mutable at::Tensor directions_;  // of the matrices in progress
   mutable std::map<const Unit*, MatrixExchange> exchanges_;
 };
 
-/// A matrix, or a stack of some: what Muon may update.
+/// Whether Muon can update the tensor: a matrix, or a stack of matrices.
 bool is_matrix(const LogicalTensor& tensor);
-/// A matrix between hidden states: no embedding, no head, no gate that chooses experts.
+/// Whether it is a matrix between hidden states: no embedding, no head, no router or other gate of experts.
 bool is_hidden_matrix(const LogicalTensor& tensor);
 
 }  // namespace lockstep

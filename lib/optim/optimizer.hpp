@@ -1,7 +1,7 @@
-// What updates weights: an optimizer declares the state that it keeps beside each weight, which units allocate, plans
-// count and checkpoints store, and updates one unit at a time. A run may update weights in several ways, each by an
-// optimizer of its own; a unit has weights of one way. Kinds: optim/adafactor.hpp, adamw.hpp, lion.hpp, muon.hpp,
-// sgd.hpp, and those of plug-ins, plugin_optimizer.hpp.
+// Interface of optimizers. An optimizer declares the state that it keeps for each weight: units allocate it, plans
+// count it, checkpoints store it. It updates one unit at a time. A run may use several optimizers (kinds of updates);
+// all weights of a unit use the same one. Implementations: optim/adafactor.hpp, adamw.hpp, lion.hpp, muon.hpp, sgd.hpp,
+// and plugin_optimizer.hpp for plug-ins.
 #pragma once
 
 #include "architecture/architecture.hpp"
@@ -23,33 +23,36 @@ class Optimizer {
       : settings_(settings_by_parameter(parameters, options)) {}
   virtual ~Optimizer() = default;
   /// Updates weights, state and compute copy of one unit from gradient × gradient_scale (the clip factor). `step` is
-  /// the number of updates before this one. The result does not depend on the number of threads. Local.
+  /// the number of earlier updates. The result does not depend on the number of threads. Local, or Collective over the
+  /// unit's sharers if it has any (Unit::sharers).
   virtual void update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const = 0;
 
  protected:
   SettingsByParameter settings_;
 };
 
-/// The ways in which weights are updated, apart in the optimizer or in what it keeps: what `options` say, where it is
-/// muon adamw besides, and what groups make of these; adafactor's of matrices and of vectors. Pure.
+/// The update rules of a run that differ in the optimizer or in its state: the rule of `options`, adamw in addition to
+/// muon, and the variants that groups make of these. Adafactor counts as two, one for matrices and one for vectors.
+/// Pure.
 std::vector<UpdateRule> ways_of(const OptimizerOptions& options);
-/// The number of that way for a tensor, as settings_of (optim/groups.hpp) says. Pure. Throws Error(usage) as that does.
+/// The index of a tensor's rule in ways_of, by settings_of (optim/groups.hpp). Pure. Throws Error(usage) as settings_of
+/// does.
 int way_of(const OptimizerOptions& options, const LogicalTensor& tensor);
-/// What is kept beside weights of type `master`, by way. Pure.
+/// The state for weights of type `master`, by index in ways_of. Pure.
 UpdateStates states_of(const OptimizerOptions& options, DType master);
-/// What rounding took from weights of 16 bits, as state.
+/// Name of the state that holds the rounding errors of 16-bit weights.
 inline constexpr const char* compensation_name = "compensation";
-/// What one optimizer keeps, a compensation last. Pure.
+/// The state of one update rule, with the compensation last. Pure.
 std::vector<StateDescription> state_of(const UpdateRule& rule, DType master);
 
-/// What the update of a tensor needs. Pure.
+/// The data that the update of a tensor needs beyond this rank's part of it. Pure.
 UpdateNeeds needs_of(const OptimizerOptions& options, const LogicalTensor& tensor);
-/// Memory that updates of `units` of these tensors, of weights of type `master`, keep for their work. Pure.
+/// Bytes of working memory for updates of `units` of these tensors, with weights of type `master`. Pure.
 std::int64_t update_bytes(const OptimizerOptions& options, const std::vector<LogicalTensor>& tensors,
                           const std::vector<UnitPlan>& units, DType master);
 
-/// For the `parameters` of a model, or of some of its stages, whose units have that state, with their settings
-/// (optim/groups.hpp). Local.
+/// Creates the optimizer for the `parameters` of a model, or of some of its stages, with their settings
+/// (optim/groups.hpp). Their units must have its state. Local.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<Parameter*>& parameters);
 
 }  // namespace lockstep

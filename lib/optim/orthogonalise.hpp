@@ -1,6 +1,6 @@
-// The nearest orthogonal matrix, roughly: what Muon makes of a direction (Jordan et al., 2024, "Muon: An optimizer for
-// hidden layers in neural networks"). All singular values come near 1, by a fixed number of steps of a quintic
-// iteration of Newton and Schulz whose coefficients were chosen for speed: they end between 0.7 and 1.2, not at 1.
+// Approximate orthogonalisation of a matrix, as Muon applies it to a direction (Jordan et al., 2024, "Muon: An
+// optimizer for hidden layers in neural networks"). A fixed number of steps of a quintic Newton-Schulz iteration brings
+// all singular values near 1. Its coefficients were chosen for speed: the values end between 0.7 and 1.2, not at 1.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-/// In which type the products of an iteration have their factors; sums are those of the matrix.
+/// The type of the factors of an iteration's products; sums have the type of the matrix.
 enum class IterationType { of_matrix, bf16 };
 
-/// Memory of iterations, kept from one to the next.
+/// Memory of iterations, kept from one call to the next.
 class Orthogonaliser {
  public:
   Orthogonaliser();
@@ -20,9 +20,9 @@ class Orthogonaliser {
   Orthogonaliser(Orthogonaliser&&) noexcept;
   Orthogonaliser& operator=(Orthogonaliser&&) noexcept;
 
-  /// In place: matrix (rows, cols) fp32 or fp64, row-major. With X = matrix/max(‖matrix‖, 1e-7), transposed if it has
-  /// more rows than columns, `steps` times A = XXᵀ, X = 3.4445·X + (−4.7750·A + 2.0315·A²)·X. The result does not
-  /// depend on the number of threads. bf16 is for fp32. Local.
+  /// Orthogonalises matrix (rows, cols) fp32 or fp64, row-major, in place. X = matrix/max(‖matrix‖, 1e-7), transposed
+  /// if it has more rows than columns; then `steps` times A = XXᵀ, X = 3.4445·X + (−4.7750·A + 2.0315·A²)·X. The result
+  /// does not depend on the number of threads. IterationType::bf16 is for fp32. Local.
   template <class M>
   void run(M* matrix, std::int64_t rows, std::int64_t cols, std::int64_t steps, IterationType type);
 
@@ -31,7 +31,7 @@ class Orthogonaliser {
   std::unique_ptr<Memory> memory_;
 };
 
-/// What the memory comes to for a matrix (rows, cols) of elements of so many bytes. Pure.
+/// Bytes of that memory for a matrix (rows, cols) of elements of element_bytes. Pure.
 std::int64_t orthogonaliser_bytes(std::int64_t rows, std::int64_t cols, std::int64_t element_bytes);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// An update rule that a plug-in brings (plugin/lockstep_plugin.h): what becomes of an element hangs on it alone, so
-// that weights may be cut anywhere.
+// An update rule from a plug-in (plugin/lockstep_plugin.h). The update of an element depends only on that element, so
+// weights may be cut anywhere.
 #pragma once
 
 #include "optim/optimizer.hpp"
@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// What the rule keeps beside weights of type `master`, in that type. Local. Throws Error(usage) for weights in fp64
-/// where the plug-in has no update of them.
+/// The state that the rule keeps for weights of type `master`, in that type. Local. Throws Error(usage) for fp64
+/// weights if the plug-in has no fp64 update.
 std::vector<StateDescription> state_of_plugin(OptimizerName rule, DType master);
 
 class PluginOptimizer final : public Optimizer {

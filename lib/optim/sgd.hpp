@@ -1,5 +1,5 @@
 // Stochastic gradient descent with momentum (Sutskever et al., 2013), as torch.optim.SGD computes it without dampening:
-// weight decay is added to the gradient, and with Nesterov's momentum the step looks one step ahead.
+// weight decay is added to the gradient, and Nesterov momentum looks one step ahead.
 #pragma once
 
 #include "optim/optimizer.hpp"

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// One step's factors for elements with equal settings.
+/// Factors of one step for elements with equal settings.
 template <class M>
 struct SgdFactors {
   M gradient_scale;  // the clip factor
@@ -15,8 +15,8 @@ struct SgdFactors {
   bool nesterov;
 };
 
-/// Updates elements [0, count). `buffer` is what momentum keeps, zero before the first step, or nullptr without it;
-/// `compute` is the rounded copy, or nullptr where the weights are read as they are.
+/// Updates elements [0, count). `buffer` is the momentum buffer, zero before the first step, or nullptr without
+/// momentum; `compute` is the rounded copy, or nullptr if kernels read the weights directly.
 template <class M>
 void sgd_update(const SgdFactors<M>& factors, std::int64_t count, const M* gradient, M* weight, M* buffer,
                 Bf16* compute);

@@ -1,5 +1,5 @@
-// Weights that are kept in bf16 alone, before and behind an update in fp32, with what rounding takes from them: their
-// sum is what is updated (compensated summation: Kahan, 1965). Plain functions.
+// Conversion of weights that are kept only in bf16, before and after an update in fp32. The rounding error may be kept
+// too; the update then applies to the sum of both (compensated summation: Kahan, 1965). Plain functions.
 #pragma once
 
 #include "tensor/kernels/number.hpp"
@@ -8,10 +8,11 @@
 
 namespace lockstep {
 
-/// wide[i] = weight[i] + rest[i] for i in [0, count); a null `rest` is nothing.
+/// wide[i] = weight[i] + rest[i] for i in [0, count); `rest` nullptr: zero.
 void widen_weights(std::int64_t count, const Bf16* weight, const Bf16* rest, float* wide);
 
-/// weight[i] is wide[i] rounded to nearest, and rest[i] what that took, rounded in turn, where it is kept.
+/// weight[i] = wide[i] rounded to nearest; rest[i] = the rounding error, rounded to bf16 too; `rest` nullptr: it is not
+/// kept.
 void round_weights(std::int64_t count, const float* wide, Bf16* weight, Bf16* rest);
 
 }  // namespace lockstep

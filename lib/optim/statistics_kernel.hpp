@@ -1,4 +1,4 @@
-// Statistics of numbers that lie side by side, on raw pointers: plain functions.
+// Statistics of contiguous numbers, on raw pointers: plain functions.
 #pragma once
 
 #include "base/statistics.hpp"
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Of values [0, count), in fp64 over blocks of fixed size: the same bits for any number of threads.
+/// Statistics of values [0, count), in fp64 over blocks of fixed size: the same bits for any number of threads.
 template <class T>
 Statistics statistics_of(const T* values, std::int64_t count);
 

@@ -1,6 +1,5 @@
-// Statistics of weights or gradients by tensor. Each rank takes those of its share of what it holds, such that each
-// element of a tensor counts once over all ranks; then ranks put them together. When a run does so:
-// train/run_statistics.hpp.
+// Statistics of weights or gradients by tensor. Each rank adds its share of the elements that it holds, so that each
+// element counts once over all ranks; then the ranks combine them. When a run does this: train/run_statistics.hpp.
 #pragma once
 
 #include "architecture/architecture.hpp"
@@ -21,27 +20,27 @@ namespace lockstep {
 
 class TensorStatistics {
  public:
-  /// Of no elements so far; of these tensors in this order, the same on all ranks.
+  /// Starts with no elements, for these tensors in this order; it must be the same on all ranks.
   explicit TensorStatistics(const std::vector<LogicalTensor>& tensors);
 
-  /// Takes in share `part` of `parts` of the values that this rank holds of the tensor. Local.
+  /// Adds share `part` of `parts` of this rank's values of the tensor. Local.
   void add(const std::string& tensor, const at::Tensor& held, std::int64_t part, std::int64_t parts);
-  /// Of values `factor` times as large. Local.
+  /// Changes the statistics to those of values multiplied by `factor`. Local.
   void scale(double factor);
-  /// From now on those of all ranks together: the same bits on each. Collective over `world`.
+  /// Combines the statistics of all ranks; afterwards each rank has them, with the same bits. Collective over `world`.
   void sum_over(Communicator& world);
 
   const std::vector<std::pair<std::string, Statistics>>& tensors() const { return tensors_; }  // by name
-  Statistics whole() const;  // of all tensors together
+  Statistics whole() const;                                                                    // all tensors together
 
  private:
   std::vector<std::pair<std::string, Statistics>> tensors_;
   std::map<std::string, std::size_t> places_;
 };
 
-/// Takes in share `part` of `parts` of the unit's reduced gradient. Local; the gradient must be finished.
+/// Adds share `part` of `parts` of the unit's reduced gradient. Local; the gradient must be finished.
 void add_gradient(TensorStatistics& statistics, const Unit& unit, int part, int parts);
-/// Takes in the weights that this rank holds; those that several ranks hold alike these share out. Local.
+/// Adds the weights that this rank holds; replicas of the same weights add one share each. Local.
 void add_weights(TensorStatistics& statistics, const Model& model, Rank rank);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// Going through the flat buffers of a unit where its parameters have settings of their own.
+// Loops over the flat buffers of a unit in stretches of parameters with equal settings, and conversion of 16-bit
+// weights for an update. Shared by the optimizers.
 #pragma once
 
 #include "base/error.hpp"
@@ -17,19 +18,19 @@
 
 namespace lockstep {
 
-/// What an optimizer keeps beside the weights that is not of its update rule: what rounding took from weights of 16
-/// bits. Null: it keeps none.
+/// The compensation of 16-bit weights (their rounding errors), which is no state of the update rule. nullptr: none is
+/// kept.
 inline Bf16* compensation_of(const Unit& unit) {
   const bool keeps = !unit.kept().empty() && unit.kept().back().name == compensation_name;
   return keeps ? static_cast<Bf16*>(unit.state().back().mutable_data_ptr()) : nullptr;
 }
-/// The buffers of its update rule.
+/// The number of state buffers of the update rule itself.
 inline std::size_t rule_buffers(const Unit& unit) {
   return unit.state().size() - (compensation_of(unit) == nullptr ? 0 : 1);
 }
 
 /// Calls `work(begin, end, factors_of(settings))` for every stretch of elements with equal settings, on several threads
-/// at once; a stretch may be cut anywhere.
+/// at once; a stretch may be split anywhere.
 template <class FactorsOf, class Work>
 void for_each_stretch(const Unit& unit, const SettingsByParameter& settings, const FactorsOf& factors_of,
                       const Work& work) {
@@ -53,7 +54,7 @@ void for_each_stretch(const Unit& unit, const SettingsByParameter& settings, con
   });
 }
 
-/// Calls `work` with a value of the type in which the unit keeps weights, gradients and state.
+/// Calls `work` with a value of the type in which an update computes: fp64 for Precision::fp64, else fp32.
 template <class Work>
 void with_master_type(const Unit& unit, const Work& work) {
   if (unit.precision() == Precision::fp64) {
@@ -63,7 +64,7 @@ void with_master_type(const Unit& unit, const Work& work) {
   }
 }
 
-/// The same with a value of the type of the state as well: that of the weights, or bf16.
+/// Calls `work` with a value of that type and a value of the state's type, which is the same or bf16.
 template <class Work>
 void with_state_type(const Unit& unit, const Work& work) {
   const bool is_short = rule_buffers(unit) > 0 && unit.kept().front().dtype == DType::bf16;
@@ -83,14 +84,14 @@ S* buffer_of(const Unit& unit, std::size_t index) {
   return static_cast<S*>(unit.state()[index].mutable_data_ptr());
 }
 
-/// The unit's compute copy that an update writes along; null where kernels read the master itself, or a copy that
-/// follows by itself: see complete_copy.
+/// The bf16 compute copy that an update writes together with the weights. nullptr: kernels read the master itself, or
+/// complete_copy updates the copy afterwards.
 inline Bf16* compute_copy_of(const Unit& unit) {
   const bool writes = unit.precision() == Precision::bf16 && !unit.is_short();
   return writes ? static_cast<Bf16*>(unit.compute().mutable_data_ptr()) : nullptr;
 }
 
-/// Weights of a unit as its update reads them and works on them.
+/// The weights of a unit in the type in which its update computes.
 template <class M>
 class WeightsInWork {
  public:
@@ -100,9 +101,9 @@ class WeightsInWork {
         short_(unit.is_short() ? static_cast<Bf16*>(unit.master().mutable_data_ptr()) : nullptr),
         compensation_(compensation_of(unit)) {}
 
-  /// Calls `work(begin, end, weights, compute)` for parts of elements [from, to) one after the other: `weights` are
-  /// those from `begin` on, and their rounded copies go to `compute`, unless that is null. Weights of 16 bits are
-  /// widened before, with what rounding took from them, and rounded behind it.
+  /// Calls `work(begin, end, weights, compute)` for consecutive parts of elements [from, to): `weights` points to the
+  /// element `begin`, and rounded copies go to `compute` unless it is nullptr. 16-bit weights are widened before, with
+  /// their compensation, and rounded afterwards.
   template <class Work>
   void operator()(std::int64_t from, std::int64_t to, const Work& work) const {
     if (short_ == nullptr) return work(from, to, weights_ + from, compute_ ? compute_ + from : nullptr);
@@ -111,7 +112,7 @@ class WeightsInWork {
       round_weights(end - begin, wide, short_ + begin, rest);
     });
   }
-  /// Calls `work(begin, end, weights)` likewise, which leaves them as they are.
+  /// Calls `work(begin, end, weights)` likewise; `work` only reads the weights.
   template <class Work>
   void read(std::int64_t from, std::int64_t to, const Work& work) const {
     if (short_ == nullptr) return work(from, to, weights_ + from);
@@ -139,7 +140,7 @@ class WeightsInWork {
   Bf16* compensation_;
 };
 
-/// After an update: a copy that it did not write along follows the master.
+/// After an update: updates the compute copy if the update did not write it.
 inline void complete_copy(Unit& unit) {
   if (compute_copy_of(unit) == nullptr) unit.update_compute_copy();
 }

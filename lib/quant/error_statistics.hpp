@@ -1,4 +1,4 @@
-// How far decoded values are from the originals, gathered piece by piece in fp64.
+// Statistics of the error of decoded values against the originals, accumulated piece by piece in fp64.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct ErrorStatistics {
   double squared_error = 0;     // Σ (decoded - original)²
   double squared_original = 0;  // Σ original²
 
-  /// Takes in another piece; spans of equal length.
+  /// Adds another piece; spans of equal length.
   void add(std::span<const float> original, std::span<const float> decoded);
   void add(const ErrorStatistics& other);
   /// ‖decoded - original‖ / ‖original‖; 0 for equal values, infinite if only the original is zero.

@@ -1,5 +1,6 @@
-// fp16 (IEEE 754 binary16): conversion from and to fp32, round to nearest, ties to even. Right also where the processor
-// flushes fp32 denormals: fp16's own are normal numbers in fp32. The one place that rounds to it outside of LibTorch.
+// Conversion between fp32 and fp16 (IEEE 754 binary16), with round to nearest, ties to even. It is also correct if the
+// processor flushes fp32 denormals, because denormals of fp16 are normal numbers in fp32. The only place outside
+// LibTorch that rounds to fp16, except kernels (tensor/kernels/wide.hpp). bf16: quant/bfloat16.hpp.
 #pragma once
 
 #include <bit>
@@ -8,7 +9,7 @@
 
 namespace lockstep {
 
-/// The value of an fp16; exact. Without branches, so that loops over it become vector instructions.
+/// Returns the value of an fp16; exact. There are no branches, so that compilers vectorise loops over it.
 [[gnu::always_inline]] inline float from_f16(std::uint16_t bits) {
   const std::uint32_t sign = (std::uint32_t{bits} & 0x8000u) << 16, magnitude = bits & 0x7fffu;
   const std::uint32_t normal = (magnitude << 13) + ((127u - 15u) << 23);
@@ -18,11 +19,11 @@ namespace lockstep {
   return std::bit_cast<float>(sign | (magnitude < 0x400u ? subnormal : magnitude < 0x7c00u ? normal : not_finite));
 }
 
-/// The bits of the fp16 nearest to `value`, ties to even; from 65520 on infinity, NaN stays NaN.
+/// Returns the bits of the fp16 nearest to `value`, ties to even. Values from 65520 on become infinity; NaN stays NaN.
 [[gnu::always_inline]] inline std::uint16_t to_f16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
-  // Beside 0.5 the last place is 2^-24, as that of an fp16 below 2^-14: the addition rounds.
+  // Near 0.5 the last place of an fp32 is 2^-24, as for an fp16 below 2^-14: the addition rounds.
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - std::bit_cast<std::uint32_t>(0.5f);
   const std::uint32_t normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - ((127u - 15u) << 23)) >> 13;
@@ -32,7 +33,7 @@ namespace lockstep {
                                                                       : not_finite));
 }
 
-/// Element by element; spans of equal length.
+/// Converts element by element; spans of equal length.
 void from_f16(std::span<const std::uint16_t> bits, std::span<float> values);
 
 }  // namespace lockstep

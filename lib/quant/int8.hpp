@@ -1,8 +1,7 @@
-// int8, symmetric, one bf16 scale a channel (a row of an (out, in) weight): the codec that training's fake quantisation
-// and the export share. Numerics: fp32; the scale is absmax/127.5 rounded to bf16 first; codes are
-// clamp(round_to_even(w / scale), -128, 127) against that rounded scale; a decoded value is code · scale, exact in
-// fp32, and rounded to bf16 once where the reader computes in bf16. The names and files around the numbers:
-// artifact/compressed_tensors.hpp.
+// Symmetric int8 codec with one bf16 scale per channel (a row of an (out, in) weight). Fake quantisation in training
+// and the export share it. Numerics are in fp32. The scale is absmax/127.5, first rounded to bf16. Codes are
+// clamp(round_to_even(w / scale), -128, 127) with that rounded scale. A decoded value is code · scale, exact in fp32,
+// and rounded to bf16 once if the reader computes in bf16. Tensor names and files: artifact/compressed_tensors.hpp.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +10,11 @@
 
 namespace lockstep {
 
-/// The scale (bf16 bits) of one channel. A channel of zeros gets 2⁻⁷, the epsilon of bf16, as compressed-tensors does.
-/// Values must be finite.
+/// Returns the scale (bf16 bits) of one channel. A channel of zeros gets 2⁻⁷, the epsilon of bf16, as in
+/// compressed-tensors. Values must be finite.
 std::uint16_t int8_scale(std::span<const float> channel);
 
-/// The codes of one channel against its scale; `codes` is as long as `channel`.
+/// Computes the codes of one channel with its scale; `codes` is as long as `channel`.
 void int8_encode(std::span<const float> channel, std::uint16_t scale, std::span<std::int8_t> codes);
 
 /// code · scale, exact in fp32.
@@ -24,8 +23,8 @@ void int8_decode(std::span<const std::int8_t> codes, std::uint16_t scale, std::s
 /// Words that hold `count` codes: ⌈count / 4⌉.
 constexpr std::size_t int8_packed_words(std::size_t count) { return (count + 3) / 4; }
 
-/// One row as pack-quantized stores it: code + 128, four to a word, the first in the lowest byte, the tail filled with
-/// zero bits. `words` has int8_packed_words(codes.size()) elements.
+/// Packs one row in the pack-quantized format: code + 128, four to a word, the first in the lowest byte, the rest of
+/// the last word filled with zero bits. `words` has int8_packed_words(codes.size()) elements.
 void int8_pack(std::span<const std::int8_t> codes, std::span<std::uint32_t> words);
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
-// Matrix products on row-major data, adding into fp32 or fp64: c = α·op(a)·op(b) + β·c. Uses all threads, one inside a
-// parallel region. Needs no LibTorch headers. Behind it are the BLAS that LibTorch carries; where the processor has
-// one, its matrix unit: for bf16, and for fp32 in three parts (tensor/kernels/amx_gemm.hpp); and on processors that the
-// BLAS serves less well, for fp32 and bf16, vectors (tensor/kernels/vector_gemm.hpp). fp16 is there to be right, not
-// fast: its factors are widened part by part and multiplied as fp32.
+// Matrix products on row-major data with sums in fp32 or fp64: c = α·op(a)·op(b) + β·c. They use all threads, or one
+// inside a parallel region. Needs no LibTorch headers. The implementations are LibTorch's BLAS; the processor's matrix
+// unit for bf16, and for fp32 in three parts (tensor/kernels/amx_gemm.hpp); and AVX-512 kernels for fp32 and bf16 on
+// processors for which the BLAS is slower (tensor/kernels/vector_gemm.hpp). fp16 is correct but not fast: its factors
+// are widened part by part and multiplied as fp32.
 #pragma once
 
 #include "tensor/kernels/matrix_view.hpp"
@@ -23,33 +23,31 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixVi
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<Fp16> a, MatrixView<Fp16> b,
           double beta, float* c, std::int64_t c_stride);
 
-/// y (m, n; y_stride between rows) = op(a) · op(b) + bias (n, or nullptr): summed as above, rounded to T once.
+/// y (m, n; y_stride between rows) = op(a) · op(b) + bias (n, or nullptr): summed as above, then rounded to T once.
 template <class T>
 void gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, const T* bias, T* y,
                   std::int64_t y_stride);
 
-/// y (m, n) = op(a) · op(b) + base (m, n) + bias (n, or nullptr), in the type of the sums. Rows of y and base follow
-/// each other.
+/// y (m, n) = op(a) · op(b) + base (m, n) + bias (n, or nullptr), in the type of the sums. y and base are contiguous.
 template <class T>
 void gemm_add(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, const Math<T>* base,
               const T* bias, Math<T>* y);
 
-/// Whether products use the matrix unit where the processor has one (they do unless told otherwise); not while products
-/// run.
+/// Turns use of the processor's matrix unit on or off (default: on). Not while products run.
 void want_matrix_unit(bool wanted);
 bool uses_matrix_unit();
-/// The same of the vectors; to compare them with the BLAS.
+/// Turns use of the AVX-512 kernels on or off (default: on), to compare them with the BLAS.
 void want_vectors(bool wanted);
 bool uses_vectors();
 
-/// What multiplies bf16 matrices, in the order of the scratch memory that it needs.
+/// The implementation of bf16 products, in increasing order of scratch memory.
 enum class Multiplier { vectors, matrix_unit, library };
 Multiplier multiplier();
-/// What gemm of fp16 keeps for widened factors and sums, at most.
+/// Scratch memory of an fp16 gemm for widened factors and sums, at most.
 constexpr std::int64_t widened_side = 128, widened_depth = 1024;
 constexpr std::int64_t widening_scratch_bytes =
     (2 * widened_side * widened_depth + widened_side * widened_side) * static_cast<std::int64_t>(sizeof(float));
-/// What gemm_rounded of bf16 keeps from product to product for its sums: as much as the largest product needed.
+/// Scratch bytes that gemm_rounded of bf16 keeps from product to product for its sums; the largest product decides.
 std::int64_t rounding_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, Multiplier by);
 
 }  // namespace lockstep

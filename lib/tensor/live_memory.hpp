@@ -1,6 +1,6 @@
-// How much memory numerical work holds: the bytes that tensors (tensor/memory.hpp) and the scratch memory of kernels
-// asked for and have not given back. What the memory plan (engine/make_model_plan.hpp) predicts; the process also has
-// what allocators round up and keep. Needs no LibTorch.
+// Counters of memory used by numerical work: bytes requested by tensors (tensor/memory.hpp) and by scratch memory of
+// kernels and not yet freed. The memory plan (engine/make_model_plan.hpp) predicts these bytes; rounding and caches of
+// allocators come on top. Needs no LibTorch.
 #pragma once
 
 #include "base/region.hpp"
@@ -13,17 +13,18 @@
 
 namespace lockstep {
 
-/// Of this process. Any thread.
+/// Bytes of this process. Any thread.
 std::int64_t live_bytes(Arena arena = Arena::device);
-/// The most since the start or the last reset.
+/// Maximum since the start or the last reset, in bytes.
 std::int64_t peak_live_bytes(Arena arena = Arena::device);
-/// Of all arenas.
+/// Resets the maximum of all arenas.
 void reset_peak_live_bytes();
 
-/// For allocators: `bytes` more, or fewer.
+/// Called by allocators: adds `bytes`, which is negative when memory is freed.
 void count_live_bytes(std::int64_t bytes, Arena arena = Arena::device);
 
-/// An allocator of aligned memory that counts: how a BLAS adds up may depend on where its operands begin.
+/// An allocator that counts its memory and aligns it to 64 bytes, because the order in which a BLAS sums may depend on
+/// the alignment of its operands.
 template <class T>
 class CountedAllocator {
   static constexpr std::align_val_t alignment{64};

@@ -1,8 +1,8 @@
 // Loops over threads for kernels, on the thread pool that LibTorch uses. Iterations must be independent, so that the
-// result does not depend on the number of threads; whoever sums partial results does it over blocks of fixed size.
+// result does not depend on the number of threads. Code that sums partial results does so over blocks of fixed size.
 #pragma once
 
-#ifdef _OPENMP  // else loops run on the calling thread
+#ifdef _OPENMP  // otherwise loops run on the calling thread
 #include <omp.h>
 #endif
 
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// The first failure in a parallel region, which no exception may leave: memory may run out on any thread.
+/// Keeps the first exception of a parallel region, which no exception may leave: any thread may run out of memory.
 class RegionFailure {
  public:
   template <class Work>
@@ -25,7 +25,7 @@ class RegionFailure {
       if (!taken_.exchange(true)) what_ = std::current_exception();
     }
   }
-  /// After the region.
+  /// Rethrows the exception, if there was one. Called after the region.
   void rethrow() const {
     if (what_) std::rethrow_exception(what_);
   }
@@ -36,7 +36,7 @@ class RegionFailure {
 };
 
 /// Calls body(begin, end) on disjoint ranges that cover [0, count); each range but the last has at least `grain`
-/// iterations. Throws what a body threw, after all have ended. Serial inside another parallel region.
+/// iterations. Rethrows an exception of a body after all bodies have ended. Serial inside another parallel region.
 template <class Body>
 void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   if (count <= 0) return;

@@ -1,5 +1,6 @@
-// What functions save for backward while a block runs forward: memory that may lie on the host until backward reads it.
-// It is moved beneath its tensors: views, strides and autograd's graph stay as they are, and with them all bits.
+// Activation offloading: memory that functions save for backward while a block runs forward can move to the host until
+// backward reads it. Only the storage beneath the tensors moves; views, strides and autograd's graph stay the same, and
+// so do all bits.
 #pragma once
 
 #include "base/region.hpp"
@@ -15,7 +16,8 @@ namespace lockstep {
 
 class SavedMemory {
  public:
-  /// While it lives, what functions of this thread save is collected; of null nothing is. Not nested.
+  /// While it lives, memory that functions of this thread save is added to `into`; nullptr: nothing is collected. Not
+  /// nested.
   class Collection {
    public:
     explicit Collection(SavedMemory* into);
@@ -24,29 +26,29 @@ class SavedMemory {
     Collection& operator=(const Collection&) = delete;
   };
 
-  /// Leaves out the memory of tensors that others hold too: it stays where it is.
+  /// Leaves out the memory of tensors that have other owners too; it stays where it is.
   void leave(std::initializer_list<at::Tensor> shared);
   std::int64_t bytes() const;
 
-  /// Copies that are due, and what lives until they have ended.
+  /// Copies to be made, and memory that must live until they have ended.
   struct Move {
     std::vector<RegionCopy> copies;
-    std::shared_ptr<void> left;  // memory that the tensors have no more
+    std::shared_ptr<void> left;  // former memory of the tensors
   };
-  /// To one region of host memory. Nothing may read the tensors from now on. Throws what empty_in throws, and nothing
-  /// is changed then.
+  /// Moves the tensors to one region of host memory. From now on nothing may read them. Throws as empty_in does;
+  /// nothing is changed then.
   Move move_out();
-  /// Back, to memory of the device for each, which may be read once the copies have ended. The host memory lives as
-  /// long as this. Throws what LibTorch throws where there is no memory, and nothing is changed then.
+  /// Moves each tensor back to device memory of its own, which may be read once the copies have ended. The host memory
+  /// lives as long as this object. If there is no memory, throws LibTorch's error; nothing is changed then.
   std::vector<RegionCopy> move_in();
 
  private:
   friend void note_saved(std::initializer_list<at::Tensor> tensors);
-  std::vector<c10::Storage> storages_;  // each once
+  std::vector<c10::Storage> storages_;  // without duplicates
   at::Tensor host_;
 };
 
-/// For the forward of functions: what they computed and backward reads. Undefined tensors are passed over.
+/// Called by the forward pass of autograd functions for tensors that backward will read. Undefined tensors are skipped.
 void note_saved(std::initializer_list<at::Tensor> tensors);
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
-// A unit owns the buffers of some parameters for the whole run: one allocation each for master (the weights that are
-// updated), compute copy, gradient and every tensor of the optimizer's state. It is what data parallelism gathers and
-// reduces, the optimizer steps and the checkpoint stores at once. Of a unit that is cut these buffers hold this rank's
-// shard; whole weights and the whole gradient of this rank lie in memory that is lent while they are needed. Parameters
-// are views: tensor/parameter.hpp.
+// A unit owns the buffers of some parameters for the whole run: one allocation each for the master weights, the compute
+// copy, the gradient and every tensor of optimizer state. Data parallelism gathers and reduces it as a whole, the
+// optimizer updates it, and the checkpoint stores it. A sharded unit (FSDP) keeps only this rank's shard; its gathered
+// weights and this rank's whole gradient lie in memory that is lent while needed. Parameters are views:
+// tensor/parameter.hpp.
 #pragma once
 
 #include "base/region.hpp"
@@ -22,27 +22,27 @@
 
 namespace lockstep {
 
-/// Over which ranks units are cut, and which of them this is.
+/// The ranks over which units are sharded, and this rank.
 struct ShardPlace {
   Mesh mesh = make_mesh("world", {});
   Sharding sharding = {};
   Rank rank = 0;
-  std::vector<Pin> pins = {};  // of units that only some ranks have; this is one of those
+  std::vector<Pin> pins = {};  // of units that only some ranks hold; this rank is one of them
 };
 
-/// Whether a unit holds memory for its reduced gradient all run, or is lent it while a step needs it.
+/// Whether a unit holds memory for its reduced gradient for the whole run, or is lent it while a step needs it.
 enum class GradientMemory { held, lent };
 
-/// Whether a unit keeps weights in the master type, with a copy in the compute type if that is another, or in the
-/// compute type alone.
+/// Whether a unit keeps master weights, with a separate compute copy if the types differ, or only weights in the
+/// compute type.
 enum class WeightMemory { master, compute };
 
-/// Which buffers a unit has, and where.
+/// Buffers of a unit, and their arenas.
 struct UnitMemory {
   WeightMemory weights = WeightMemory::master;
   GradientMemory gradients = GradientMemory::held;
-  Arena shards = Arena::device;  // all buffers of a unit that is cut
-  Arena state = Arena::device;   // those of the optimizer
+  Arena shards = Arena::device;  // all buffers of a sharded unit
+  Arena state = Arena::device;   // optimizer state
 };
 
 UnitMemory unit_memory_of(const OffloadOptions& offload, bool in_backward, WeightMemory weights = WeightMemory::master);
@@ -51,8 +51,8 @@ class BlockLane;
 
 class Unit {
  public:
-  /// Zeroed buffers for `tensors` in this order, where unit_offsets (program/model_plan.hpp) places them, and for each
-  /// `state` of the optimizer; padding stays zero.
+  /// Allocates zeroed buffers for `tensors` in this order, with the offsets of unit_offsets (program/model_plan.hpp),
+  /// and for each tensor of optimizer `state`. Padding stays zero.
   Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precision precision,
        const std::vector<StateDescription>& state = {}, const ShardPlace& place = {}, const UnitMemory& memory = {});
   Unit(const Unit&) = delete;
@@ -62,88 +62,91 @@ class Unit {
   Precision precision() const { return precision_; }
   const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
   bool is_cut() const { return cut_; }
-  bool is_trained() const { return trained_; }  // all of its parameters are; if not, there is no gradient and no state
-  std::int64_t length() const { return map_.shard_length; }        // elements of this rank's buffers, padding included
-  std::int64_t whole_length() const { return map_.whole_length; }  // the same of the whole
-  const ShardMap& shard_map() const { return map_; }               // one shard, the whole, if it is not cut
-  /// How ranks share out weights that stay gathered among them; no pieces if they do not.
+  bool is_trained() const { return trained_; }               // all parameters are; if not, no gradient and no state
+  std::int64_t length() const { return map_.shard_length; }  // elements of this rank's buffers, with padding
+  std::int64_t whole_length() const { return map_.whole_length; }  // elements of the whole unit, with padding
+  const ShardMap& shard_map() const { return map_; }               // a single shard if it is not sharded
+  /// How weights stay distributed among ranks once they were gathered (reshard_after_forward over fewer ranks); no
+  /// pieces if they do not.
   const ShardMap& kept_map() const { return kept_map_; }
 
-  /// Among ranks that have parts of its tensors, where an update needs more than these; it outlives the updates. Null:
-  /// none.
+  /// The lane over which an update exchanges parts of this unit's tensors, if it needs more than its own; it outlives
+  /// the updates. nullptr: not needed.
   void share_updates(const BlockLane* lane) { sharers_ = lane; }
   const BlockLane* sharers() const { return sharers_; }
 
-  /// This rank's flat buffers, (length()), but for state of rows or columns. Those in host memory are used in memory of
-  /// the device that is lent.
+  /// This rank's flat buffers, (length()), except state of rows or columns. While an update runs, buffers of the host
+  /// arena are used in lent device memory.
   const at::Tensor& master() const { return master_; }
-  const at::Tensor& compute() const { return compute_; }           // the master itself unless they differ in type
-  bool is_short() const { return short_; }                         // weights are of 16 bits, and of no other type
-  const at::Tensor& gradient() const { return gradient_; }         // reduced
-  const std::vector<at::Tensor>& state() const { return state_; }  // of the optimizer, in the order that it declares
-  const std::vector<StateDescription>& kept() const { return kept_; }  // what that is; nothing if it is frozen
+  const at::Tensor& compute() const { return compute_; }               // the master itself unless the types differ
+  bool is_short() const { return short_; }                             // weights are kept in 16 bits only
+  const at::Tensor& gradient() const { return gradient_; }             // reduced
+  const std::vector<at::Tensor>& state() const { return state_; }      // optimizer state, in declaration order
+  const std::vector<StateDescription>& kept() const { return kept_; }  // describes state(); empty if frozen
 
-  /// Of a unit that is cut: parameters view whole weights in `whole` (whole_length()), of the compute type, until
-  /// another call; with an undefined tensor they have none. Memory that is lent again costs no new views. Local.
+  /// For a sharded unit: parameters view the gathered weights in `whole`, (whole_length()) in the compute type, until
+  /// the next call. With an undefined tensor they have none. Lending the same memory again creates no new views. Local.
   void lend_weights(const at::Tensor& whole);
-  /// The same of a gradient of this rank, of the master type, which counts as forgotten. Several may be under way, as
-  /// those of micro-batches whose backward comes in parts: one is added to at a time.
+  /// Lends memory, (whole_length()) in the master type, for this rank's whole gradient, which counts as cleared.
+  /// Several such gradients may exist, for instance of micro-batches with a split backward; contributions go to one of
+  /// them at a time.
   void lend_local_gradient(const at::Tensor& whole);
-  /// Goes on with one that was lent before another.
+  /// Makes a gradient that was lent earlier the current one again.
   void resume_local_gradient(const at::Tensor& whole);
-  /// It is complete: parameters have none until one is lent or resumed, or theirs if the unit is not cut.
+  /// Ends the use of this memory: the gradient is complete. Parameters then have none until one is lent or resumed; if
+  /// the unit is not sharded, they have their own.
   void end_local_gradient(const at::Tensor& whole);
-  /// This rank's part, by kept_map(), of the whole weights that are lent, in fresh memory. Local.
+  /// Copies this rank's part, by kept_map(), of the lent weights to fresh memory. Local.
   at::Tensor keep_weights() const;
-  /// Where gradients are lent: the reduced one lies in `own` (length()), of the master type, until another call; with
-  /// an undefined tensor there is none. Padding becomes zero. Of a unit that is not cut it is this rank's too, and
-  /// counts as forgotten. Local.
+  /// With GradientMemory::lent: the reduced gradient lies in `own`, (length()) in the master type, until the next call;
+  /// with an undefined tensor there is none. Padding becomes zero. If the unit is not sharded, it is also this rank's
+  /// own gradient, and counts as cleared. Local.
   void lend_gradient(const at::Tensor& own);
-  // Of a unit with buffers in host memory. Local.
-  /// Bytes of those that an update uses.
+  // The next functions are for a unit with buffers in host memory (offloading). Local.
+  /// Bytes of the host buffers that an update uses.
   std::int64_t update_bytes();
-  /// Copies of them to memory of the device that is so long, and back of what an update wrote.
+  /// Copies these buffers to device `memory` of update_bytes(), and back if an update writes them.
   std::vector<RegionCopy> fetch_update(const at::Tensor& memory);
   std::vector<RegionCopy> offload_update(const at::Tensor& memory);
-  /// They are used in that memory until another call; with an undefined tensor where they lie all run.
+  /// The buffers are used in `memory` until the next call; with an undefined tensor they are used in host memory.
   void lend_update(const at::Tensor& memory);
-  /// A copy of the shard that a gathering reads to memory of the device.
+  /// Copy of the shard to device memory, for the all-gather.
   RegionCopy fetch_shard(const at::Tensor& memory) const;
-  /// A copy of the reduced gradient, in memory that was lent, to where it lies until the update.
+  /// Copy of the reduced gradient from lent memory to its host buffer, where it stays until the update.
   RegionCopy offload_gradient() const;
 
-  /// The flat buffer of this rank's gradient, (whole_length()): if the unit is not cut and no other memory is lent,
-  /// that of the reduced one.
+  /// The flat buffer of this rank's own gradient, (whole_length()). It is the buffer of the reduced gradient if the
+  /// unit is not sharded and no other memory is lent.
   const at::Tensor& local_gradient() const { return local_gradient_; }
 
-  /// Before the first backward of a step: forgets every gradient. Nothing is written; the first touch of each parameter
-  /// overwrites.
+  /// Called before the first backward of a step: clears every gradient. Nothing is written; the first touch of each
+  /// parameter overwrites.
   void zero_grad();
-  /// After the last backward and before reduction: zeroes the gradient of parameters that nothing touched.
+  /// Called after the last backward and before reduction: zeroes the gradients of parameters without a contribution.
   void finish_gradients();
-  /// Makes the compute copy follow the master; nothing to do if that is the master itself. The optimizer does it with
-  /// each update.
+  /// Copies the master to the compute copy; does nothing if they are one buffer. The optimizer does it with each
+  /// update.
   void update_compute_copy();
 
  private:
   using Views = std::vector<at::Tensor>;  // by parameter
   struct Buffers {
-    at::Tensor master, compute, gradient;  // the gradient only where it is held
+    at::Tensor master, compute, gradient;  // gradient: only with GradientMemory::held
     std::vector<at::Tensor> state;
   };
   /// A buffer in host memory that an update uses.
   struct HostBuffer {
     at::Tensor home;
-    at::Tensor* now;  // where it is used
+    at::Tensor* now;  // current buffer
     bool written = true;
   };
   std::vector<HostBuffer> host_buffers();
-  /// Says in `places` where the parameters have it, and returns the length of the buffer.
+  /// Stores the positions of this state in `places`, and returns the length of its buffer.
   std::int64_t place_state(const StateDescription& kept, const std::vector<LogicalTensor>& tensors, Rank rank,
                            std::vector<ParameterPlace>& places) const;
   const Views& views_of(const at::Tensor& whole);
   void view_local_gradient(const at::Tensor& whole);
-  /// What is reduced as one has padding that counts for nothing.
+  /// Zeroes the padding between parameters, because the buffer is reduced as a whole.
   void zero_padding(const at::Tensor& flat) const;
   std::string name_;
   Precision precision_;
@@ -152,20 +155,20 @@ class Unit {
   const BlockLane* sharers_ = nullptr;
   bool trained_ = true;
   ShardMap map_, kept_map_;
-  std::size_t kept_part_ = 0;  // of kept_map_: this rank's
+  std::size_t kept_part_ = 0;  // this rank's index in kept_map_
   UnitMemory memory_;
   std::vector<StateDescription> kept_;
-  Buffers home_;        // all run; what follows is where they lie now
-  at::Tensor weights_;  // that are lent
+  Buffers home_;        // permanent buffers; the members below are the current ones
+  at::Tensor weights_;  // lent
   at::Tensor master_, compute_, gradient_, local_gradient_;
   std::vector<at::Tensor> state_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::map<std::pair<const void*, at::ScalarType>, Views> lent_;  // by memory; views do not own it
-  std::map<const void*, std::vector<int>> touches_;  // by memory of gradients under way that are not viewed now
-  std::map<const void*, Views> lent_gradients_;      // the same of reduced gradients
+  std::map<const void*, std::vector<int>> touches_;  // touches of lent gradients that are not current, by memory
+  std::map<const void*, Views> lent_gradients_;      // views of reduced gradients, by memory
 };
 
-/// The bytes of a flat buffer or of a view of one: for reductions, checkpoints and hashes. The tensor must be
+/// Returns the bytes of a flat buffer or of a view of one, for reductions, checkpoints and hashes. The tensor must be
 /// contiguous and on the CPU.
 std::span<std::byte> bytes_of(const at::Tensor& tensor);
 template <class T>

@@ -1,7 +1,7 @@
-// A backward in two halves, for pipelines that fill their bubbles: backward-input (B) gives the gradient of a block's
-// input and finishes norms, biases and embeddings; backward-weight (W), at any later time, multiplies out the gradients
-// of the matrices of linear layers, from the input and the output gradient that B kept of each. W reads no weight.
-// What blocks promise of it: model/block.hpp.
+// Backward split in two, for zero-bubble pipelines. Backward-input (B) computes the gradient of a block's input and
+// finishes norms, biases and embeddings. Backward-weight (W), at any later time, computes the weight gradients of
+// linear layers from the inputs and output gradients that B kept; it reads no weights. The contract of blocks:
+// model/block.hpp.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,18 +12,18 @@
 
 namespace lockstep {
 
-/// Adds the product of a linear layer's input and output gradient to the gradients of its weights.
+/// Adds the product of a linear layer's input and output gradient to its weight gradients.
 using WeightProduct = std::function<void(const at::Tensor& x, const at::Tensor& dy)>;
 
-/// What a backward-input left to be done: x and dy of each linear layer, and nothing else. A value: whoever schedules
-/// W keeps it until then.
+/// Work left by a backward-input: x and dy of each linear layer, nothing else. It is a value; the scheduler keeps it
+/// until W runs.
 class DeferredWeightGradients {
  public:
-  /// Multiplies in the order in which backward would have, so that B then W gives the bits of backward as long as no
-  /// other contribution comes between (as the embedding's does to a tied weight). Lets go of each x and dy as soon as
-  /// it is used. Nothing to do the second time.
+  /// Computes the products in the order of a normal backward. B followed by W therefore gives the bits of backward,
+  /// unless another contribution comes in between (as the embedding's does for a tied weight). Each x and dy is
+  /// released right after its use. A second call does nothing.
   void compute();
-  /// Of the memory that x and dy keep alive.
+  /// Bytes of memory that x and dy keep alive.
   std::int64_t bytes() const;
   bool empty() const { return products_.empty(); }
 
@@ -37,11 +37,12 @@ class DeferredWeightGradients {
   std::vector<Product> products_;
 };
 
-/// Differentiates `output` as torch::autograd::backward({output}, {gradient}) does, but for the weights of linear
-/// layers. Local. What autograd saved is gone afterwards.
+/// Runs torch::autograd::backward({output}, {gradient}), except for the weight gradients of linear layers. Autograd's
+/// saved tensors are released. Local.
 DeferredWeightGradients backward_input(const at::Tensor& output, const at::Tensor& gradient);
 
-/// For the backward of layers: product(x, dy) now or, within backward_input, later. `product` reads no weight.
+/// Called in the backward of layers: runs product(x, dy) now, or later if called within backward_input. `product` reads
+/// no weights.
 void add_weight_gradient(const at::Tensor& x, const at::Tensor& dy, WeightProduct product);
 /// True within backward_input.
 bool defers_weight_gradients();

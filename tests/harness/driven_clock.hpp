@@ -1,4 +1,4 @@
-// The clock of a run in the hands of a test: what cadences, limits and watchdogs do then hangs on no time.
+// Lets a test drive the clock of a run, so that cadences, limits and watchdogs do not depend on real time.
 #pragma once
 
 #include "base/run_clock.hpp"

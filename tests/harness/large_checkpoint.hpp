@@ -1,5 +1,5 @@
-// Checkpoints of thousands of ranks without their elements: manifest and index as a save of them would write them, and
-// the table of a part. What such files weigh and take is tested and measured without the storage for the rest.
+// Checkpoints of thousands of ranks without their elements: manifest and index as a save would write them, and the
+// table of a part. Tests and benchmarks measure the size and speed of these files without storage for the rest.
 #pragma once
 
 #include "base/hash.hpp"
@@ -17,7 +17,8 @@
 
 namespace lockstep::test {
 
-/// The ranks and how they cut: rows over `rows_over`, what comes first of a matrix over tp, layers over pp.
+/// The ranks, and how tensors are cut: rows over `rows_over`, the parallel dimension of a matrix over tp, layers over
+/// pp.
 struct LargeJob {
   Mesh mesh;
   int tensor_parallel = 1;
@@ -51,8 +52,9 @@ inline const std::vector<Matrix>& matrices_of_a_layer() {  // Llama-3 405B
 
 }  // namespace large
 
-/// As a save would list them: weights and two moments of `tensors` / 3 matrices, in parts of so many ranks.
-/// Fingerprints are a function of the names and of `step`, whatever the job: equal states are equal.
+/// A manifest as a save would write it: weights and two moments of `tensors` / 3 matrices, in parts of ranks_of_a_part
+/// ranks. Fingerprints are a function of the names and of `step`, independent of the job: equal states have equal
+/// fingerprints.
 inline Manifest large_manifest(const LargeJob& job, std::size_t tensors, std::int64_t step,
                                int ranks_of_a_part = ranks_of_a_node) {
   Manifest manifest;
@@ -95,7 +97,7 @@ inline Manifest large_manifest(const LargeJob& job, std::size_t tensors, std::in
       tensor.by_layout = true;
       const auto all_files = static_cast<std::size_t>(parts);
       tensor.files = {{0, all_files}};
-      if (job.stages > 1) {  // the ranks of a stage are neighbours, and so are its parts
+      if (job.stages > 1) {  // ranks of a stage are consecutive, and so are its parts
         const std::size_t stage = layer * static_cast<std::size_t>(job.stages) / layers;
         layout.pins.push_back({"pp", {static_cast<int>(stage)}});
         const std::size_t first = stage * all_files / static_cast<std::size_t>(job.stages);
@@ -110,7 +112,7 @@ inline Manifest large_manifest(const LargeJob& job, std::size_t tensors, std::in
   return manifest;
 }
 
-/// Writes INDEX.h5 and MANIFEST.json of it into an existing folder. Returns the bytes of the first.
+/// Writes INDEX.h5 and MANIFEST.json into an existing folder. Returns the bytes of INDEX.h5.
 inline std::uint64_t write_large(const Path& folder, Manifest manifest) {
   write_index(folder / index_file, manifest);
   const std::string content = read_file(folder / index_file);
@@ -119,7 +121,7 @@ inline std::uint64_t write_large(const Path& folder, Manifest manifest) {
   return content.size();
 }
 
-/// What the part of the first node of tp_by_fsdp has, eight ranks along tp: of each tensor their boxes.
+/// The table of the first node's part for tp_by_fsdp, with eight ranks along tp: the boxes of each tensor.
 inline PartTable large_table(const Manifest& manifest) {
   PartTable table;
   for (const StoredTensor& tensor : manifest.tensors) {

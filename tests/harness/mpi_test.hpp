@@ -1,7 +1,7 @@
-// What a test that runs on several ranks uses. Every rank runs every case; a case says on how many ranks it makes
-// sense, and is skipped elsewhere. Between collectives use BOOST_TEST (which goes on) or MPI_REQUIRE (which ends the
-// case on all ranks): a BOOST_REQUIRE that fails on one rank leaves the others waiting, until the watchdog of the case
-// ends them.
+// Harness of tests that run on several ranks. Every rank runs every case; a case declares the numbers of ranks on which
+// it makes sense, and is skipped on others. Between collectives use BOOST_TEST (which continues) or MPI_REQUIRE (which
+// ends the case on all ranks). A BOOST_REQUIRE that fails on one rank leaves the others waiting until the watchdog of
+// the case ends them.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -15,7 +15,7 @@ namespace lockstep::test {
 /// All ranks of the test program.
 Communicator& world();
 
-/// Decorators: the case runs only where the number of ranks is one of these, or not below.
+/// Decorators: the case runs only if the number of ranks is one of these, or at least this.
 boost::unit_test::precondition ranks(std::initializer_list<int> counts);
 boost::unit_test::precondition at_least(int ranks);
 

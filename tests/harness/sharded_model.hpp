@@ -1,4 +1,4 @@
-// A checkpoint of a model that ranks had shared out, for tests of what reads such checkpoints.
+// A checkpoint of a sharded model, for tests of code that reads such checkpoints.
 #pragma once
 
 #include "architecture/architecture.hpp"
@@ -11,8 +11,8 @@
 
 namespace lockstep::test {
 
-/// Saves the first weights of a model at step 1, by ranks that are threads, each with boxes of its own: rows, or
-/// columns of matrices where `dim` is 1.
+/// Saves the initial weights of a model at step 1 by `count` ranks, which are threads. Each rank has boxes of its own:
+/// rows, or columns of matrices if `dim` is 1.
 inline void save_sharded(const Path& run, const HfConfig& config, int count, int dim) {
   on_ranks(count, [&](Communicator& ranks) {
     const World world{make_mesh("world", {{"dp_replicate", 1}, {"dp_shard", ranks.size()}}), {}};

@@ -1,4 +1,4 @@
-// One folder for all ranks of an MPI test; rank 0 makes and removes it.
+// One folder for all ranks of an MPI test; rank 0 creates and removes it.
 #pragma once
 
 #include "harness/mpi_test.hpp"

@@ -1,5 +1,5 @@
-// Prints every Boost test case as one TAP line, "ok 3 - suite/case", so that each claim is counted. How a case is
-// judged (in one process, or by all ranks together) is the derived class's affair.
+// Prints every Boost test case as one TAP line, "ok 3 - suite/case", so that each claim is counted. Derived classes
+// judge a case, in one process or by all ranks together.
 #pragma once
 
 #include <boost/test/results_collector.hpp>
@@ -15,8 +15,8 @@ namespace lockstep::test {
 
 class TapObserver : public boost::unit_test::test_observer {
  public:
-  // Behind the framework's own first observer, whose memory says that the start has failed until it was called; before
-  // the log and the judge, so that cases start here first and finish here last, when they have been judged.
+  // Runs after the framework's own first observer, which reports a failed start until it has been called, and before
+  // the log and the judge. Cases therefore start here first and finish here last, when they have been judged.
   int priority() override { return 1; }
 
   void test_start(boost::unit_test::counter_t, boost::unit_test::test_unit_id) override {

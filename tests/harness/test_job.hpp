@@ -1,5 +1,5 @@
-// A job whose every byte is known: element i of a tensor is a function of the tensor's name, i and the step, whatever
-// rank holds it.
+// A job with known contents: element i of a tensor is a function of the tensor's name, i and the step, regardless of
+// the rank that holds it.
 #pragma once
 
 #include "base/files.hpp"
@@ -27,7 +27,7 @@ inline std::byte expected_byte(const std::string& name, std::int64_t element, in
       RandomStream(static_cast<std::uint64_t>(step), name).bits(static_cast<std::uint64_t>(element)) >> (8 * byte));
 }
 
-/// A save by a saver that knows nothing yet.
+/// Saves with a new saver, which knows of no earlier save.
 inline SaveReport save(Communicator& ranks, const std::vector<Component>& components, const SaveRequest& request) {
   return Saver(ranks).save(components, request);
 }
@@ -48,7 +48,7 @@ class Job {
     }
   }
 
-  /// The state after `step` steps.
+  /// Sets the state to that after `target` steps.
   void advance_to(std::int64_t target) {
     step = target;
     auto buffer = buffers_.begin();
@@ -56,7 +56,7 @@ class Job {
       visit(tensor, *buffer++, step, [](std::byte& have, std::byte want) { have = want; });
     for (int i = 0; i < 16; ++i) rng[static_cast<std::size_t>(i)] = static_cast<std::byte>(step + 16 * rank_ + i);
   }
-  /// How many bytes differ from the state after `right` steps.
+  /// Returns the number of bytes that differ from the state after `right` steps; a wrong step counts as one.
   std::int64_t wrong_bytes(std::int64_t right) {
     std::int64_t wrong = step == right ? 0 : 1;
     auto buffer = buffers_.begin();
@@ -111,7 +111,7 @@ class Job {
     };
     return component;
   }
-  /// Each rank writes files of its own, so that there is more than one to damage.
+  /// Every rank writes files of its own, so that there are several to damage.
   SaveRequest request(const Path& run) const {
     SaveRequest request{run, step, world_};
     request.ranks_per_file = 1;
@@ -123,7 +123,7 @@ class Job {
   std::vector<std::byte> rng = std::vector<std::byte>(16);
   int restored_rank = -1;
   int remapped_cells = -1;
-  std::map<std::string, std::vector<std::byte>> remapped;  // tensors of cells, by their names
+  std::map<std::string, std::vector<std::byte>> remapped;  // tensors of cells, by cell and tensor name
 
  private:
   template <class Action>
@@ -165,7 +165,7 @@ inline Job replica(int ranks, Rank rank) {
   return {world, rank, replicated_model(world.mesh)};
 }
 
-/// The same tensors cut over whichever of tp, dp_shard and pp the mesh has.
+/// The tensors of replicated_model, cut over those axes of tp, dp_shard and pp that the mesh has.
 inline std::vector<Tensor> sharded_model(const Mesh& mesh) {
   std::vector<Tensor> tensors = replicated_model(mesh);
   const auto has = [&](const char* axis) { return find_axis(mesh, axis) != nullptr; };

@@ -1,4 +1,4 @@
-// Ranks as threads of one process: enough of a communicator to test what ranks agree on, at any number of them and
+// Ranks as threads of one process: enough of a communicator to test agreement among ranks, with any number of them and
 // without a launcher.
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace lockstep::test {
 
-/// What is sent lies here, by sender and receiver, until it is received.
+/// Messages that were sent and not yet received, by sender and receiver.
 class Mail {
  public:
   void put(std::pair<int, int> way, std::span<const std::byte> bytes) {
@@ -43,7 +43,8 @@ class Mail {
   std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> letters_;
 };
 
-/// Of the calls that do not wait those between two ranks. What is received from one rank is asked for in its order.
+/// Non-blocking calls: only send and receive between two ranks. Messages from one rank must be received in the order of
+/// their receive calls.
 class ThreadCalls final : public NonBlocking {
  public:
   ThreadCalls(std::shared_ptr<Mail> mail, int rank, int size) : mail_(std::move(mail)), rank_(rank), size_(size) {}
@@ -126,7 +127,7 @@ class ThreadRanks final : public Communicator {
     std::vector<std::string> all = all_gather(bytes);
     return rank_ == root ? all : std::vector<std::string>{};
   }
-  /// The first rank of a colour makes what its ranks share, and hands it on by its address.
+  /// The first rank of a colour creates the shared state, and gives the others its address.
   std::unique_ptr<Communicator> split(int colour, const std::string& name) override {
     const std::vector<std::string> colours = all_gather(std::to_string(colour));
     std::vector<int> members;
@@ -142,7 +143,7 @@ class ThreadRanks final : public Communicator {
     const std::shared_ptr<Shared>* theirs = nullptr;
     std::memcpy(&theirs, all_gather(address)[static_cast<std::size_t>(members.front())].data(), sizeof theirs);
     const std::shared_ptr<Shared> mine = *theirs;
-    barrier();  // until all have it
+    barrier();  // until all ranks have copied it
     const auto rank = static_cast<int>(std::ranges::find(members, rank_) - members.begin());
     auto part = std::make_unique<ThreadRanks>(mine, rank);
     part->name_ = name;
@@ -174,7 +175,7 @@ class ThreadRanks final : public Communicator {
   std::string name_ = "world";
 };
 
-/// Runs `work` on `size` ranks at once and gives each rank's exception, or null.
+/// Runs `work` on `size` ranks at once and returns each rank's exception, or null.
 inline std::vector<std::exception_ptr> attempt_on_ranks(int size, const std::function<void(Communicator&)>& work) {
   const auto shared = std::make_shared<ThreadRanks::Shared>(size);
   std::vector<std::exception_ptr> problems(static_cast<std::size_t>(size));
@@ -193,7 +194,7 @@ inline std::vector<std::exception_ptr> attempt_on_ranks(int size, const std::fun
   return problems;
 }
 
-/// The same; throws the first exception.
+/// Runs `work` on `size` ranks at once and throws the first exception.
 inline void on_ranks(int size, const std::function<void(Communicator&)>& work) {
   for (const std::exception_ptr& problem : attempt_on_ranks(size, work)) {
     if (problem) std::rethrow_exception(problem);

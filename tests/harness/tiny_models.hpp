@@ -1,4 +1,4 @@
-// Small models, described as the config.json of each family describes them.
+// Small models, described by a config.json of each family.
 #pragma once
 
 #include "architecture/architecture.hpp"
@@ -18,20 +18,20 @@ struct TinyModel {
   std::int64_t layers = 2;
   std::int64_t heads = 2;
   double initial = 0.2;              // standard deviation of weights
-  std::int64_t intermediate = 0;     // of llama
-  std::int64_t key_value_heads = 1;  // of llama
-  bool tied = false;                 // the same: the head is the embedding's matrix
-  double aux = 0;                    // of experts: the coefficient of their auxiliary loss; 0: there is none
-  std::int64_t experts = 5;          // of mixtral
+  std::int64_t intermediate = 0;     // all families but gpt2
+  std::int64_t key_value_heads = 1;  // all families but gpt2
+  bool tied = false;                 // all families but gpt2: the head's matrix is the embedding's
+  double aux = 0;                    // coefficient of the experts' auxiliary loss; 0: none
+  std::int64_t experts = 5;          // mixtral only
 };
 
-/// Of families with experts.
+/// The keys of config.json for the auxiliary loss of experts.
 inline std::string aux_keys(double coefficient) {
   return coefficient > 0 ? fmt::format(R"(, "output_router_logits": true, "router_aux_loss_coef": {})", coefficient)
                          : std::string();
 }
 
-/// Its head's matrix is the embedding's.
+/// The head is tied to the embedding.
 inline Architecture tiny_gpt2(const TinyModel& of) {
   return describe(parse_hf_config(
       fmt::format(R"({{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": {}, "n_positions": {},
@@ -51,7 +51,7 @@ inline Architecture tiny_llama(const TinyModel& of) {
                       "test"));
 }
 
-/// All layers have experts, of which a token goes to two.
+/// Every layer has experts, two for each token.
 inline Architecture tiny_mixtral(const TinyModel& of) {
   return describe(
       parse_hf_config(fmt::format(R"({{"model_type": "mixtral", "vocab_size": {}, "max_position_embeddings": {},
@@ -63,7 +63,7 @@ inline Architecture tiny_mixtral(const TinyModel& of) {
                       "test"));
 }
 
-/// Every other layer has four experts, of which a token goes to two with weights that are not normalised.
+/// Every other layer has four experts, two for each token, with weights that are not normalised.
 inline Architecture tiny_qwen3_moe(const TinyModel& of) {
   return describe(
       parse_hf_config(fmt::format(R"({{"model_type": "qwen3_moe", "vocab_size": {}, "max_position_embeddings": {},
@@ -76,8 +76,8 @@ inline Architecture tiny_qwen3_moe(const TinyModel& of) {
                       "test"));
 }
 
-/// Every other layer has four experts, of which a token goes to two with weights that are not normalised, and one that
-/// all tokens share; queries, keys and values have biases.
+/// Every other layer has four experts, two for each token, with weights that are not normalised, and one shared expert;
+/// queries, keys and values have biases.
 inline Architecture tiny_qwen2_moe(const TinyModel& of) {
   return describe(
       parse_hf_config(fmt::format(R"({{"model_type": "qwen2_moe", "vocab_size": {}, "max_position_embeddings": {},
@@ -90,7 +90,7 @@ inline Architecture tiny_qwen2_moe(const TinyModel& of) {
                       "test"));
 }
 
-/// With heads of 6 channels, whatever the width, and norms of queries and keys.
+/// Heads have 6 channels, independent of the width, and queries and keys have norms.
 inline Architecture tiny_qwen3(const TinyModel& of) {
   return describe(
       parse_hf_config(fmt::format(R"({{"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "vocab_size": {},

@@ -1,4 +1,5 @@
-// Causal self-attention over the segments of a batch, for autograd.
+// Causal self-attention over the segments of a batch, for autograd. With context parallelism along the ring:
+// tensor/functions/ring_attention.hpp.
 #pragma once
 
 #include "tensor/functions/dropout.hpp"
@@ -8,17 +9,16 @@
 
 namespace lockstep {
 
-/// What attention computes: what it gives, and what backward reads beside its input.
+/// Values of an attention forward that recomputation may keep: the output, and the sums that backward reads.
 struct AttentionValues {
   at::Tensor y;         // (N, H·D)
-  at::Tensor log_sums;  // (N, H) fp32 or fp64: logarithms of the soft-max sums
+  at::Tensor log_sums;  // (N, H) fp32 or fp64: logarithms of the softmax sums
 };
 
-/// qkv (N, (H + 2·KV)·D) compute type → (N, H·D). segments int64 (S + 1), positions int32 (N); `rotary` is an undefined
-/// tensor or RotaryTable::table_for(length of the samples, largest position + 1). `dropout` takes from the soft-max,
-/// whose first head is number `first_head`.
-/// `values` with log_sums are taken instead of computing them, where y is undefined for a y that nothing reads; others
-/// are filled.
+/// qkv (N, (H + 2·KV)·D) compute type → (N, H·D). segments int64 (S + 1), positions int32 (N); `rotary` is undefined or
+/// RotaryTable::table_for(length of the samples, largest position + 1). `dropout` applies to the softmax; its first
+/// head has the number `first_head`. If `values` has log_sums, nothing is computed and these values are used; y may
+/// then be undefined if nothing reads it. Otherwise `values` is filled.
 at::Tensor causal_attention(const at::Tensor& qkv, const AttentionShape& shape, const at::Tensor& segments,
                             const at::Tensor& positions, const at::Tensor& rotary, const Dropout& dropout = {},
                             std::int64_t first_head = 0, AttentionValues* values = nullptr);

@@ -1,4 +1,4 @@
-// From tensors to what kernels of attention are given. Shared by the sources of this folder that attend.
+// Converts tensors to the arguments of attention kernels. Shared by the attention functions of this folder.
 #pragma once
 
 #include "tensor/functions/dispatch.hpp"
@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Of RotaryTable::table_for; an undefined tensor turns nothing.
+/// Rotation of a table from RotaryTable::table_for; an undefined tensor means no rotation.
 template <class M>
 Rotation<M> rotation_of(const at::Tensor& table) {
   if (!table.defined()) return {};

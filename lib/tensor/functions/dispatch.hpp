@@ -1,4 +1,5 @@
-// From tensors to kernels: typed pointers and the choice by device and type. Shared by the sources of this folder.
+// Calls kernels on tensors: typed pointers, and the choice of kernels by device and type. Shared by the sources of this
+// folder.
 #pragma once
 
 #include "base/error.hpp"
@@ -11,7 +12,8 @@
 
 namespace lockstep {
 
-/// The elements of a contiguous tensor as T; nullptr for an undefined one.
+/// Returns the elements of a contiguous tensor as T; nullptr for an undefined one. Throws Error(bug) for a tensor of
+/// another element size or one that is not contiguous.
 template <class T>
 T* pointer(const at::Tensor& tensor) {
   if (!tensor.defined()) return nullptr;
@@ -20,7 +22,7 @@ T* pointer(const at::Tensor& tensor) {
   return static_cast<T*>(tensor.mutable_data_ptr());
 }
 
-/// Calls body(kernels) with those of a device for a compute type: a Kernels<T> of the type's storage T.
+/// Calls body(kernels) with the kernels of a device for a compute type: a Kernels<T> of the type's storage T.
 template <class Body>
 decltype(auto) with_kernels(at::DeviceType device, at::ScalarType type, const Body& body) {
   switch (type) {
@@ -31,16 +33,16 @@ decltype(auto) with_kernels(at::DeviceType device, at::ScalarType type, const Bo
     default: throw Error(ExitCode::bug, "invariant violated: kernels exist for fp32, fp64, bf16 and fp16");
   }
 }
-/// The same with those for a tensor.
+/// Calls body(kernels) with the kernels for a tensor's device and type.
 template <class Body>
 decltype(auto) with_kernels(const at::Tensor& of, const Body& body) {
   return with_kernels(of.device().type(), of.scalar_type(), body);
 }
 
-/// The type that is computed and accumulated in: fp32 for bf16 and fp16.
+/// The type of computations and sums: fp32 for bf16 and fp16.
 inline at::ScalarType math_type(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 
-/// Memory on the device of `beside`.
+/// Returns an uninitialised tensor on the device of `beside`.
 inline at::Tensor fresh(std::initializer_list<std::int64_t> shape, at::ScalarType type, const at::Tensor& beside) {
   return at::empty(at::IntArrayRef(shape.begin(), shape.size()),
                    at::TensorOptions().dtype(type).device(beside.device()));

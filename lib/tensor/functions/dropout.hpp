@@ -1,5 +1,5 @@
-// What a site of a block drops in a step. The functions that have a site take it: add_linear, embed, causal_attention.
-// The formula of masks: tensor/kernels/dropout_kernel.hpp.
+// Dropout at one site of a block in a step. The functions with a site take it as an argument: add_linear, embed,
+// causal_attention. The formula of masks: tensor/kernels/dropout_kernel.hpp.
 #pragma once
 
 #include "tensor/block_lane.hpp"
@@ -14,18 +14,20 @@ struct AutogradContext;
 namespace lockstep {
 
 struct Dropout {
-  DropoutMask mask;   // by default nothing is dropped
+  DropoutMask mask;   // default: drops nothing
   at::Tensor places;  // (N) int64, a Place for each token
 };
 
-/// The same for the rows of this rank, where those of `lane` share rows; null: it has all.
+/// The dropout of this rank's rows, if the ranks of `lane` share rows (sequence parallelism); nullptr: this rank has
+/// all rows.
 Dropout of_own_rows(const Dropout& dropout, const BlockLane* lane);
 
-/// For the backward of a function that has a site.
+/// Stores the dropout of a function for its backward, and gets it back there.
 void keep(torch::autograd::AutogradContext* context, const Dropout& dropout);
 Dropout kept_dropout(torch::autograd::AutogradContext* context);
 
-/// What is left of x (N, C) in `type`, that of x or one that is computed in it; no autograd.
+/// Applies dropout to x (N, C), without autograd. `type` is the result's type: that of x, or a 16-bit type if x is
+/// fp32.
 at::Tensor dropped(const Dropout& dropout, const at::Tensor& x, at::ScalarType type);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Token embeddings, with learned position embeddings where the model has them.
+// Token embeddings, with learned position embeddings where the model has them; vocabulary-parallel with a lane.
 #pragma once
 
 #include "tensor/block_lane.hpp"
@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-/// What `dropout` leaves of tokens[tokens] + positions[positions] (N, C) in `type` (fp32 or fp64); `position_table`
-/// null: tokens alone. Indices int32 (N), inside their tables. Recorded by autograd whenever grad mode is on, though it
-/// has no input that needs a gradient. Ranks of `lane` have parts of the token table, whose rows they sum; null: this
-/// rank has all of it.
+/// dropout(token_table[tokens] + position_table[positions]) (N, C) in `type` (fp32 or fp64); `position_table` nullptr:
+/// tokens alone. Indices int32 (N), inside their tables. Autograd records it whenever grad mode is on, although no
+/// input needs a gradient. The ranks of `lane` hold parts of the token table and sum their rows, so the call is
+/// Collective over them; nullptr: this rank holds the whole table.
 at::Tensor embed(Parameter& token_table, Parameter* position_table, const at::Tensor& tokens,
                  const at::Tensor& positions, at::ScalarType type, const BlockLane* lane = nullptr,
                  const Dropout& dropout = {});

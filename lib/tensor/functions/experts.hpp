@@ -1,6 +1,7 @@
-// Experts: a router chooses for each token the MLPs that it goes to, its row is copied to each of them, and what they
-// give is added up with the router's weights (Shazeer et al., "Outrageously Large Neural Networks", 2017). No row is
-// dropped. Soft-max, weights and sums over experts have the type that is accumulated in: fp32, or fp64 in fp64.
+// Mixture of experts: a router chooses experts (MLPs) for each token, the token's row is copied to each of them, and
+// their outputs are summed with the router's weights (Shazeer et al., "Outrageously Large Neural Networks", 2017). No
+// token is dropped. Softmax, weights and sums over experts use the accumulation type: fp32, or fp64 in fp64. Expert
+// parallelism: tensor/functions/parallel_experts.hpp.
 #pragma once
 
 #include "tensor/functions/linear.hpp"
@@ -15,26 +16,28 @@
 
 namespace lockstep {
 
-/// The samples whose rows are routed. In a training step choices of their tokens are counted, and each is to spread its
-/// tokens evenly.
+/// The samples of the routed rows. A training step counts the choices of their tokens, and the auxiliary loss asks each
+/// sample to spread its tokens evenly.
 struct RoutedSamples {
-  at::Tensor of_rows;       // (N) int32: of each row, −1: none, it is padding; undefined: there is no padding
-  bool counted = false;     // choices
-  std::int64_t count = 0;   // B
-  std::int64_t tokens = 0;  // T of each, over all ranks that have rows of it
-  const BlockLane* sharers = nullptr;  // these; null: this rank alone
-  std::optional<double> scale = {};    // times which the auxiliary loss is differentiated; absent: there is none
+  // (N) int32: the sample of each row; −1: padding. Undefined: there is no padding.
+  at::Tensor of_rows;
+  bool counted = false;                // choices are counted
+  std::int64_t count = 0;              // B
+  std::int64_t tokens = 0;             // T of each, over all ranks that hold its rows
+  const BlockLane* sharers = nullptr;  // the ranks that hold rows of them; nullptr: only this rank
+  // Factor of the auxiliary loss when it is differentiated. Not set: there is no such loss.
+  std::optional<double> scale = {};
 };
 
-/// Where tokens go.
+/// The routing of a batch: chosen experts and rows of each token.
 struct Routing {
   RoutingShape shape;
-  at::Tensor weights;                // (N, k) fp32 or fp64; autograd differentiates them
+  at::Tensor weights;                // (N, k) fp32 or fp64; differentiable
   at::Tensor chosen;                 // (N, k) int32: experts, ascending
-  at::Tensor places;                 // (N, k) int32: their rows, grouped by expert; −1: none, of padding
-  at::Tensor offsets;                // (E + 1) int64 in host memory: the first row of each expert, then R, of all
-  std::vector<double> choices = {};  // (E): of this rank's tokens; empty where nothing is counted
-  double aux_loss = 0;               // added up over the samples, those of other ranks' rows too
+  at::Tensor places;                 // (N, k) int32: the token's rows, grouped by expert; −1: padding
+  at::Tensor offsets;                // (E + 1) int64 in host memory: the first row of each expert, then R, their total
+  std::vector<double> choices = {};  // (E): choices of this rank's tokens; empty unless counted
+  double aux_loss = 0;               // sum over the samples, including rows of other ranks
   std::int64_t rows() const { return offsets.const_data_ptr<std::int64_t>()[offsets.numel() - 1]; }  // R ≤ N·k
 };
 
@@ -46,12 +49,12 @@ class Router {
   Router(const Router&) = delete;
   Router& operator=(const Router&) = delete;
 
-  /// For x (N, C) compute type. `chosen` (N, k) int32 says where tokens go, as in an earlier pass; undefined: the
-  /// router chooses. The gradient of the auxiliary loss goes into x and the router's weight with that of the weights.
-  /// With such a loss Collective over the ranks that share samples.
+  /// Routes x (N, C) compute type. `chosen` (N, k) int32 repeats the choices of an earlier pass; undefined: the router
+  /// chooses. Backward adds the gradient of the auxiliary loss to the gradients of x and of the router's weight. Local
+  /// without an auxiliary loss; with one, Collective over the ranks that share samples.
   Routing operator()(const at::Tensor& x, const at::Tensor& chosen = {}, const RoutedSamples& samples = {}) const;
 
-  // The plain functions behind it; no autograd.
+  // The plain functions without autograd.
   struct Output {
     at::Tensor weights, probabilities;  // (N, k), (N, E)
   };
@@ -73,15 +76,15 @@ class Router {
 
 /// x (N, C) compute type → (R, C): a row for each expert of each token, grouped by expert.
 at::Tensor dispatch(const at::Tensor& x, const Routing& routing);
-// The plain functions behind it; no autograd. `rows` is R.
+// The plain functions without autograd. `rows` is R.
 at::Tensor dispatched(const at::Tensor& x, const at::Tensor& places, const RoutingShape& shape, std::int64_t rows);
 at::Tensor dispatched_backward(const at::Tensor& drows, const at::Tensor& places, const RoutingShape& shape);
-/// residual (N, C) stream type + what the experts of each token gave, rows (R, C) compute type, by their weights,
-/// less what is dropped of that → (N, C) stream type. A sum that is `known` is taken.
+/// residual (N, C) stream type + dropout(Σ of the experts' outputs, rows (R, C) compute type, times the router's
+/// weights) → (N, C) stream type. A defined `known` result is returned instead of computing it.
 at::Tensor combine(const at::Tensor& residual, const at::Tensor& rows, const Routing& routing,
                    const Dropout& dropout = {}, const at::Tensor& known = {});
 
-/// A linear layer of each expert; their weights are stacked, (E·out, in). Stays at one address as long as autograd may
+/// A linear layer for each expert; the weights are stacked, (E·out, in). Stays at one address as long as autograd may
 /// call it.
 class GroupedLinear {
  public:
@@ -90,10 +93,10 @@ class GroupedLinear {
   GroupedLinear& operator=(const GroupedLinear&) = delete;
 
   /// x (rows, in) compute type → (rows, out) compute type, with the weight of each row's expert; offsets as in Routing.
-  /// An output that is `known` is taken instead of computing it.
+  /// A defined `known` result is returned instead of computing it.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& offsets, const at::Tensor& known = {}) const;
 
-  // The plain functions behind it; no autograd.
+  // The plain functions without autograd.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& offsets) const;
   at::Tensor backward_input(const at::Tensor& dy, const at::Tensor& offsets) const;
   void backward_weight(const at::Tensor& x, const at::Tensor& dy, const at::Tensor& offsets) const;

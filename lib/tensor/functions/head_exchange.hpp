@@ -1,6 +1,6 @@
-// From own rows of all heads to all rows of own heads, and back, among ranks that share sequences along ulysses (Jacobs
-// et al., "DeepSpeed Ulysses", 2023): for autograd. Where there are fewer key heads than ranks, neighbours have the
-// same one, and its gradient is the sum of theirs.
+// All-to-all of context parallelism along ulysses (Jacobs et al., "DeepSpeed Ulysses", 2023), for autograd: from this
+// rank's rows of all heads to all rows of this rank's heads, and back. If there are fewer key heads than ranks,
+// neighbours hold the same key head, and its gradient is the sum of theirs.
 #pragma once
 
 #include "tensor/block_lane.hpp"
@@ -10,11 +10,11 @@
 
 namespace lockstep {
 
-/// The heads of one of so many ranks, which share those of `all`.
+/// The heads of one rank when `ranks` ranks share the heads of `all`.
 AttentionShape share_of(const AttentionShape& all, std::int64_t ranks);
 
-// Collective over the ranks of `lane`, U of them; N rows of each, those of all by rank.
-// What is `known` is taken without a word to them.
+// Both are Collective over the U ranks of `lane`, with N rows on each; all rows are ordered by rank. A defined `known`
+// result is returned without communication.
 /// qkv (N, (H + 2·KV)·D) → (U·N, (H/U + 2·max(1, KV/U))·D).
 at::Tensor to_own_heads(const at::Tensor& qkv, const AttentionShape& all, const BlockLane& lane,
                         const at::Tensor& known = {});

@@ -1,4 +1,4 @@
-// RMS norms of the heads of queries and keys, whose weights are Parameters. Norms of the residual stream:
+// RMS norms of the heads of queries and keys (QK-norm); their weights are Parameters. Norms of the residual stream:
 // tensor/functions/norm.hpp.
 #pragma once
 
@@ -17,12 +17,12 @@ class HeadNorm {
   HeadNorm(const HeadNorm&) = delete;
   HeadNorm& operator=(const HeadNorm&) = delete;
 
-  /// qkv (N, (H + 2·KV)·D) compute type → the same with queries and keys normalised.
+  /// qkv (N, (H + 2·KV)·D) compute type → the same shape and type, with queries and keys normalised.
   at::Tensor operator()(const at::Tensor& qkv) const;
 
-  // The plain functions behind it; no autograd.
+  // The plain functions without autograd.
   at::Tensor forward(const at::Tensor& qkv, at::Tensor& rstd) const;
-  /// Adds the gradients of the weights.
+  /// Returns the gradient of qkv, and adds those of the weights.
   at::Tensor backward(const at::Tensor& dy, const at::Tensor& qkv, const at::Tensor& rstd) const;
 
  private:

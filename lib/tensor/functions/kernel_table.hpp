@@ -1,6 +1,6 @@
-// Which kernels work on a tensor: a table for each device and storage type. The functions of this folder call kernels
-// through it alone, so that another device registers its own here and nothing else changes. The CPU's are there from
-// the start; their sources: tensor/kernels/.
+// The table of kernels for each device and storage type. The functions of this folder call kernels only through it:
+// another device registers its kernels here and nothing else changes. The CPU's are registered from the start; their
+// sources: tensor/kernels/.
 #pragma once
 
 #include "tensor/gemm.hpp"
@@ -23,8 +23,8 @@
 
 namespace lockstep {
 
-/// The kernels of a device for data stored as T. Each does what the function of its name says, with pointers into the
-/// device's memory.
+/// The kernels of a device for data stored as T. Each has the contract of the function with its name, with pointers
+/// into the device's memory.
 template <class T>
 struct Kernels {
   void (*gemm)(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<T> a, MatrixView<T> b,
@@ -72,8 +72,8 @@ struct Kernels {
   decltype(&lockstep::cross_entropy_derivative<T>) cross_entropy_derivative = nullptr;
 };
 
-/// Takes the place of what was registered for the device and T before; not while kernels run. T is float, double, Bf16
-/// or Fp16. Local.
+/// Registers kernels for the device and T, replacing earlier ones; not while kernels run. T is float, double, Bf16 or
+/// Fp16. Local.
 template <class T>
 void register_kernels(at::DeviceType device, const Kernels<T>& kernels);
 

@@ -1,4 +1,4 @@
-// The end of a model: logits and token-summed cross entropy in one function, a slice of rows at a time.
+// The end of a model: logits and token-summed cross entropy in one function, computed for a slice of rows at a time.
 #pragma once
 
 #include "architecture/block_profile.hpp"
@@ -12,9 +12,9 @@
 
 namespace lockstep {
 
-/// A loss that is no built-in one: of each of `rows` rows of logits (rows, V), row-major, with these labels the loss,
-/// and, unless null, its derivative by each logit (rows, V), in other memory. A label outside [0, V) does not count.
-/// Throws what a rank then fails with.
+/// A user's loss instead of cross entropy. For each of `rows` rows of logits (rows, V), row-major, with their labels it
+/// computes the loss and, unless `derivative` is nullptr, the derivative by each logit (rows, V), in separate memory. A
+/// label outside [0, V) does not count. An exception makes the rank fail.
 struct RowLoss {
   template <class M>
   using Rows = std::function<void(std::int64_t rows, std::int64_t vocabulary, const M* logits,
@@ -23,25 +23,29 @@ struct RowLoss {
   Rows<double> f64;
 };
 
-/// What the labels of a step make of its logits.
+/// The loss function of a step.
 struct StepLoss {
   double smoothing = 0;              // ε in [0, 1)
-  const RowLoss* of_user = nullptr;  // instead of cross entropy, without smoothing
+  const RowLoss* of_user = nullptr;  // replaces cross entropy; without smoothing
 };
 
-/// Σ over rows whose label is in [0, V) of −log soft-max(x·Wᵀ)[label], or, with smoothing ε, of (1 − ε) times that and
-/// ε times the mean of −log soft-max(x·Wᵀ) over the vocabulary, or of the user's loss: () fp64. x (N, C) compute type,
-/// head (V, C), labels int32 (N). With autograd the unscaled derivative of the logits (N, V) is kept in the compute
-/// type, or, where that is more than `most_kept_bytes`, computed again in backward, which keeps it then if its products
-/// are parted (tensor/weight_gradients.hpp); without, only a slice of rows exists at a time. Ranks of `lane` have parts
-/// of the vocabulary: what each knows of a slice of rows is gathered, so that all have the same sum, and in backward
-/// the gradient of x is summed. Null: this rank has all of it. Without autograd and smoothing the rows whose label has
-/// the largest logit are added to `hits`, unless null. A loss of users needs all of the vocabulary on this rank.
+/// Returns the loss summed over the rows with a label in [0, V): () fp64. The loss of a row is −log
+/// softmax(x·Wᵀ)[label]; with smoothing ε it is (1 − ε) times that plus ε times the mean of −log softmax(x·Wᵀ) over the
+/// vocabulary; or it is the user's loss. x (N, C) compute type, head (V, C), labels int32 (N).
+///
+/// With autograd the unscaled derivative of the logits (N, V) is kept in the compute type. If it is larger than
+/// `most_kept_bytes`, backward computes it again, and keeps it then if its products are deferred
+/// (tensor/weight_gradients.hpp). Without autograd only one slice of rows exists at a time.
+///
+/// The ranks of `lane` hold parts of the vocabulary. They gather their statistics of each slice of rows, so that all
+/// have the same sum, and backward sums the gradient of x. nullptr: this rank has the whole vocabulary, which a user's
+/// loss requires. Without autograd and smoothing, the number of rows whose label has the largest logit is added to
+/// `hits`, unless nullptr.
 at::Tensor loss_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels, const StepLoss& loss = {},
                     std::int64_t most_kept_bytes = most_kept_logits_bytes, const BlockLane* lane = nullptr,
                     double* hits = nullptr);
 
-/// x·Wᵀ (N, V) in fp32 or fp64; not recorded by autograd. Ranks of `lane` gather their parts.
+/// x·Wᵀ (N, V) in fp32 or fp64; not recorded by autograd. The ranks of `lane` gather their parts.
 at::Tensor head_logits(const at::Tensor& x, const Parameter& head, const BlockLane* lane = nullptr);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// LayerNorm and RMSNorm whose weights are Parameters, on the residual stream.
+// LayerNorm and RMSNorm of the residual stream; their weights are Parameters. Norms of query and key heads:
+// tensor/functions/head_norm.hpp.
 #pragma once
 
 #include "exchange/hf_config.hpp"
@@ -11,26 +12,26 @@ namespace lockstep {
 /// Stays at one address as long as autograd may call it.
 class Normalisation {
  public:
-  /// `bias` null: none.
+  /// `bias` nullptr: none.
   Normalisation(Norm kind, double eps, Parameter& weight, Parameter* bias)
       : kind_(kind), eps_(eps), weight_(&weight), bias_(bias) {}
   Normalisation(const Normalisation&) = delete;
   Normalisation& operator=(const Normalisation&) = delete;
 
   struct Output {
-    at::Tensor
-        residual;  // x itself: use it for what goes around the norm, so that both gradients are added in one pass
+    // x itself. Use it for the branch around the norm, so that both gradients are added in one pass.
+    at::Tensor residual;
     at::Tensor normalised;  // (N, C) compute type
   };
   /// x (N, C) stream type.
   Output operator()(const at::Tensor& x) const;
 
-  // The plain functions behind it; no autograd.
+  // The plain functions without autograd.
   struct Saved {
     at::Tensor mean, rstd;  // (N); mean undefined for RMSNorm
   };
   at::Tensor forward(const at::Tensor& x, Saved& saved) const;
-  /// residual (N, C) or undefined; adds the gradients of weight and bias.
+  /// Returns the gradient of x, plus residual (N, C) unless undefined, and adds the gradients of weight and bias.
   at::Tensor backward(const at::Tensor& dy, const at::Tensor& residual, const at::Tensor& x, const Saved& saved) const;
 
  private:

@@ -1,5 +1,5 @@
-// Experts that ranks share out (Lepikhin et al., "GShard", 2020): rows go to the ranks that have their experts, and
-// what these give comes back. No row is dropped: what a rank's experts cannot take at once goes in further rounds.
+// Expert parallelism (Lepikhin et al., "GShard", 2020): rows are sent to the ranks that hold their experts, and the
+// outputs are sent back. No row is dropped: rows beyond the capacity of a rank's experts go in further rounds.
 #pragma once
 
 #include "tensor/block_lane.hpp"
@@ -13,23 +13,26 @@
 
 namespace lockstep {
 
-/// Where rows go, round by round. All ranks make it of the same table, and so agree. Pure.
+/// The plan of expert-parallel exchanges, round by round. All ranks compute it from the same table and get the same
+/// plan. Pure.
 class ExpertWays {
  public:
-  /// table (P, E) fp64 in host memory: how many rows of each of P ranks go to each expert, of which the ranks have E /
-  /// P each, in their order. A rank's experts take at once `capacity` times what they get where rows spread evenly.
+  /// table (P, E) fp64 in host memory: the number of rows of each of P ranks for each expert. Each rank holds E / P
+  /// experts, in their order. In one round a rank's experts take at most `capacity` times the rows that they get with
+  /// an even spread.
   ExpertWays(const at::Tensor& table, int rank, double capacity);
 
   std::int64_t rounds() const { return rounds_; }  // at least one
   struct Round {
-    std::vector<std::int64_t> first, sent;  // by rank: its part of this rank's rows, which are grouped by expert
-    std::vector<std::int64_t> received;     // by rank: rows that come from there
-    /// Rows that come from one rank for one expert: among all that arrive, rank by rank, and grouped by expert.
+    std::vector<std::int64_t> first, sent;  // by rank: first row and number of rows to send there
+    std::vector<std::int64_t> received;     // by rank: number of rows that arrive from there
+    /// Rows from one rank for one expert: their position among all arrived rows, which are ordered by rank, and among
+    /// the rows grouped by expert.
     struct Segment {
       std::int64_t arrived = 0, grouped = 0, rows = 0;
     };
     std::vector<Segment> segments;
-    at::Tensor offsets;  // (E / P + 1) int64 in host memory: of this rank's experts, as Routing::offsets
+    at::Tensor offsets;  // (E / P + 1) int64 in host memory: for this rank's experts, as Routing::offsets
     std::int64_t taken() const;
   };
   Round round(std::int64_t number) const;
@@ -48,28 +51,28 @@ at::Tensor expert_table(const Routing& routing, const BlockLane& lane);
 /// Stays at one address as long as autograd may call it.
 class ParallelExperts {
  public:
-  /// `up` and `down` are of this rank's experts.
+  /// `up` and `down` are the layers of this rank's experts.
   ParallelExperts(const GroupedLinear& up, const GroupedLinear& down, Activation activation, double capacity)
       : up_(&up), down_(&down), activation_(activation), capacity_(capacity) {}
   ParallelExperts(const ParallelExperts&) = delete;
   ParallelExperts& operator=(const ParallelExperts&) = delete;
   void share(const BlockLane* lane) { lane_ = lane; }
 
-  /// What a pass left to its repetition, or, if it `leaves` it, leaves: of the first round before the activation, and
-  /// what all rounds gave.
+  /// Values that recomputation keeps: the first round before the activation, and the outputs of all rounds. The first
+  /// pass stores them if `leaves` is set; the repeated pass uses them.
   struct Values {
     at::Tensor raised, lowered;
     bool leaves = false;
   };
-  /// x (N, C) compute type → (R, C): what the experts of its rows give, grouped by expert. Values that are known are
-  /// taken. For backward the first round is saved; what further ones had goes to the experts again. Collective over the
-  /// ranks that share them.
+  /// x (N, C) compute type → (R, C): the outputs of the experts for its rows, grouped by expert. Values that are
+  /// already known are used. The first round is saved for backward; rows of further rounds are sent to the experts
+  /// again. Collective over the ranks that share the experts.
   at::Tensor operator()(const at::Tensor& x, const Routing& routing, const at::Tensor& table, Values& values) const;
 
  private:
   friend struct ParallelExpertsFunction;
   at::Tensor to_experts(const at::Tensor& rows, const ExpertWays::Round& round) const;
-  /// To `rows`, of which these are a part.
+  /// Sends outputs back and stores them in `rows`; they are this round's part of it.
   void from_experts(const at::Tensor& grouped, const ExpertWays::Round& round, const at::Tensor& rows) const;
   ExpertWays ways(const at::Tensor& table) const { return {table, lane_->rank(), capacity_}; }
 

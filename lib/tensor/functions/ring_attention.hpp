@@ -1,5 +1,5 @@
-// Causal self-attention over segments whose rows a ring of ranks shares (layout/sequence.hpp), for autograd: keys and
-// values go around the ring, and in backward their gradients with them.
+// Ring attention, for autograd: causal self-attention over segments whose rows a ring of ranks shares (context
+// parallelism; layout/sequence.hpp). Keys and values go around the ring, and in backward their gradients go with them.
 #pragma once
 
 #include "tensor/block_lane.hpp"
@@ -10,15 +10,16 @@
 
 namespace lockstep {
 
-/// What each of R ranks has of the segments of a micro-batch.
+/// The rows of each of R ranks, from the segments of a micro-batch.
 struct RingSegments {
   at::Tensor parts;      // (R, S, 2, 3) int64: SequenceParts
   at::Tensor positions;  // (R, N) int32
 };
 
-/// qkv (N, (H + 2·KV)·D) compute type → (N, H·D), of rows that are in no part 0; `rotary` and `dropout`, whose places
-/// are those of own rows, as causal_attention has them. Collective over the ranks of `lane`, and so is its backward.
-/// `values` are as causal_attention has them, but that backward reads y as well: known ones have it.
+/// qkv (N, (H + 2·KV)·D) compute type → (N, H·D); rows that belong to no part are 0. `rotary` and `dropout` as in
+/// causal_attention; the places of `dropout` are those of this rank's rows. `values` as in causal_attention, except
+/// that backward also reads y, so known values must include it. Forward and backward are Collective over the ranks of
+/// `lane`.
 at::Tensor ring_attention(const at::Tensor& qkv, const AttentionShape& shape, const RingSegments& segments,
                           const at::Tensor& rotary, const BlockLane& lane, const Dropout& dropout = {},
                           std::int64_t first_head = 0, AttentionValues* values = nullptr);

@@ -1,4 +1,4 @@
-// The cos and sin that attention turns queries and keys by.
+// Tables of cos and sin for rotary positions. The frequencies: architecture/rope_frequencies.hpp.
 #pragma once
 
 #include "exchange/rope.hpp"
@@ -10,17 +10,17 @@
 
 namespace lockstep {
 
-/// Rotary embeddings (half-split: elements i and i + D/2 turn together), as a table that grows with the positions asked
-/// for and begins anew where another length has other frequencies.
+/// Rotary embeddings (half-split: elements i and i + D/2 rotate together). The table grows with the largest position
+/// asked for, and is rebuilt when another length has other frequencies.
 class RotaryTable {
  public:
   /// type: fp32 or fp64, of the table.
   RotaryTable(const Rope& rope, std::int64_t head_size, at::ScalarType type)
       : rope_(rope), head_size_(head_size), type_(type) {}
-  /// cos, then sin, of position · frequency, times the attention factor: (2, ≥ positions, D/2). `length` is that of
-  /// whole samples.
+  /// Returns cos, then sin, of position · frequency, times the attention factor: (2, ≥ positions, D/2). `length` is the
+  /// length of whole samples.
   at::Tensor table_for(std::int64_t length, std::int64_t positions);
-  /// Of a first table for so many positions, with numbers of so many bytes.
+  /// Bytes of a first table for `positions` positions, with numbers of `number_bytes` bytes.
   static std::int64_t bytes(std::int64_t positions, std::int64_t head_size, std::int64_t number_bytes) {
     return std::max(positions, least_positions) * head_size * number_bytes;
   }
@@ -31,7 +31,7 @@ class RotaryTable {
   std::int64_t head_size_;
   at::ScalarType type_;
   at::Tensor table_;
-  std::int64_t length_ = 0;  // whose frequencies the table has
+  std::int64_t length_ = 0;  // the length that the table's frequencies belong to
 };
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// Activations of feed-forward layers, alone or as the gate of another value: plain forward and backward.
+// Activation functions of feed-forward layers, alone or as the gate of another value (SwiGLU and its kin): plain
+// forward and backward.
 #pragma once
 
 #include "exchange/hf_config.hpp"
@@ -15,12 +16,12 @@ template <class T>
 void activation_backward(Activation activation, const T* dy, const T* u, const T* bias, std::int64_t rows,
                          std::int64_t columns, T* du);
 
-/// y (rows, columns) = act(gate) · up, where each row of gate_up (rows, 2·columns) holds gate, then up; times σ of the
-/// row's own gate, one of row_gates (rows), or nullptr.
+/// y (rows, columns) = act(gate) · up; each row of gate_up (rows, 2·columns) holds gate, then up. With row_gates (rows)
+/// each row is also multiplied by σ(its row gate); nullptr: not.
 template <class T>
 void gated_forward(Activation activation, const T* gate_up, const T* row_gates, std::int64_t rows, std::int64_t columns,
                    T* y);
-/// drow_gates (rows) where there are row_gates.
+/// dgate_up (rows, 2·columns) and, if there are row_gates, drow_gates (rows).
 template <class T>
 void gated_backward(Activation activation, const T* dy, const T* gate_up, const T* row_gates, std::int64_t rows,
                     std::int64_t columns, T* dgate_up, T* drow_gates);

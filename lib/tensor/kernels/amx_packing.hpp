@@ -1,5 +1,5 @@
-// How factors of a product become tiles of the matrix unit: bf16 as it is, fp32 as three parts, in the order that rows
-// of the left and columns of the right factor need.
+// Packing of the factors of a product into tiles of the matrix unit: bf16 as it is, fp32 as three parts. The left
+// factor is packed by rows, the right one by columns.
 #pragma once
 
 #include "tensor/kernels/amx_tiles.hpp"
@@ -16,7 +16,7 @@ LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE __mmask16 first_lanes(std::int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffffu : count <= 0 ? 0u : (1u << count) - 1);
 }
 
-alignas(64) inline constexpr auto upper_halves = [] {  // numbers of the odd ones of 64 elements
+alignas(64) inline constexpr auto upper_halves = [] {  // indices of the odd ones of 64 elements
   std::array<std::uint16_t, 32> numbers{};
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::uint16_t>(2 * i + 1);
   return numbers;
@@ -28,16 +28,17 @@ struct Rows {
   __m512i of[parts_of<T>][tile_rows];
 };
 
-/// The rest of fp32 values when the nearest bf16 value is taken away, which goes to the upper half of each lane of
-/// `part`. Exact, because the rest has 16 bits and the rest of the rest 8 (Henry, Tang, Heinecke: Leveraging the
-/// bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations, ARITH 2019). Infinity leaves NaN.
+/// Splits fp32 values: stores the nearest bf16 values in the upper half of each lane of `part`, and returns the
+/// remainder. Exact, because the first remainder has 16 bits and the second 8 (Henry, Tang, Heinecke: Leveraging the
+/// bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations, ARITH 2019). For infinity the remainder
+/// is NaN.
 LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE __m512 take_part(__m512 values, __m512i& part) {
   const __m512i half = _mm512_set1_epi32(0x8000), upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
   part = _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(values), half), upper);
   return _mm512_sub_ps(values, _mm512_castsi512_ps(part));
 }
 
-/// 16 stored rows of up to 32 elements, zeros beyond `rows` and `columns`.
+/// Reads 16 stored rows of up to 32 elements, with zeros beyond `rows` and `columns`.
 LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE void read_rows(const Bf16* from, std::int64_t stride, std::int64_t rows,
                                                     std::int64_t columns, Rows<Bf16>& out) {
   const __mmask32 mask = columns >= 32 ? 0xffffffffu : (std::uint32_t{1} << columns) - 1;
@@ -63,7 +64,7 @@ LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE void read_rows(const float* from, std::int6
   }
 }
 
-/// 16 pairs of stored rows, the elements of a pair side by side; zeros beyond.
+/// Reads 16 pairs of stored rows and interleaves the elements of a pair, with zeros beyond `rows` and `columns`.
 LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE void read_pairs(const Bf16* from, std::int64_t stride, std::int64_t rows,
                                                      std::int64_t columns, Rows<Bf16>& out) {
   const __mmask16 mask = first_lanes(columns);
@@ -89,16 +90,17 @@ LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE void read_pairs(const float* from, std::int
   }
 }
 
-/// A factor seen from the product: `outer` counts rows of op(a) or columns of op(b), the depth what is summed over.
+/// One factor of a product. `outer` is the number of rows of op(a) or columns of op(b); the depth is the dimension that
+/// is summed over.
 template <class T>
 struct Side {
   MatrixView<T> factor;
   std::int64_t outer;
-  enum class Packs { rows, columns } packs;  // which of the two operands of the matrix unit it becomes
+  enum class Packs { rows, columns } packs;  // the operand of the matrix unit that it becomes
   bool depth_is_contiguous() const { return (packs == Packs::rows) == (factor.trans == Trans::no); }
 };
 
-/// The tiles of one place: 16 of the outer dimension from `first`, 32 of the depth from `depth`.
+/// Packs the tiles of one place: 16 of the outer dimension from `first`, 32 of the depth from `depth`.
 template <class T>
 LOCKSTEP_MATRIX_UNIT void pack_place(const Side<T>& side, std::int64_t first, std::int64_t depth,
                                      std::int64_t depth_end, Bf16* tiles) {
@@ -122,7 +124,7 @@ LOCKSTEP_MATRIX_UNIT void pack_place(const Side<T>& side, std::int64_t first, st
   }
 }
 
-/// Asks for `rows` stored rows of `count` elements that will be read soon.
+/// Prefetches `rows` stored rows of `count` elements.
 template <class T>
 LOCKSTEP_INLINE void ask_for(const T* from, std::int64_t stride, std::int64_t rows, std::int64_t count) {
   constexpr std::int64_t line = 64 / sizeof(T);
@@ -131,8 +133,8 @@ LOCKSTEP_INLINE void ask_for(const T* from, std::int64_t stride, std::int64_t ro
   }
 }
 
-/// `panels` panels of 16 of the outer dimension from `first` over the depth [begin, end), `distance` elements apart.
-/// Goes along what is stored side by side, and asks for what comes next.
+/// Packs `panels` panels of 16 of the outer dimension from `first` over the depth [begin, end), `distance` elements
+/// apart. Follows the stored order and prefetches the next elements.
 template <class T>
 void pack_panels(const Side<T>& side, std::int64_t first, std::int64_t panels, std::int64_t begin, std::int64_t end,
                  Bf16* packed, std::int64_t distance) {

@@ -1,5 +1,5 @@
-// The matrix unit of Intel AMX: tiles 0 to 3 hold sums, 4 and 5 rows of the left factor, 6 and 7 columns of the right
-// one. What uses it: tensor/kernels/amx_gemm.cpp. LOCKSTEP_AMX says whether this compiler can.
+// Registers and instructions of Intel AMX: tiles 0 to 3 hold sums, 4 and 5 rows of the left factor, 6 and 7 columns of
+// the right one. Used by: tensor/kernels/amx_gemm.cpp. LOCKSTEP_AMX is defined if this compiler supports them.
 #pragma once
 
 #include "base/vector_intrinsics.hpp"
@@ -20,12 +20,12 @@
 namespace lockstep::amx {
 
 constexpr std::int64_t tile_rows = 16;   // also its columns of 32-bit elements
-constexpr std::int64_t tile_depth = 32;  // bf16 elements of a tile's row: what one instruction sums over
+constexpr std::int64_t tile_depth = 32;  // bf16 elements of a tile's row, the depth of one instruction
 constexpr std::int64_t tile_elements = tile_rows * tile_depth;
 constexpr std::int64_t block_side = 32;  // 2 × 2 tiles of sums in registers
 constexpr std::int64_t block_values = block_side * block_side;
 
-/// bf16 numbers that make up one of T, each in a tile of its own, the tiles of a place side by side.
+/// bf16 numbers that represent one value of T. Each has a tile of its own; the tiles of a place are adjacent.
 template <class T>
 constexpr std::int64_t parts_of = std::is_same_v<T, float> ? 3 : 1;
 template <class T>
@@ -37,7 +37,7 @@ struct alignas(64) TileShapes {
   std::uint8_t rows[16] = {};
 };
 
-class MatrixUnit {  // of this thread, while it lives
+class MatrixUnit {  // configures the unit for this thread while the object lives
  public:
   MatrixUnit() {
     TileShapes shapes;
@@ -90,7 +90,8 @@ LOCKSTEP_INLINE void store_sums(float* block) {
   store_tile<3>(block + 16 * block_side + 16, block_stride);
 }
 
-/// block (32, 32) = sums over `steps` tiles of two row panels and two column panels, or what it was and these.
+/// block (32, 32) = sums over `steps` tiles of two row panels and two column panels; with Sums::continued they are
+/// added to the block.
 template <class T>
 void sum_block(Panels rows, Panels columns, std::int64_t steps, Sums sums, float* block);
 
@@ -132,8 +133,8 @@ LOCKSTEP_INLINE void multiply_pairs() {
   multiply_add<3, 5, 7>();
 }
 
-// Of the nine products of parts the three smallest lie below fp32's last place. The others are summed from small to
-// large, and sums that go on are added as a whole.
+// The three smallest of the nine products of parts lie below the last place of fp32 and are left out. The others are
+// summed from small to large. With Sums::continued their total is added once.
 template <>
 LOCKSTEP_MATRIX_UNIT inline void sum_block<float>(Panels rows, Panels columns, std::int64_t steps, Sums sums,
                                                   float* block) {

@@ -1,5 +1,5 @@
-// What attention does with tiles of one head, by one thread: rows of a head as a matrix and back, products of a tile of
-// queries with keys and values. Shared by the kernels of this folder that attend.
+// Attention on tiles of one head, by one thread: packing and unpacking rows of a head, and products of a tile of
+// queries with keys and values. Shared by the attention kernels of this folder.
 #pragma once
 
 #include "tensor/gemm.hpp"
@@ -16,15 +16,15 @@
 
 namespace lockstep {
 
-constexpr std::int64_t vector_keys = 16;  // scores of a row stand in whole vectors
+constexpr std::int64_t vector_keys = 16;  // scores of a row are padded to whole vectors
 constexpr std::int64_t tile_rows = 64;    // queries whose scores against all earlier keys are held at once
 
-/// One head of `length` rows, `stride` elements apart, as a matrix (length, D) in the math type, scaled and, with a
-/// rotation, turned.
+/// Packs one head of `length` rows, `stride` elements apart, to a matrix (length, D) in the math type, scaled and, with
+/// a rotation, rotated.
 template <class T>
 void pack_head(const T* rows, std::int64_t stride, std::int64_t length, std::int64_t head_size,
                Rotation<Math<T>> rotation, const std::int32_t* positions, Math<T> scale, Math<T>* out);
-/// The inverse way for gradients: turned back, scaled, rounded to T.
+/// The inverse for gradients: rotated back, scaled, rounded to T.
 template <class T>
 void unpack_head(const Math<T>* in, std::int64_t length, std::int64_t head_size, Rotation<Math<T>> rotation,
                  const std::int32_t* positions, Math<T> scale, T* rows, std::int64_t stride);
@@ -35,8 +35,9 @@ void store_rows(const Math<T>* in, const Math<T>* scales, std::int64_t rows, std
 
 constexpr std::int64_t stride_of(std::int64_t width) { return (width + vector_keys - 1) / vector_keys * vector_keys; }
 
-/// Queries, of which the first has index `first` counted from the first of `keys` keys, which follow each other, and
-/// the keys that they see, from `begin` on: whole vectors that lie before all their windows are left out.
+/// A tile of queries and the keys that they attend to. `first` is the index of its first query, counted from the first
+/// of `keys` consecutive keys. Keys before `begin` lie outside all windows of the tile and are skipped; `begin` is a
+/// multiple of a vector's length.
 struct Seen {
   Seen(std::int64_t first, std::int64_t rows, std::int64_t keys, const AttentionShape& shape)
       : window(shape.window > 0 ? shape.window : all_keys),
@@ -48,7 +49,7 @@ struct Seen {
   CausalTile tile;
 };
 
-/// One thread's scratch memory for up to `length` keys.
+/// Scratch memory of one thread for up to `length` keys.
 template <class M>
 class AttentionWorkspace {
  public:
@@ -66,14 +67,14 @@ class AttentionWorkspace {
   ScratchVector<M> keys, values, queries, outputs, scores, sums;
 };
 
-/// Of TileProducts, where they turn their factor.
+/// Bytes of TileProducts for its transposed factor, if it needs one.
 inline std::int64_t turned_bytes(std::int64_t length, std::int64_t head_size, std::int64_t number_bytes) {
   if (number_bytes != sizeof(float) || !fills_vectors(head_size)) return 0;
   return turned_elements(length, head_size) * number_bytes + turned_alignment;
 }
 
-/// Products of tiles with one factor (length, D) of a head, its keys or its values: by vectors where the processor has
-/// them, else of whole tiles.
+/// Products of tiles with one factor (length, D) of a head, its keys or its values: by AVX-512 kernels if the processor
+/// has them, else of whole tiles.
 template <class M>
 class TileProducts {
  public:
@@ -95,8 +96,8 @@ class TileProducts {
       if (turned_) turn_rows(matrix, length, head_size_, turned_);
     }
   }
-  // Of the factor's rows from `begin`, a multiple of 16, which is the first of the tile's keys.
-  /// scores = x · factorᵀ, where they are visible.
+  // These use the factor's rows from `begin`, a multiple of 16, which is the first key of the tile.
+  /// scores = x · factorᵀ at visible positions.
   void score(const CausalTile& tile, std::int64_t begin, const M* x, M* scores) const {
     if constexpr (std::is_same_v<M, float>) {
       if (turned_) return causal_scores(tile, x, turned_ + begin * head_size_, scores);
@@ -127,11 +128,11 @@ class TileProducts {
   std::int64_t head_size_;
   const M* matrix_ = nullptr;
   ScratchVector<M> memory_;
-  M* turned_ = nullptr;  // in it, aligned; nullptr: products of whole tiles
+  M* turned_ = nullptr;  // aligned, within memory_; nullptr: products of whole tiles
 };
 
-/// Drops from a tile of scores of one head, whose queries stand at `places`; the first of its keys has index `key` in
-/// the row of the sample.
+/// Applies dropout to a tile of scores of one head, for queries at `places`. `key` is the index of the tile's first key
+/// in the row of the sample.
 template <class M>
 void drop_scores(const AttentionDropout& dropout, const Place* places, std::int64_t key, const Seen& seen,
                  std::int64_t head, M* scores) {

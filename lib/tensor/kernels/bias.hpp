@@ -1,4 +1,4 @@
-// What surrounds the matrix product of a linear layer: biases and the rounding of its result. Plain functions.
+// Biases and rounding, the steps around the matrix product of a linear layer. Plain functions.
 #pragma once
 
 #include "tensor/kernels/number.hpp"

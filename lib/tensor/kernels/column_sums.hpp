@@ -1,5 +1,5 @@
-// Sums over rows, for the gradients of biases and norms, over blocks of rows that do not depend on the number of
-// threads.
+// Sums over rows, for the gradients of biases and norms. Blocks of rows do not depend on the number of threads, so
+// neither do the bits.
 #pragma once
 
 #include "tensor/kernels/number.hpp"

@@ -1,31 +1,31 @@
-// Soft-max cross entropy over rows of logits: plain functions.
+// Softmax cross entropy over rows of logits: plain functions.
 #pragma once
 
 #include "tensor/kernels/number.hpp"
 
 namespace lockstep {
 
-/// The distribution that a row should have: the one-hot of its label, or, with smoothed labels, a part of it and the
-/// rest spread evenly over the vocabulary.
+/// Target distribution of a row: one-hot at the label or, with label smoothing, partly spread evenly over the
+/// vocabulary.
 struct TargetDistribution {
   double everywhere = 0;  // of each token
-  double at_label = 1;    // of the label, besides
+  double at_label = 1;    // added at the label
 };
 
-/// For each row r of logits (rows, vocabulary) whose label is in [0, vocabulary): losses[r] = −Σ target · log
-/// soft-max(row) and derivative (rows, vocabulary) = soft-max − target, unscaled. Other labels: loss 0, derivative 0.
-/// `derivative` may be `logits`.
+/// For each row r of logits (rows, vocabulary) with a label in [0, vocabulary): losses[r] = −Σ target · log
+/// softmax(row) and derivative (rows, vocabulary) = softmax − target, unscaled. Rows with other labels get loss 0 and
+/// derivative 0. `derivative` may be `logits`.
 template <class T>
 void cross_entropy(const Math<T>* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
                    TargetDistribution target, double* losses, T* derivative);
 
-/// The losses alone, and whether the label has the largest logit: hits[r] is 1, of other rows 0.
+/// Computes only the losses and the hits: hits[r] is 1 if the label has the largest logit, else 0.
 template <class M>
 void cross_entropy_loss(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
                         TargetDistribution target, double* losses, double* hits);
 
-/// The same in two steps, where logits are columns [first, first + columns) of a row and other ranks have the rest.
-/// What these columns know of a row:
+/// Vocabulary-parallel cross entropy runs in two steps: logits are columns [first, first + columns) of a row, and other
+/// ranks have the rest. These are the statistics of one row over the columns of this rank.
 struct RowStatistics {
   double largest = 0, sum = 0;  // Σ e^(logit − largest)
   double wanted = 0;            // Σ target · logit
@@ -33,8 +33,8 @@ struct RowStatistics {
 template <class M>
 void row_statistics(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t first,
                     std::int64_t columns, TargetDistribution target, RowStatistics* statistics);
-/// Of the whole row the first two are known: derivative (rows, columns) as above. A sum of 0 stands for a label that
-/// does not count. `derivative` may be `logits`.
+/// Second step: derivative (rows, columns) as above. `whole` has `largest` and `sum` over the whole row; a sum of 0
+/// marks a label that does not count. `derivative` may be `logits`.
 template <class T>
 void cross_entropy_derivative(const Math<T>* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t first,
                               std::int64_t columns, TargetDistribution target, const RowStatistics* whole,

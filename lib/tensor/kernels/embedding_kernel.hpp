@@ -1,12 +1,12 @@
-// Rows of a table by index, and their gradient: plain forward and backward.
+// Embedding lookup and its gradient: plain forward and backward.
 #pragma once
 
 #include "tensor/kernels/number.hpp"
 
 namespace lockstep {
 
-/// y (rows, channels) = table[indices[r]], 0 where the index is negative; with Into::sum it is added to what y holds.
-/// Other indices must be inside the table.
+/// y (rows, channels) = table[indices[r]], or 0 if the index is negative; with Into::sum it is added to y. Other
+/// indices must be inside the table.
 enum class Into { fresh, sum };
 template <class T>
 void embedding_forward(const T* table, const std::int32_t* indices, std::int64_t rows, std::int64_t channels, Into into,

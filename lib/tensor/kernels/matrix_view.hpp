@@ -1,4 +1,4 @@
-// A matrix as a factor of a product, and what becomes of the product.
+// A matrix as a factor of a product, and the operations on a finished product.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@ namespace lockstep {
 
 enum class Trans { no, yes };
 
-/// As stored: rows of `stride` elements. Trans::yes: the product takes the transpose of what is stored.
+/// A stored matrix with rows of `stride` elements. Trans::yes: the product uses its transpose.
 template <class T>
 struct MatrixView {
   const T* data;

@@ -1,5 +1,5 @@
-// What kernels compute with: bf16 and fp16 as storage types, the type arithmetic is done in, and exp and tanh that
-// compilers can vectorise. Kernels know raw pointers and sizes only; no LibTorch.
+// Number types of kernels: bf16 and fp16 as storage types, the type for arithmetic, and exp and tanh that compilers can
+// vectorise. Kernels know raw pointers and sizes only; no LibTorch.
 #pragma once
 
 #include "base/vector_clones.hpp"
@@ -32,7 +32,7 @@ template <>
 struct MathOf<Fp16> {
   using Type = float;
 };
-/// The type in which T is computed, accumulated and its gradients are kept: fp32 for bf16 and fp16.
+/// The type of computations, sums and gradients for data stored as T: fp32 for bf16 and fp16.
 template <class T>
 using Math = typename MathOf<T>::Type;
 

@@ -1,6 +1,6 @@
-// Which experts a token goes to and with which weights, and the way of its row there and back. Rows are grouped by
-// expert: all of the first, then all of the second, each in the order of their tokens. Plain functions. What experts
-// compute on their rows: tensor/grouped_gemm.hpp.
+// Routing of tokens to experts (MoE): the chosen experts and their weights, and moving rows to the experts and back.
+// Rows are grouped by expert: all of the first, then all of the second, each in the order of their tokens. Plain
+// functions. Products of experts: tensor/grouped_gemm.hpp.
 #pragma once
 
 #include "tensor/kernels/number.hpp"
@@ -16,47 +16,49 @@ struct RoutingShape {
   bool normalised = true;      // weights of a token are divided by their sum
 };
 
-/// Whether `route` chooses, or takes the choices that it is given.
+/// Whether `route` chooses the experts or uses given choices.
 enum class Choose { largest, given };
 
-/// probabilities (N, E) = soft-max of the logits (N, E). Each token goes to the k experts of its largest logits, of
-/// equal ones to the first: chosen (N, k), ascending; weights (N, k) are their probabilities, normalised or not.
+/// probabilities (N, E) = softmax of the logits (N, E). Each token goes to the k experts with its largest logits; ties
+/// go to the expert with the lower number. chosen (N, k) is ascending; weights (N, k) are their probabilities,
+/// normalised or not.
 template <class M>
 void route(const M* logits, const RoutingShape& shape, Choose choose, std::int32_t* chosen, M* weights,
            M* probabilities);
 
-/// What the auxiliary loss adds to the gradient of probabilities: the same for all tokens of a sample.
+/// Contribution of the auxiliary loss to the gradient of probabilities; equal for all tokens of a sample.
 template <class M>
 struct AuxSlopes {
-  const std::int32_t* samples = nullptr;  // (N): of each row, −1: none, it is padding; null: there is no such loss
-  const M* slopes = nullptr;              // (B, E)
+  // (N): sample of each row; −1: padding. nullptr: there is no such loss.
+  const std::int32_t* samples = nullptr;
+  const M* slopes = nullptr;  // (B, E)
 };
 
-/// The gradient of the logits (N, E), rounded to T, from that of the weights (N, k) and of the auxiliary loss.
+/// Gradient of the logits (N, E), rounded to T, from those of the weights (N, k) and of the auxiliary loss.
 template <class T>
 void route_backward(const Math<T>* dweights, const Math<T>* weights, const Math<T>* probabilities,
                     const std::int32_t* chosen, const AuxSlopes<Math<T>>& aux, const RoutingShape& shape, T* dlogits);
 
-/// Adds to counts (E) how many choices of tokens fall on each expert. `samples` (N) is negative for padding, which
-/// counts nowhere, here and below.
+/// Adds the number of choices of each expert to counts (E). `samples` (N) is negative for padding, which is not
+/// counted, here and below.
 void count_choices(const std::int32_t* chosen, const std::int32_t* samples, const RoutingShape& shape, double* counts);
 
-/// sums (2, B, E): of each of B samples the choices of its tokens that fall on each expert, then the sums of its
+/// sums (2, B, E): for each of B samples the number of choices of each expert by its tokens, then the sums of its
 /// tokens' probabilities (N, E), in their order.
 template <class M>
 void sum_by_sample(const M* probabilities, const std::int32_t* chosen, const std::int32_t* samples,
                    const RoutingShape& shape, std::int64_t count, M* sums);
 
-/// The auxiliary loss (Fedus et al., "Switch Transformers", 2021), added up over B samples of T tokens: E·Σ f·p over
-/// experts, f an expert's share of choices and p its mean probability: sums (2, B, E) divided by T. slopes (B, E):
-/// its derivative by the probabilities of each token, times `scale`; f is taken as given.
+/// The auxiliary loss (Fedus et al., "Switch Transformers", 2021), summed over B samples of T tokens: E·Σ f·p over
+/// experts, where f is an expert's share of choices and p its mean probability: sums (2, B, E) divided by T. slopes (B,
+/// E): its derivative with respect to the probabilities of each token, times `scale`; f counts as constant.
 template <class M>
 double aux_loss(const M* sums, std::int64_t samples, std::int64_t experts, std::int64_t tokens, double scale,
                 M* slopes);
 
-/// offsets (E + 1): the first row of each expert, then R, the number of all; places (N, k): the row of a token at each
-/// of its experts. Padding has no rows, and its places are −1, which the functions below pass over; samples null: there
-/// is none.
+/// offsets (E + 1): the first row of each expert, then R, the number of all rows; places (N, k): the row of a token at
+/// each of its experts. Padding has no rows, and its places are −1; the functions below skip it. samples nullptr: there
+/// is no padding.
 void group_by_expert(const std::int32_t* chosen, const std::int32_t* samples, const RoutingShape& shape,
                      std::int64_t* offsets, std::int32_t* places);
 
@@ -68,7 +70,7 @@ template <class T>
 void dispatch_backward(const T* drows, const std::int32_t* places, const RoutingShape& shape, std::int64_t channels,
                        T* dx);
 
-/// y (N, C) = residual (N, C; null: nothing) + the sum of weights (N, k) times rows (R, C) over the places of each
+/// y (N, C) = residual (N, C; nullptr: zero) + the sum of weights (N, k) times rows (R, C) over the places of each
 /// token, in their order.
 template <class T>
 void combine_rows(const Math<T>* residual, const T* rows, const Math<T>* weights, const std::int32_t* places,

@@ -1,4 +1,4 @@
-// Memory that a thread keeps from product to product, in huge pages where the system has them.
+// Scratch memory that a thread keeps from product to product, in huge pages if the system has them.
 #pragma once
 
 #include "base/rounding.hpp"
@@ -16,7 +16,7 @@ namespace lockstep {
 template <class T>
 class Scratch {
  public:
-  /// Room for `count` values; what it held before may be lost.
+  /// Returns memory for `count` values; old contents may be lost.
   T* upto(std::int64_t count) {
     if (count > count_) {
       constexpr std::int64_t huge_page = std::int64_t{2} << 20;

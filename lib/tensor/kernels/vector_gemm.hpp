@@ -1,8 +1,7 @@
-// Products of bf16 and fp32 matrices by the vectors of AVX-512, on the calling thread, for processors that the BLAS of
-// LibTorch was not written for: the right factor is packed in panels that stay in a core's own cache, rows of the left
-// one are read where they are, sums stay in registers, and what becomes of a finished tile (scaled, added, rounded,
-// with a bias) happens before it is stored. Large results that replace what was there bypass the cache. Where it is
-// used: tensor/gemm.cpp.
+// Products of bf16 and fp32 matrices with AVX-512, on the calling thread, for processors that LibTorch's BLAS was not
+// written for. The right factor is packed in panels that stay in a core's own cache; rows of the left one are read in
+// place; sums stay in registers. A finished tile is scaled, added, rounded and given its bias before it is stored.
+// Large results that overwrite old values bypass the cache. Used by: tensor/gemm.cpp.
 #pragma once
 
 #include "tensor/kernels/matrix_view.hpp"
@@ -12,10 +11,10 @@
 
 namespace lockstep {
 
-/// True if this is a processor for which the functions below are the fastest way; they need it.
+/// True if the functions below are the fastest choice on this processor. They may only be called then.
 bool has_vector_gemm();
 
-/// y (m, n) as `sum` says, from op(a) (m, k) · op(b) (k, n).
+/// Computes op(a) (m, k) · op(b) (k, n) and stores y (m, n) as described by `sum`.
 template <class T>
 void vector_gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b,
                  const ProductSum<T>& sum);

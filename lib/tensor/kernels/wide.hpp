@@ -1,6 +1,5 @@
-// Sixteen fp32 values at once on processors with AVX-512: what they are loaded from and rounded to, and functions of
-// them. For kernels whose loops compilers turn into slower ones; each has a portable form beside it. The instructions:
-// base/vector_intrinsics.hpp.
+// Sixteen fp32 values at once on processors with AVX-512: loads, rounding stores, and functions of them. For loops that
+// compilers vectorise badly; each has a portable form beside it. The instructions: base/vector_intrinsics.hpp.
 #pragma once
 
 #include "base/vector_intrinsics.hpp"
@@ -22,7 +21,7 @@ inline bool is_wide() {
   return supported;
 }
 
-/// The lanes of what is left of a row: all 16, or the first `left`.
+/// Lanes for the rest of a row: all 16, or the first `left`.
 LOCKSTEP_WIDE LOCKSTEP_INLINE __mmask16 lanes_of(std::int64_t left) {
   return static_cast<__mmask16>(left >= wide_lanes ? 0xffffu : (1u << left) - 1);
 }
@@ -39,7 +38,7 @@ LOCKSTEP_WIDE LOCKSTEP_INLINE __m512 load_wide(const Fp16* from, __mmask16 lanes
   return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, from));
 }
 
-/// As store(Bf16&, float).
+/// Rounds as store(Bf16&, float) does.
 LOCKSTEP_WIDE LOCKSTEP_INLINE __m256i rounded(__m512 values) {
   const __m512i bits = _mm512_castps_si512(values);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -87,7 +86,7 @@ LOCKSTEP_WIDE LOCKSTEP_INLINE void transpose_wide(const __m512i* in, __m512i* ou
   }
 }
 
-/// 2^n · p(r) for x = n·ln 2 + r: e^x for x that exp_wide has bounded.
+/// e^x as 2^n · p(r) with x = n·ln 2 + r, for x that exp_wide has clamped.
 LOCKSTEP_WIDE LOCKSTEP_INLINE __m512 bounded_exp_wide(__m512 x) {
   const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504088896341f)),
                                         _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -105,7 +104,7 @@ LOCKSTEP_WIDE LOCKSTEP_INLINE __m512 bounded_exp_wide(__m512 x) {
 
 /// e^x as exp(float): 0 below -87.3, saturates, NaN stays NaN.
 LOCKSTEP_WIDE LOCKSTEP_INLINE __m512 exp_wide(__m512 x) {
-  // Of an operand that is not a number these take the second.
+  // For NaN operands min and max return the second operand.
   const __m512 bounded = _mm512_min_ps(_mm512_set1_ps(88.3f), _mm512_max_ps(_mm512_set1_ps(-87.3f), x));
   const __mmask16 vanishes = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.3f), _CMP_LT_OQ);
   return _mm512_mask_mov_ps(bounded_exp_wide(bounded), vanishes, _mm512_setzero_ps());
