@@ -1,4 +1,4 @@
-// Integers of files, options and messages made narrower: what does not fit is refused, never cut.
+// Narrowing casts of integers from files, options and messages. A value that does not fit is refused, never truncated.
 #pragma once
 
 #include "base/error.hpp"
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// `value` in another type. Throws Error(code) "WHAT is N: it has to be from … to …" if it does not fit.
+/// Returns `value` in another type. Throws Error(code) "WHAT is N: it has to be from … to …" if it does not fit.
 template <std::integral To, std::integral From>
 To checked_cast(From value, std::string_view what, ExitCode code = ExitCode::input) {
   if (!std::in_range<To>(value)) {

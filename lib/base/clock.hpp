@@ -1,4 +1,4 @@
-// Time as records and deadlines need it.
+// Clocks for records and deadlines. The clock of a run, which a test can drive: base/run_clock.hpp.
 #pragma once
 
 #include <string>

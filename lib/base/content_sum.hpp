@@ -1,5 +1,5 @@
-// A hash of long content that is put together from parts of it, wherever it is cut: several ranks read or write it. Of
-// content at hand: base/hash.hpp.
+// A hash of long content that is combined from the hashes of its parts, at any cuts, because several ranks read or
+// write it. The hash of content in memory: base/hash.hpp.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-/// Of the part that begins at byte `offset` of the content, below 2^61 - 1; 0 of nothing.
+/// Returns the hash of the part that begins at byte `offset` of the content, offset < 2^61 - 1; 0 for an empty part.
 std::uint64_t content_sum(std::span<const std::byte> part, std::uint64_t offset);
 std::uint64_t content_sum(std::string_view part, std::uint64_t offset);
-/// Of two parts together, in any order.
+/// Returns the hash of two parts together, in any order.
 std::uint64_t add_content_sums(std::uint64_t a, std::uint64_t b);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The one error type of the project and the exit codes that errors map to. How ranks agree on an error:
+// The error type of the project and the exit codes that errors map to. Agreement of ranks on an error:
 // comm/together.hpp.
 #pragma once
 
@@ -10,24 +10,24 @@
 
 namespace lockstep {
 
-/// What a program returns, and the kind of an error. The same for all tools; lockstep-exit-codes(7).
+/// ExitCode is the exit code of a program and the kind of an error. It is common to all tools: lockstep-exit-codes(7).
 enum class ExitCode : int {
   done = 0,
   verdict = 1,        // a question tool answers "no": checkpoints differ, verification failed
   usage = 2,          // unknown option, contradictory values
   input = 3,          // malformed corpus, checksum mismatch
   storage = 4,        // permission, disk full
-  resources = 5,      // not enough memory or ranks for what was asked
+  resources = 5,      // not enough memory or ranks for the request
   numerics = 6,       // non-finite loss, divergence
   communication = 7,  // a peer died, a deadline passed
-  bug = 70,           // a violated invariant of ours
+  bug = 70,           // a violated invariant in our code
   stopped = 75,       // stopped on request with progress saved: requeue me
 };
 
-/// The short name of a code, as status.json and messages show it: "usage", "input", …
+/// Returns the short name of a code, as in status.json and messages: "usage", "input", …
 std::string_view name_of(ExitCode code);
 
-/// One explanation of one failure: what was tried, where, which limit; `hint` is one line on what to do.
+/// Error explains one failure: the action, the place, and the limit. `hint` is one line with a remedy.
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, const std::string& message, std::string hint = {})
@@ -46,7 +46,7 @@ template <class... Arguments>
   throw Error(code, fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
-/// Throws Error(bug) unless `holds`: for invariants of ours, never for input.
+/// Throws Error(bug) unless `holds`. For invariants of our code, never for input.
 inline void invariant(bool holds, std::string_view what) {
   if (!holds) throw Error(ExitCode::bug, fmt::format("invariant violated: {}", what));
 }

@@ -1,5 +1,6 @@
-// A name that one process holds at a time, on any machine that sees the folder; a killed process holds it no longer. By
-// flock(2) where the file system has it, else by a lease: a file whose holder keeps its time fresh.
+// FileLock is a lock that one process holds at a time, on any machine that sees the folder. A killed process loses it.
+// It uses flock(2) if the file system supports it, otherwise a lease: a file whose modification time the holder
+// refreshes.
 #pragma once
 
 #include "base/error.hpp"
@@ -10,7 +11,7 @@
 
 namespace lockstep {
 
-/// LockHeld is the Error(usage) that another process holds a lock: who waits may try again.
+/// LockHeld is the Error(usage) that another process holds a lock. A caller that waits may try again.
 class LockHeld : public Error {
  public:
   LockHeld(const std::string& what, const std::string& holder, const std::string& hint)
@@ -23,25 +24,26 @@ class LockHeld : public Error {
 
 class FileLock {
  public:
-  /// Of a lease; a holder that did not refresh it for all the patience of another process has lost it to that one.
+  /// LeaseTimes are the times of a lease. A holder that does not refresh it for the patience of another process loses
+  /// it to that process.
   struct LeaseTimes {
     double refresh_s = 5;
     double patience_s = 40;
   };
 
-  /// Takes the lock `path`, a file that exists while it is held. Throws LockHeld "WHAT by process … on … since …",
-  /// with the hint, if another process holds it; Error(usage) if the file is no lock; Error(storage) with the reason of
-  /// the system. Waits for a lease of another machine, for the patience at most. Local.
+  /// Takes the lock `path`, a file that exists while the lock is held. Throws LockHeld "WHAT by process … on … since
+  /// …", with the hint, if another process holds it; Error(usage) if the file is not a lock; Error(storage) with the
+  /// reason given by the system. Waits for a lease of another machine, at most for the patience. Local.
   FileLock(const Path& path, const std::string& what, const std::string& hint, const LeaseTimes& times);
   FileLock(const Path& path, const std::string& what, const std::string& hint)
       : FileLock(path, what, hint, LeaseTimes()) {}
   FileLock(FileLock&&) noexcept;
   FileLock& operator=(FileLock&&) = delete;
-  /// Gives the lock back and removes its file.
+  /// Releases the lock and removes its file.
   ~FileLock();
 
-  /// Whether nobody took it away: a lease whose holder was stopped for longer than the patience of others, or a file
-  /// that was removed. Throws Error(storage).
+  /// Returns whether the lock is still held. It is lost if the holder of a lease was stopped for longer than the
+  /// patience of another process, or if the file was removed. Throws Error(storage).
   bool is_held() const;
 
  private:

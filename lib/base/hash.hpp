@@ -1,5 +1,5 @@
-// XXH3-128: content hashes of blocks, files and configurations. Detects damage, not tampering.
-// Fingerprints of tensors, which do not depend on the layout: store/fingerprint.hpp.
+// XXH3-128 hashes of the content of blocks, files and configurations. They detect damage, not tampering. Fingerprints
+// of tensors, which do not depend on the layout: store/fingerprint.hpp.
 #pragma once
 
 #include <compare>
@@ -24,7 +24,7 @@ Hash128 hash128(std::string_view text);
 std::string to_hex(const Hash128& hash);         // 32 lower-case digits, high half first
 Hash128 hash_from_hex(std::string_view digits);  // throws Error(input) unless 32 hex digits
 
-/// Hash of a stream of pieces: equal to hash128 of their concatenation.
+/// StreamHash hashes a stream of pieces: the digest equals hash128 of their concatenation.
 class StreamHash {
  public:
   StreamHash();

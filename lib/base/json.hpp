@@ -1,5 +1,5 @@
 // JSON as the project reads and writes it: keys keep their order, numbers that are not finite become null, parse errors
-// name the place. Headers that only mention Json include base/json_fwd.hpp.
+// give the line and column. Headers that only mention Json include base/json_fwd.hpp.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -11,11 +11,11 @@
 
 namespace lockstep {
 
-/// The value in `text`. Throws Error(input) "<origin>: line L, column C: …".
+/// Returns the value in `text`. Throws Error(input) "<origin>: line L, column C: …".
 Json parse_json(std::string_view text, const std::string& origin);
 
-/// Compact text on one line, or indented by `indent` spaces; escapes everything, never throws on invalid UTF-8 (it is
-/// replaced).
+/// Returns compact text on one line, or text indented by `indent` spaces. Escapes everything; replaces invalid UTF-8
+/// and does not throw on it.
 std::string to_text(const Json& value, int indent = -1);
 
 }  // namespace lockstep

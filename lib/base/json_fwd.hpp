@@ -1,4 +1,5 @@
-// The name Json without the cost of its header; for headers that only pass it along. The functions: base/json.hpp.
+// Declares the name Json without the cost of its header, for headers that only pass it along. The functions:
+// base/json.hpp.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

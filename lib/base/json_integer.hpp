@@ -1,5 +1,5 @@
-// Integers in JSON that others may have written: what is no integer, or does not fit, is refused, where the library
-// would cut it down.
+// Integers in JSON that others may have written. A value that is not an integer, or does not fit, is refused; the
+// library would truncate it.
 #pragma once
 
 #include "base/checked_cast.hpp"
@@ -11,7 +11,8 @@
 
 namespace lockstep {
 
-/// The integer that `value` is. Throws Error(input) "WHAT is …", without an origin, if it is none or beyond the type.
+/// Returns `value` as an integer. Throws Error(input) "WHAT is …", without an origin, if it is not an integer or out of
+/// range.
 template <std::integral Integer>
 Integer integer_from(const Json& value, std::string_view what = "a value") {
   if (value.is_number_unsigned()) return checked_cast<Integer>(value.get<std::uint64_t>(), what);
@@ -20,7 +21,7 @@ Integer integer_from(const Json& value, std::string_view what = "a value") {
        value.is_number() ? to_text(value) : value.type_name());
 }
 
-/// The same for a list of integers.
+/// Returns a list of integers. Throws as integer_from does, and if `list` is not a list.
 template <std::integral Integer>
 std::vector<Integer> integers_from(const Json& list) {
   if (!list.is_array()) fail(ExitCode::input, "{} where a list of integers is expected", list.type_name());

@@ -1,5 +1,5 @@
-// How much memory there is for this process, as Linux tells it: of the machine, and of each control group (version 1 or
-// 2) that holds the process, as a container or a queue sets it. What is compared with it: program/memory_fit.hpp.
+// The memory available to this process according to Linux: of the machine, and of each control group (version 1 or 2)
+// that contains the process, as set by a container or a queue. The comparison with a plan: program/memory_fit.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -11,14 +11,15 @@
 namespace lockstep {
 
 struct MemoryLimit {
-  std::string identity;  // equal in the processes that share it, and in no others
+  std::string identity;  // equal in all processes that share the limit, and only in these
   std::string group;     // path of the control group; empty: the machine
   std::int64_t total_bytes = 0;
   std::int64_t available_bytes = 0;  // without swapping; pages that only cache files count as available
 };
 
-/// The machine, then the control groups that have a limit below the machine's memory, from the innermost outwards. What
-/// the system does not tell is left out. Local. `root` stands for "/", so that tests can put files in its place.
+/// Returns the limit of the machine, then of the control groups with a limit below it, from the innermost outwards.
+/// Limits that the system does not report are omitted. `root` stands for "/", so that tests can replace the files.
+/// Local.
 std::vector<MemoryLimit> memory_limits(const Path& root = "/");
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// How deeply JSON text nests: looked at before it becomes a tree, for printing and copying one recurses.
+// A limit on the nesting of JSON text. It is checked before the text is parsed into a tree, because printing and
+// copying a tree recurse.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// NoRoom is the error of storage that takes no more: a disk that is full, or a quota that is used up, of which the free
-// space of the file system tells nothing.
+// NoRoom is the error of storage that is full: the disk, or a quota, which the free space of the file system does not
+// show.
 #pragma once
 
 #include "base/error.hpp"

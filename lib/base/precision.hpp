@@ -1,4 +1,4 @@
-// The number types that a network can be trained in. Which tensors have which type: tensor/number_types.hpp.
+// The number types that a network can be trained in. The types of individual tensors: tensor/number_types.hpp.
 #pragma once
 
 namespace lockstep {

@@ -1,4 +1,5 @@
-// What this process holds of its machine: a leak shows as numbers that grow from one step boundary to the next.
+// The memory, open files and threads of this process. A leak shows as numbers that grow from one step boundary to the
+// next.
 #pragma once
 
 #include <cstdint>
@@ -6,16 +7,17 @@
 namespace lockstep {
 
 struct ProcessHoldings {
-  std::int64_t resident_kib = 0;  // memory that is in use of the machine
-  std::int64_t peak_kib = 0;      // the most that ever was
+  std::int64_t resident_kib = 0;  // physical memory in use
+  std::int64_t peak_kib = 0;      // highest resident_kib so far
   std::int64_t descriptors = 0;   // open files, pipes, sockets
   std::int64_t threads = 0;
 };
 
-/// Of this process now; 0 where the system does not tell. Cheaper than all of its holdings. Local.
+/// Returns the resident memory of this process now; 0 if the system does not report it. Cheaper than
+/// holdings_of_process. Local.
 std::int64_t resident_bytes();
 
-/// Local. A number that the system does not tell is 0.
+/// Returns the holdings of this process; a number that the system does not report is 0. Local.
 ProcessHoldings holdings_of_process();
 
 }  // namespace lockstep

@@ -9,21 +9,22 @@
 
 namespace lockstep {
 
-/// 32 hexadecimal digits that nobody can foresee: the one thing here that differs from run to run. Throws
-/// Error(storage).
+/// Returns 32 unpredictable hexadecimal digits. This is the only function here whose result differs from run to run.
+/// Throws Error(storage).
 std::string make_uuid();
 
-/// The 128 random bits at one counter under one key.
+/// Returns the 128 random bits for a counter and a key.
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
 
-/// A stream of random values addressed by a global index; streams of other names or seeds are independent.
+/// RandomStream is a stream of random values addressed by a global index. Streams of other names or seeds are
+/// independent.
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, std::string_view name);
   std::uint64_t bits(std::uint64_t index) const;
   double uniform(std::uint64_t index) const;  // in [0, 1), 53 bits
   double normal(std::uint64_t index) const;   // mean 0, deviation 1 (Box-Muller on the pair at index)
-  /// In [0, bound), unbiased to 2^-64 by multiplication; bound > 0.
+  /// Returns a value in [0, bound), unbiased to 2^-64 by multiplication; bound > 0.
   std::uint64_t below(std::uint64_t index, std::uint64_t bound) const;
 
  private:
@@ -32,7 +33,8 @@ class RandomStream {
   std::array<std::uint32_t, 2> salt_{};
 };
 
-/// A permutation of [0, size) computed value by value without a table: a Feistel network with cycle walking.
+/// Permutation is a permutation of [0, size), computed value by value without a table: a Feistel network with cycle
+/// walking.
 class Permutation {
  public:
   Permutation(std::uint64_t size, std::uint64_t seed, std::string_view name);

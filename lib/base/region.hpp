@@ -1,5 +1,6 @@
-// Memory and where it lies. With the CPU alone both arenas are memory of one machine, each with counters and a limit of
-// its own (tensor/arena.hpp); behind the same names a device has its memory, and the host memory that it can read.
+// Regions of memory and the arena that each lies in. On the CPU both arenas are memory of one machine, each with its
+// own counters and limit (tensor/arena.hpp). On a device the same names mean its own memory, and the host memory that
+// it can read.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,7 @@
 
 namespace lockstep {
 
-/// device: what kernels compute in; host: what holds that which they do not need now.
+/// device: memory that kernels compute in; host: memory for values that they do not need now.
 enum class Arena : std::uint8_t { device, host };
 
 struct Region {
@@ -16,7 +17,7 @@ struct Region {
   std::size_t bytes = 0;
 };
 
-/// From one region to another one as long.
+/// RegionCopy is a copy from one region to another of the same length.
 struct RegionCopy {
   Region from, to;
 };

@@ -1,4 +1,5 @@
-// Small text work: splitting, suggestions for misspelt names, numbers with units as people write and read them.
+// Functions for text: splitting, suggestions for misspelt names, numbers with units as people write and read them.
+// Counts and lists in messages: base/words.hpp.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +14,19 @@ std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 std::string_view trim(std::string_view text);
 
-/// The candidate nearest to `word` by edit distance, if it is near enough to be a misspelling.
+/// Returns the candidate nearest to `word` by edit distance, if it is near enough to be a misspelling.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 std::string human_bytes(std::uint64_t bytes);  // "412 MiB", "3.1 KiB", "17 B"
 std::string human_count(double count);         // "124.4 M", "1.2 k", "65"
 std::string human_seconds(double seconds);     // "2 h 03 min", "4.1 s", "38 ms"
 
-/// A byte count such as "64MiB", "2 GiB", "512"; nothing if it is not one.
+/// Parses a byte count such as "64MiB", "2 GiB", "512"; returns nothing for other text.
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
-/// Seconds from "90", "90s", "15m", "2h", "1h30m"; nothing if it is not a duration.
+/// Parses a duration such as "90", "90s", "15m", "2h", "1h30m" into seconds; returns nothing for other text.
 std::optional<double> parse_seconds(std::string_view text);
 
-/// The byte offset of the first byte that is not valid UTF-8; nothing if all of it is.
+/// Returns the offset of the first byte that is not valid UTF-8; nothing if all of the text is valid.
 std::optional<std::size_t> first_invalid_utf8(std::string_view text);
 
 }  // namespace lockstep

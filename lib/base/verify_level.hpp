@@ -1,5 +1,5 @@
-// How deeply a checkpoint is verified: what a user asks of checkpoint-inspect (config/inspect_config.hpp) and what is
-// looked at (store/checkpoint_verify.hpp).
+// The levels of verification of a checkpoint. A user chooses one for checkpoint-inspect (config/inspect_config.hpp);
+// store/checkpoint_verify.hpp does the checks.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Each level includes those before it.
+/// VerifyLevel lists the levels; each includes the ones before it.
 enum class VerifyLevel { manifest, sizes, coverage, hashes, fingerprints };
 
 inline constexpr std::array all_verify_levels{VerifyLevel::manifest, VerifyLevel::sizes, VerifyLevel::coverage,

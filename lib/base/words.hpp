@@ -1,4 +1,5 @@
-// Words in messages: counts in singular and plural, ranges of ranks, misspellings.
+// Words in messages: counts in singular and plural, ranges of ranks, misspellings. Other functions for text:
+// base/text.hpp.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +10,15 @@
 
 namespace lockstep {
 
-/// "1 rank", "4 ranks", "2 batches", "3 entries".
+/// Returns "1 rank", "4 ranks", "2 batches", "3 entries".
 std::string counted(std::int64_t count, std::string_view noun);
 
-/// "0-2,5" from {0, 1, 2, 5}.
+/// Returns "0-2,5" for {0, 1, 2, 5}.
 std::string rank_ranges(const std::vector<int>& ranks);
 
-/// How many characters have to be replaced, inserted, removed or exchanged with their neighbour to make `b` of `a`;
-/// nothing if they are too many for a misspelling: more than 1, from 6 characters on 2, from 12 on 3.
+/// Returns the number of characters to replace, insert, remove or swap with a neighbour to turn `a` into `b`; nothing
+/// if there are more than a misspelling may have: 0 if `a` has fewer than 2 characters, 1 below 6 characters, 2 below
+/// 12, else 3.
 std::optional<std::size_t> misspelling(std::string_view a, std::string_view b);
 
 }  // namespace lockstep

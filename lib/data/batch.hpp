@@ -1,4 +1,5 @@
-// What one micro-batch of one rank carries. All token-shaped fields are (B, T) row-major.
+// Batch is one micro-batch of one rank; StepBatch is the part of a step that a rank computes. Token fields are (B, T)
+// row-major. The loader that makes them: data/data_loader.hpp.
 #pragma once
 
 #include <cstddef>
@@ -13,35 +14,37 @@ struct Batch {
   std::int64_t samples = 0;             // B
   std::int64_t length = 0;              // T
   std::vector<std::int32_t> tokens;     // (B, T) int32
-  std::vector<std::int32_t> labels;     // (B, T) int32: the next token, ignored_label where it does not count
+  std::vector<std::int32_t> labels;     // (B, T) int32: the next token; ignored_label: no loss here
   std::vector<std::int32_t> positions;  // (B, T) int32: position within the sample
-  std::vector<std::int64_t> documents;  // starts of attention segments in the flattened B·T tokens, then B·T: samples +
-                                        // 1 entries unless documents are isolated
-  std::int64_t valid_tokens = 0;        // labels that count
-  std::vector<std::int64_t> numbers;    // (B): of each sample in the global batch of the step, or among those of an
-                                        // evaluation; −1 for padding. Random draws go by them; empty: there are none
+  // starts of the attention segments in the flattened B·T tokens, then B·T; samples + 1 entries unless documents are
+  // isolated
+  std::vector<std::int64_t> documents;
+  std::int64_t valid_tokens = 0;  // labels with a loss
+  // (B): the number of each sample in the global batch of the step, or in the evaluation; −1: padding. Random draws are
+  // keyed by these numbers; empty: no random draws
+  std::vector<std::int64_t> numbers;
 };
 
-/// What is taken of a dataset.
+/// DatasetUse counts the samples and tokens used from one dataset.
 struct DatasetUse {
   std::int64_t samples = 0;
-  std::int64_t tokens = 0;  // labels that count
+  std::int64_t tokens = 0;  // labels with a loss
   bool operator==(const DatasetUse&) const = default;
 };
-/// The same as numbers that are added up over ranks, and back. Pure.
+/// Convert uses to numbers that can be summed over ranks, numbers_of_use for each dataset, and back. Pure.
 constexpr std::size_t numbers_of_use = 2;
 std::vector<double> numbers_of(const std::vector<DatasetUse>& uses);
 std::vector<DatasetUse> uses_of(const std::vector<double>& numbers);
 
-/// One rank's part of a step: the same number of micro-batches on every rank (a rank that has fewer samples gets
-/// batches in which no label counts), and the count of labels over all ranks that normalises the loss.
+/// StepBatch is one rank's part of a step. Every rank has the same number of micro-batches; a rank that has fewer
+/// samples gets batches without a counting label.
 struct StepBatch {
   std::int64_t step = 0;  // 0-based
   std::vector<Batch> micro_batches;
   std::int64_t valid_tokens = 0;  // of this rank
-  std::int64_t samples = 0;       // of this rank, without padding
-  std::int64_t length = 0;        // of every row, T, on all ranks
-  std::vector<DatasetUse> uses;   // by dataset, of this rank
+  std::int64_t samples = 0;       // of this rank, padding excluded
+  std::int64_t length = 0;        // T, the length of every row on all ranks
+  std::vector<DatasetUse> uses;   // of this rank, one for each dataset
 };
 
 }  // namespace lockstep

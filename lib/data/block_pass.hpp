@@ -1,4 +1,5 @@
-// One pass over a corpus by all ranks and their threads: each rank reads parts of its own and works on their blocks.
+// One pass over a corpus by all ranks and their threads. Each rank reads its own consecutive part and processes the
+// blocks in it. The threads: data/ordered_work.hpp.
 #pragma once
 
 #include "base/error.hpp"
@@ -22,23 +23,25 @@ namespace lockstep {
 struct BlockPass {
   Session& session;
   const std::vector<InputFile>& files;
-  std::string what;  // "tokenize": opens error messages
+  std::string what;  // the first words of error messages, such as "tokenize"
   LastCut last_cut;
-  int threads = 1;                                    // of this rank
-  std::function<void(std::uint64_t bytes)> progress;  // bytes of the files that this rank has read
-  std::optional<std::vector<InputPart>> parts = {};   // of them, what this rank reads here; absent: all of its part
+  int threads = 1;  // on this rank
+  // called with the bytes of the files that this rank has read so far
+  std::function<void(std::uint64_t bytes)> progress;
+  // the parts of `files` that this rank reads; not set: this rank's share of all files
+  std::optional<std::vector<InputPart>> parts = {};
 };
 
-/// What a pass found out about the input, the same on all ranks.
+/// ReadInput describes the input that a pass has read; all ranks have equal values.
 struct ReadInput {
   std::vector<ReadContent> contents;  // by file
   std::vector<std::string> warnings;  // BlockReader::warnings
-  std::uint64_t bytes = 0;            // that were read of the input, by all ranks; not of copies
+  std::uint64_t bytes = 0;            // of the input that all ranks together have read; copies excluded
 };
 
-/// Calls `consume` with the results of this rank's blocks in their order. Ranks have consecutive parts of the corpus.
-/// Ends with Error(verdict) on a request to stop; throws Error(input) "FILE:LINE: …" for BadText that reading or work
-/// throws. Collective over the session's world.
+/// Calls `consume` with the results of this rank's blocks, in the order of the blocks. Ranks have consecutive parts of
+/// the corpus. Collective over the session's world. Ends with Error(verdict) on a stop request. Throws Error(input)
+/// "FILE:LINE: …" for a BadText that the reader or the work throws.
 template <class Result>
 ReadInput for_own_blocks(const BlockPass& pass, const typename OrderedWork<TextBlock, Result>::MakeWork& make_work,
                          const std::function<void(Result&&)>& consume) {

@@ -1,7 +1,8 @@
-// Conversations of records as samples: for records of messages, and of prompts and completions that are messages. The
-// text that a template makes is encoded as a whole; a token counts that begins within what counts, as transformers has
-// it. Where what counts begins, what is before and behind is encoded apart, as the model meets a prompt when it
-// answers; where it ends, a token may reach across.
+// Turns conversations into samples, for records of messages and for prompts and completions that are messages. The
+// rendered text is encoded as a whole. A token counts as a label if it begins within a counted span, as in
+// transformers. Where a counted span begins, the text before and the text after the border are encoded separately, as
+// when a model reads a prompt and answers. A token may reach across the end of a span. The rendering:
+// chat/conversation_text.hpp.
 #pragma once
 
 #include "base/json.hpp"
@@ -18,32 +19,32 @@
 
 namespace lockstep {
 
-/// Reads records on one thread. `format` outlives it.
+/// Reads records on one thread. `format` must outlive it.
 class ConversationSamples {
  public:
   ConversationSamples(const Tokenizer& tokenizer, const MessageFormat& format);
 
   const ConversationFormat& format() const { return format_.conversations; }
 
-  /// A member of the record, also of text that spells it out, as tables of text have it; nothing if it is absent or
-  /// null. Throws BadRecord.
+  /// Returns a member of the record. If the member is text, as in tables, that text is parsed as JSON. Returns nothing
+  /// if the member is missing or null. Throws BadRecord.
   std::optional<Json> member(const simdjson::dom::object& record, std::string_view name);
 
-  /// The conversation of these messages, with what stands beside them in the record: tools, system,
-  /// chat_template_kwargs. `field`: the name of the messages. Throws BadRecord, Error(input) as conversation_of does.
+  /// Returns the conversation of these messages with the record's members tools, system and chat_template_kwargs.
+  /// `field` is the name of the messages. Throws BadRecord; Error(input) as conversation_of does.
   Conversation conversation(const simdjson::dom::object& record, Json messages, const std::string& field);
 
-  /// `made`: the text of that conversation.
+  /// Returns the sample of a conversation whose rendered text is `made`.
   Sample sample_of(const Conversation& conversation, const ConversationText& made);
 
-  /// Encoder::left_out of all samples so far.
+  /// Returns the sum of Encoder::left_out over all samples so far.
   std::uint64_t left_out() const { return encoder_->left_out(); }
 
  private:
   std::unique_ptr<Encoder> encoder_;
   const MessageFormat& format_;
   SpecialNames special_names_;
-  PythonJsonParser parser_;  // of what text spells out
+  PythonJsonParser parser_;  // for members that are text
 };
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
-// How often the pieces of a corpus occur, over all threads and ranks, in bounded memory: a thread that has met many
-// different pieces writes its counts to a file, sorted; each rank then brings together those of a part of all pieces.
-// What is learned from the counts: corpus/bpe_trainer.hpp.
+// Counts how often each piece occurs in a corpus, over all threads and ranks, in bounded memory. A thread with many
+// distinct pieces writes its counts to a sorted file. Each rank then merges the counts of its part of all pieces. The
+// training of a tokenizer from the counts: corpus/bpe_trainer.hpp.
 #pragma once
 
 #include "config/prepare_config.hpp"
@@ -18,30 +18,33 @@ namespace lockstep {
 
 struct PieceCounting {
   PieceRule rule = PieceRule::gpt2;
-  std::string text_field;  // of records
+  std::string text_field;  // the member of a record that holds its text
   OnMalformed malformed = OnMalformed::stop;
-  Path folder;                                                // for files that do not last; all ranks see it
-  std::size_t thread_bytes = std::size_t{256} << 20;          // of counts in memory
-  std::size_t most_piece_bytes = lockstep::most_piece_bytes;  // of the different pieces that are kept
+  Path folder;                                        // for temporary files; all ranks see it
+  std::size_t thread_bytes = std::size_t{256} << 20;  // limit of the counts that a thread keeps in memory
+  // limit of the total length of the distinct pieces that are kept
+  std::size_t most_piece_bytes = lockstep::most_piece_bytes;
 };
 
-/// The same on all ranks, and for any ranks and threads.
+/// CountedCorpus is equal on all ranks, and independent of the numbers of ranks and threads.
 struct CountedCorpus {
-  std::vector<Path> files;      // with the pieces; for_each_piece reads them
-  std::uint64_t min_count = 1;  // of pieces that are kept: rarer ones would have been too many
-  std::int64_t pieces = 0;      // that occur
+  std::vector<Path> files;  // the pieces; read by for_each_piece
+  // lowest count of a kept piece; with rarer ones most_piece_bytes would be exceeded
+  std::uint64_t min_count = 1;
+  std::int64_t pieces = 0;  // all occurrences
   std::int64_t different = 0;
-  std::int64_t left_out = 0;  // of the different ones
+  std::int64_t left_out = 0;  // distinct pieces that are not kept
   std::int64_t text_bytes = 0;
-  std::int64_t malformed = 0;  // records, or parts of texts
+  std::int64_t malformed = 0;  // malformed records or text blocks
   ReadInput input;
 };
 
-/// Collective over the session's world. Throws Error(input) for text that cannot be read unless it is to be skipped,
-/// Error(storage).
+/// Counts the pieces of the corpus. Collective over the session's world. Throws Error(input) for text that cannot be
+/// read, unless settings.malformed skips it; Error(storage).
 CountedCorpus count_pieces(const BlockPass& pass, const PieceCounting& settings);
 
-/// The pieces of a file that count_pieces made. They are valid during the call. Throws Error(storage). Local.
+/// Calls `use` with each piece of a file that count_pieces made; a piece is valid during the call. Local. Throws
+/// Error(storage).
 void for_each_piece(const Path& file, const std::function<void(const CountedPiece&)>& use);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// A prepared dataset as training opens it: the manifest, the tokenizer it carries, and the token streams of its splits.
-// The files themselves: store/token_shards.hpp.
+// A prepared dataset as training opens it: the manifest, its tokenizer, and the token streams of its splits. The files
+// themselves: store/token_shards.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -12,28 +12,30 @@
 
 namespace lockstep {
 
-/// In the folder of a dataset of text: what its input files had when they were read (data/input_contents.hpp).
+/// The file, in the folder of a dataset made from text, that stores the stamps and content sums of its input files
+/// (data/input_contents.hpp).
 constexpr const char* input_memory_name = "INPUTS.json";
 
 struct Dataset {
   Path folder;
   DatasetManifest manifest;
 
-  /// Throws Error(input) if the split holds no tokens, with a hint on how to get one.
+  /// Opens a split. Throws Error(input) if it holds no tokens, with a hint on how to get one.
   TokenStream open(DataSplit split) const;
-  /// The tokenizer that made the tokens. Throws Error(input) if it is missing or not the one that the manifest names.
+  /// Returns the tokenizer that made the tokens. Throws Error(input) if it is missing or is not the one that the
+  /// manifest names.
   std::unique_ptr<Tokenizer> tokenizer() const;
 };
 
-/// What prepare-data makes, and what may be replaced by it.
+/// Describes the output of prepare-data, and the folders that it may replace.
 OutputKind dataset_output();
 
-/// Whether a name is that of a dataset, of a part of one, or of a folder with one in it: open_dataset then opens it or
-/// says what to name. Local.
+/// Whether `path` names a dataset, a part of one, or a folder that contains one. In these cases open_dataset opens it
+/// or says which name to use. Local.
 bool leads_to_dataset(const Path& path);
 
-/// Local. Where `folder` holds no dataset: Error(input) whose hint is what to name instead, or the command that makes
-/// one.
+/// Opens the dataset in `folder`. Local. If it holds none, throws Error(input); the hint says which folder to name
+/// instead, or gives the command that makes the dataset.
 Dataset open_dataset(const Path& folder);
 
 }  // namespace lockstep

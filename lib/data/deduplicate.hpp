@@ -1,5 +1,5 @@
-// Which documents of a corpus are there twice. A rank has the hashes of its own documents; those of equal value meet on
-// one rank, which that value chooses, so that each holds about its part of all.
+// Finds documents that occur more than once in a corpus. Each rank has the hashes of its own documents. Equal hashes
+// are sent to one rank, chosen by the hash, so that the ranks have about equal work.
 #pragma once
 
 #include "base/files.hpp"
@@ -11,15 +11,16 @@
 
 namespace lockstep {
 
-/// A document, or a part of one on this rank: parts of one document have all three alike.
+/// HashedDocument is a document, or the part of one that this rank holds. All parts of a document have equal values of
+/// the three fields.
 struct HashedDocument {
   Hash128 hash;
-  std::uint64_t rank = 0;     // on which it begins
-  std::uint64_t ordinal = 0;  // among those, in the order of the corpus
+  std::uint64_t rank = 0;     // the rank on which the document begins
+  std::uint64_t ordinal = 0;  // position among the documents of that rank, in the order of the corpus
 };
 
-/// Whether a document that equals `documents[i]` stands before it in the corpus. `folder`: for files that do not last,
-/// which all ranks see. Collective over the session's world. Throws Error(storage).
+/// Returns, for each of `documents`, whether an equal one comes earlier in the corpus. `folder` is for temporary files;
+/// all ranks see it. Collective over the session's world. Throws Error(storage).
 std::vector<bool> find_duplicates(Session& session, const Path& folder, const std::vector<HashedDocument>& documents);
 
 }  // namespace lockstep

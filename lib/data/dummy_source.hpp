@@ -1,4 +1,4 @@
-// Samples without files: tokens that are made as they are read, for tests of speed.
+// Samples without files, generated as they are read, for measurements of speed. Real samples: data/sample_source.hpp.
 #pragma once
 
 #include "data/sample_source.hpp"
@@ -11,12 +11,12 @@ namespace lockstep {
 struct DummySettings {
   std::int64_t samples = 0;
   std::int64_t row_length = 0;             // T, tokens
-  std::int64_t tokens = 0;                 // of a sample, at most as long as a row; padding follows
-  std::int64_t vocabulary = 0;             // tokens are below it
-  std::optional<std::uint64_t> seed = {};  // of random tokens; absent: all are 0
+  std::int64_t tokens = 0;                 // in a sample, at most row_length; the rest of a row is padding
+  std::int64_t vocabulary = 0;             // token ids are below it
+  std::optional<std::uint64_t> seed = {};  // of random tokens; not set: all tokens are 0
 };
 
-/// Each sample is the same whenever and wherever it is read. Local; from any thread.
+/// A sample has the same tokens at each read, on any rank. Local; from any thread.
 class DummySource : public SampleSource {
  public:
   explicit DummySource(const DummySettings& settings) : settings_(settings) {}

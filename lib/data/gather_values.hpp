@@ -1,4 +1,4 @@
-// What each rank has, on all ranks: values as they lie in memory, and texts.
+// Gathers values of all ranks on all ranks: trivially copyable values, lists of them, and texts.
 #pragma once
 
 #include "base/json.hpp"
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// By rank. Collective.
+/// Returns the value of each rank, in rank order. Collective.
 template <class Value>
 std::vector<Value> gather_values(Communicator& ranks, const Value& own) {
   static_assert(std::is_trivially_copyable_v<Value>);
@@ -21,7 +21,7 @@ std::vector<Value> gather_values(Communicator& ranks, const Value& own) {
   return values;
 }
 
-/// Those of rank 0, of rank 1 and so on. Collective.
+/// Returns the lists of all ranks, concatenated in rank order. Collective.
 template <class Value>
 std::vector<Value> gather_lists(Communicator& ranks, const std::vector<Value>& own) {
   static_assert(std::is_trivially_copyable_v<Value>);
@@ -35,7 +35,7 @@ std::vector<Value> gather_lists(Communicator& ranks, const std::vector<Value>& o
   return all;
 }
 
-/// The same of texts.
+/// Returns the texts of all ranks, concatenated in rank order. Collective.
 inline std::vector<std::string> gather_texts(Communicator& ranks, const std::vector<std::string>& own) {
   std::vector<std::string> texts;
   for (const std::string& part : ranks.all_gather(to_text(Json(own)))) {

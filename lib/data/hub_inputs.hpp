@@ -1,5 +1,5 @@
-// Inputs of prepare-data that are datasets of the Hugging Face hub: which of their files are wanted, from the cache of
-// this machine where it has them, else fetched into it. Which words name such datasets: remote/hub_files.hpp.
+// Inputs of prepare-data that are datasets of the Hugging Face hub. Chooses their files, and fetches the ones that are
+// missing into the cache of this machine. The syntax of their names: remote/hub_files.hpp.
 #pragma once
 
 #include "app/output.hpp"
@@ -12,13 +12,14 @@
 namespace lockstep {
 
 struct LocalInputs {
-  std::vector<std::string> words;  // paths in place of datasets of the hub
-  bool complete = true;            // false of a dry run that fetched nothing, and said what a run would fetch
+  std::vector<std::string> words;  // the inputs, with paths in place of hub datasets
+  // false if a dry run would have to fetch files; it fetched none and said which ones
+  bool complete = true;
 };
 
-/// Rank 0 asks and fetches, so that its environment counts. Nobody is asked where the cache has what is wanted.
-/// Collective over the session's world. Throws Error(usage) for options of the hub where no input is of it,
-/// Error(input) and Error(storage) as HubClient and HubCache do.
+/// Returns the inputs as local paths. Rank 0 contacts the hub and fetches, so its environment applies. The hub is not
+/// contacted if the cache has the wanted files. Collective over the session's world. Throws Error(usage) for options of
+/// the hub that apply to no input; Error(input) and Error(storage) as HubClient and HubCache do.
 LocalInputs bring_hub_inputs(const PrepareConfig& config, Session& session, Output& output);
 
 }  // namespace lockstep

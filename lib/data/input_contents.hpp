@@ -1,6 +1,5 @@
-// What the files of an input hold, as content sums (base/content_sum.hpp): added up from what ranks read as they
-// prepare it, remembered as long as the file system says that a file is the same, or read by all ranks for the sums
-// alone.
+// Content sums (base/content_sum.hpp) of the input files. They are added up from the parts that ranks read while
+// preparing, remembered while the file's metadata is unchanged, or computed by reading the files on all ranks.
 #pragma once
 
 #include "base/files.hpp"
@@ -16,7 +15,7 @@
 
 namespace lockstep {
 
-/// FileStamp is what changes when a file is written: a file with the stamp of an earlier one is taken for that one.
+/// FileStamp is the metadata that changes when a file is written. A file with an earlier stamp is considered unchanged.
 struct FileStamp {
   std::uint64_t bytes = 0;
   std::int64_t modified_ns = 0;
@@ -24,17 +23,18 @@ struct FileStamp {
   auto operator<=>(const FileStamp&) const = default;
 };
 
-/// Nothing where no such file is there. Local.
+/// Returns the stamp of a regular file, or nothing if there is none. Local.
 std::optional<FileStamp> stamp_of(const Path& path);
-/// The same of an input, which may be an object of a store: that has the time that the store has told, and its name
-/// for an inode.
+/// Returns the stamp of an input. For an object of an object store it holds the time reported by the store, and a hash
+/// of the name in place of the inode.
 std::optional<FileStamp> stamp_of(const InputFile& file);
 
-/// ContentMemory keeps sums by stamp, in a small file of JSON. It trusts stamps that were some seconds old when it was
-/// written: a younger file may have been written again within one tick of the file system's clock.
+/// ContentMemory keeps sums by stamp in a small JSON file. It trusts a stamp only if it is at least 2 s older than the
+/// JSON file: a younger file may have been written again within one tick of the file system's clock.
 class ContentMemory {
  public:
-  /// What `path` remembers: nothing where there is no such file, or it is another one. Local. Throws Error(storage).
+  /// Reads the memory at `path`; it is empty if there is no such file or if the file has another form. Local. Throws
+  /// Error(storage).
   static ContentMemory read(const Path& path);
   /// Local. Throws Error(storage).
   void write(const Path& path) const;
@@ -46,20 +46,23 @@ class ContentMemory {
   std::int64_t written_ns_ = 0;
 };
 
-/// What is to be remembered of files whose stamps were taken before they were read: those that still have them. Local.
+/// Returns the memory of files whose stamps were taken before they were read. It omits files that have changed since.
+/// Local.
 ContentMemory memory_of(const std::vector<InputFile>& files, const std::vector<std::optional<FileStamp>>& stamps,
                         const std::vector<std::uint64_t>& sums);
 
-/// What all ranks have read, by file. Collective over `ranks`, which have lists of one length.
+/// Returns the sums over all ranks of the content that each has read, by file. Collective over `ranks`; their lists
+/// have equal lengths.
 std::vector<ReadContent> gather_contents(Communicator& ranks, const std::vector<ReadContent>& own);
 
-/// The sums of whole files: those that are known, and those that the ranks read here, each its part of all bytes.
+/// InputSums holds the sums of whole files: known ones, and others that the ranks read, each an equal part of the
+/// bytes.
 struct InputSums {
   std::vector<std::uint64_t> sums;  // by file
   std::uint64_t bytes_read = 0;     // by all ranks
 };
-/// `known` is equal on all ranks. Collective over the session's world. Ends with Error(verdict) on a request to stop;
-/// throws Error(input) for a file that has become shorter, Error(storage).
+/// Completes the sums; `known` is equal on all ranks. Collective over the session's world. Ends with Error(verdict) on
+/// a stop request. Throws Error(input) for a file that has become shorter, Error(storage).
 InputSums complete_sums(Session& session, const std::vector<InputFile>& files,
                         const std::vector<std::optional<std::uint64_t>>& known);
 

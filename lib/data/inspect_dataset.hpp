@@ -1,5 +1,4 @@
-// A look into a prepared dataset: some of its documents as text, and how long all of them are. The body of prepare-data
-// --inspect.
+// Prints some documents of a prepared dataset as text, and the lengths of all of them. Body of prepare-data --inspect.
 #pragma once
 
 #include "app/output.hpp"
@@ -11,11 +10,13 @@
 
 namespace lockstep {
 
-/// `text` as a terminal may show it: bytes that are not UTF-8 and control characters but line ends as \xNN.
+/// Returns `text` safe for a terminal: bytes that are not UTF-8, and control characters except line ends and tabs, as
+/// \xNN.
 std::string shown_text(std::string_view text);
 
-/// Prints what config.samples asks for of the dataset config.inspect on rank 0, and draws config.plot. Collective over
-/// the session's world. Throws as open_dataset does, Error(usage) for documents that there are not, Error(storage).
+/// Prints the documents selected by config.samples from the dataset config.inspect on rank 0, and draws config.plot.
+/// Collective over the session's world. Throws as open_dataset does, Error(usage) for documents that do not exist,
+/// Error(storage).
 int inspect_dataset(const PrepareConfig& config, Session& session, Output& output);
 
 }  // namespace lockstep

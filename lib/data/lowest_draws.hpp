@@ -1,4 +1,5 @@
-// Which documents are the N of the lowest draws, over all ranks: a few passes over these, none of which is kept.
+// Selects the N documents with the lowest draws, over all ranks. It needs a few passes over the draws and keeps none of
+// them in memory.
 #pragma once
 
 #include "comm/session.hpp"
@@ -8,15 +9,15 @@
 
 namespace lockstep {
 
-/// Documents with a lower draw than this, and of those with this draw the first ones in the corpus.
+/// LowestDraws selects the documents with a draw below `draw`, and the first `ties` of the corpus that have this draw.
 struct LowestDraws {
   std::uint64_t draw = 0;
-  std::int64_t ties = 0;         // with this draw, that belong to them
-  std::int64_t ties_before = 0;  // with this draw, that begin on the ranks before
+  std::int64_t ties = 0;         // selected documents with this draw
+  std::int64_t ties_before = 0;  // documents with this draw that begin on lower ranks
 };
 
-/// `each` gives the draws of the documents that begin on this rank, the same at each call. Collective over the
-/// session's world. All documents if there are no more than `count`.
+/// Returns the selection of `count` documents, or of all documents if there are no more. `each` calls `use` with the
+/// draws of the documents that begin on this rank, equal in each pass. Collective over the session's world.
 LowestDraws lowest_draws(
     Session& session, std::int64_t count,
     const std::function<void(const std::function<void()>& alive, const std::function<void(std::uint64_t)>& use)>& each);

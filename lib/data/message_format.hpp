@@ -1,5 +1,5 @@
-// How records of messages become text: the template, what it sees, and how what they spell of special tokens is read.
-// Read once by each rank; its threads share it.
+// How records of messages become text: the chat template, its variables, and whether special tokens spelled in messages
+// count as such. Each rank reads the format once; its threads share it. The rendering: chat/conversation_text.hpp.
 #pragma once
 
 #include "chat/conversation_text.hpp"
@@ -15,25 +15,25 @@ namespace lockstep {
 
 struct MessageFormat {
   ConversationFormat conversations;
-  std::map<std::string, std::string> texts = {};  // of the model's templates by name
-  std::string origin = {};                        // of the default one, for people
-  std::string hash = {};  // of the templates that conversations are rendered with, and of what these see besides
+  std::map<std::string, std::string> texts = {};  // texts of the model's templates, by name
+  std::string origin = {};                        // file of the default template, for people
+  std::string hash = {};                          // of the rendered templates and their variables
   SpecialTokens spelled = SpecialTokens::text;
 };
 
-/// With the templates that data.chat_template names, or that lie beside the tokenizer. Null where records hold no
-/// messages; for prompts, which may be text or messages, also where no template that is understood lies there. Local.
-/// Throws Error(usage) where there is no template, Error(input) for one that is not understood.
+/// Returns the format with the templates of data.chat_template, or with those beside the tokenizer. Returns null if
+/// records hold no messages; for prompts, which may be text or messages, also if no usable template lies beside the
+/// tokenizer. Local. Throws Error(usage) if there is no template, Error(input) for one that cannot be parsed.
 std::shared_ptr<const MessageFormat> message_format(const PrepareDataOptions& options, const Tokenizer& tokenizer);
 
-/// The hash of that format; empty where records hold no messages. `tokenizer`: null where it is made of the text
+/// Returns the hash of that format; empty if message_format returns null. `tokenizer`: null if it is made from the text
 /// itself. Local. Throws as message_format.
 std::string message_format_hash(const PrepareDataOptions& options, const Tokenizer* tokenizer);
 
-/// bos_token, eos_token … by their names, as the files of Hugging Face have them. Pure.
+/// Returns bos_token, eos_token … by their names, as in the files of Hugging Face. Pure.
 Json named_special_tokens(const Tokenizer& tokenizer);
 
-/// "chat_template" of the options that DATASET.json has.
+/// Returns the value of "chat_template" among the options in DATASET.json.
 Json json_of(const MessageFormat& format);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Threads that work on items and give their results back in the order in which the items came.
+// Threads that process items and return their results in the order in which the items were given.
 #pragma once
 
 #include <condition_variable>
@@ -17,7 +17,7 @@ template <class Item, class Result>
 class OrderedWork {
  public:
   using Work = std::function<Result(Item&)>;
-  using MakeWork = std::function<Work()>;  // called once on each thread, so that a Work may have state of its own
+  using MakeWork = std::function<Work()>;  // called once on each thread, so that a Work may have its own state
 
   OrderedWork(int threads, const MakeWork& make_work) {
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this, make_work] { run(make_work); });
@@ -44,9 +44,9 @@ class OrderedWork {
     }
     changed_.notify_one();
   }
-  /// Items given whose results were not taken.
+  /// Returns the number of given items whose results have not been taken.
   std::size_t pending() const { return results_.size(); }
-  /// Waits for the oldest result; rethrows what its work threw. There must be one.
+  /// Waits for the oldest result and returns it; rethrows an exception of its work. There must be one.
   Result take() {
     std::future<Result> oldest = std::move(results_.front());
     results_.pop_front();
@@ -70,9 +70,9 @@ class OrderedWork {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::packaged_task<Result(const Work&)>> queue_;  // not begun
+  std::deque<std::packaged_task<Result(const Work&)>> queue_;  // not started
   bool closed_ = false;
-  std::deque<std::future<Result>> results_;  // of the owner's thread
+  std::deque<std::future<Result>> results_;  // used only by the owner's thread
   std::vector<std::thread> threads_;
 };
 

@@ -1,4 +1,5 @@
-// The output of a job, which one job makes at a time: a second one waits for the first, and looks again what is there.
+// Makes an output in one job at a time: a second job waits for the first, and then checks again whether the output
+// exists. The folder itself: base/output_folder.hpp.
 #pragma once
 
 #include "base/output_folder.hpp"
@@ -11,16 +12,16 @@
 
 namespace lockstep {
 
-/// Where all ranks write what becomes the output, and what does not last.
+/// The folders in which all ranks write the output and their temporary files.
 struct OutputPaths {
   Path content;
   Path scratch;
 };
 
-/// Makes the folder of an output on rank 0, by `make`, into `output`, with what paths it has. As long as another
-/// process is making the same output, waits for it, which rank 0 tells once. `is_there` is asked before each attempt:
-/// nothing is made, and nothing returned, once it says that what is wanted is there; it is Collective. Collective over
-/// the session's world. Ends with Error(verdict) on a request to stop; throws what OutputFolder throws but LockHeld.
+/// Creates the folder of an output: rank 0 calls `make` and stores the result in `output`. Returns its paths on all
+/// ranks. While another process makes the same output, all ranks wait; rank 0 logs this once. `is_there` (Collective)
+/// is called before each attempt. Once it returns true, nothing is created and nothing is returned. Collective over the
+/// session's world. Ends with Error(verdict) on a stop request. Throws the errors of OutputFolder except LockHeld.
 std::optional<OutputPaths> take_turn(Session& session, Log& log, std::unique_ptr<OutputFolder>& output,
                                      const std::function<std::unique_ptr<OutputFolder>()>& make,
                                      const std::function<bool()>& is_there);

@@ -1,4 +1,4 @@
-// The batches of the next steps, made while a step runs. What a batch is made of: data/data_loader.hpp.
+// Makes the batches of the next steps while a step runs. Their content: data/data_loader.hpp.
 #pragma once
 
 #include "data/batch.hpp"
@@ -13,25 +13,26 @@ namespace lockstep {
 class Prefetcher {
  public:
   struct Settings {
-    std::int64_t step = 0;       // the first that is taken
-    DataPosition position = {};  // of its first sample
-    std::int64_t end_step = 0;   // behind the last
-    std::int64_t ahead = 0;      // batches that wait to be taken, at most; 0: there is no thread, each is made as it is
-                                 // taken
+    std::int64_t step = 0;       // the first step whose batch is taken
+    DataPosition position = {};  // of the first sample of that step
+    std::int64_t end_step = 0;   // one after the last step
+    // most finished batches that wait; 0: without a thread, take() makes each batch
+    std::int64_t ahead = 0;
   };
-  /// Calls `begins` with the number of a step before its batch is made, on the thread that makes it; what it throws is
-  /// a failure of this batch. The loader, and what `begins` uses, outlive the prefetcher. Local.
+  /// Before a batch is made, calls `begins` with the number of its step on the thread that makes it. An exception of
+  /// `begins` is a failure of this batch. The loader and the objects used by `begins` must outlive the prefetcher.
+  /// Local.
   Prefetcher(const TrainingDataLoader& loader, const Settings& settings,
              std::function<void(std::int64_t step)> begins = {});
-  /// Waits for the batch that is being made, and drops those that nobody took.
+  /// Waits for the batch in progress, and drops batches that were not taken.
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// The batch of the next step, once it is made; steps come in order. Throws what the making of this batch threw; from
-  /// then on no other is made. Local.
+  /// Returns the batch of the next step, waiting until it is made; steps come in order. Throws the exception that
+  /// making this batch threw; no further batch is made then. Local.
   StepBatch take();
-  double waited_s() const;  // in take(), all of them together
+  double waited_s() const;  // in all calls of take() together
 
  private:
   struct State;

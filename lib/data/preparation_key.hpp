@@ -1,5 +1,5 @@
-// The key of a dataset that is made of text: a hash of everything that decides its bytes. A dataset with the key of
-// what is to be prepared need not be made again.
+// The key of a dataset made from text: a hash of everything that decides its bytes. An existing dataset with the wanted
+// key is reused. The lookup: data/prepared_lookup.hpp.
 #pragma once
 
 #include "base/hash.hpp"
@@ -13,20 +13,21 @@
 
 namespace lockstep {
 
-/// Of the tokenizer, of every option of preparation that is not as built in, of the format of messages
-/// (message_format_hash), and of the files in their order: what they hold counts, not their names. `tokenizer`: null
-/// where it is made of the text itself. `sums`: of whole files (data/input_contents.hpp). The same on any number of
+/// Returns the hash of the tokenizer, of all preparation options that differ from their defaults, of the message format
+/// (message_format_hash), and of the files in their order: their contents and forms, not their names. `tokenizer`: null
+/// if it is made from the text itself. `sums`: of whole files (data/input_contents.hpp). Independent of the numbers of
 /// ranks and threads. Pure.
 Hash128 preparation_key(const PrepareDataOptions& options, const Tokenizer* tokenizer, const std::string& messages,
                         const std::vector<InputFile>& files, const std::vector<std::uint64_t>& sums);
 
-/// A word as a shell takes it. Pure.
+/// Returns a word quoted for a shell. Pure.
 std::string quoted_word(const std::string& word);
 
-/// The options among them that are not as built in, as words of a command line: "--data.validation tail:0.1". Pure.
+/// Returns the options that differ from their defaults, as words of a command line: "--data.validation tail:0.1". Pure.
 std::string changed_options(const PrepareDataOptions& options);
 
-/// Throws Error(input): what config.text() names is not prepared, with the command that would make it as config.output.
+/// Throws Error(input): the files of config.text() are not prepared. The hint is the command that prepares them into
+/// config.output.
 [[noreturn]] void refuse_unprepared(const PrepareConfig& config);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What preparation says at its end, or of a dataset that it need not make again.
+// The summary that prepare-data prints at its end, or for a dataset that it reuses.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -14,9 +14,9 @@ namespace lockstep {
 struct PreparationSummary {
   std::string output;
   const DatasetManifest& manifest;
-  bool up_to_date = false;              // it was there already; what follows is then of looking at it
-  std::int64_t duplicates = 0;          // documents that were left out
-  std::optional<RecordCounts> records;  // where records do not hold text
+  bool up_to_date = false;              // the dataset was reused; the following values are those of the lookup
+  std::int64_t duplicates = 0;          // duplicates that were left out
+  std::optional<RecordCounts> records;  // if the input holds records other than text
   std::uint64_t input_bytes = 0;
   std::uint64_t input_bytes_read = 0;  // by all ranks
   double seconds = 0;

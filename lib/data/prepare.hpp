@@ -1,5 +1,6 @@
-// The body of prepare-data: text to a dataset of token shards, on any number of threads and ranks, always with the same
-// bytes. Its halves: data/tokenize.hpp and data/assemble.hpp. What comes out: store/token_shards.hpp.
+// The body of prepare-data: text becomes a dataset of token shards, with bytes that do not depend on the numbers of
+// threads and ranks. Its two halves: data/tokenize.hpp and data/assemble.hpp. The format of the output:
+// store/token_shards.hpp. Input that is tokens already: data/prepare_tokens.hpp.
 #pragma once
 
 #include "app/output.hpp"
@@ -10,20 +11,20 @@
 
 namespace lockstep {
 
-/// Prepares config.output and prints a summary on rank 0. Either the whole dataset is there afterwards, or nothing of
-/// it. Collective over the session's world. Throws Error(input) naming file and line for text that cannot be used,
-/// Error(usage), Error(storage), Error(verdict) after a request to stop. With config.verify: verify_dataset.
+/// Prepares config.output and prints a summary on rank 0. Afterwards either the whole dataset exists, or nothing of it.
+/// With config.verify it calls verify_dataset instead. Collective over the session's world. Throws Error(input) naming
+/// file and line for text that cannot be used, Error(usage), Error(storage), Error(verdict) after a stop request.
 int prepare_data(const PrepareConfig& config, Session& session, Output& output);
 
-/// WithoutPrepared says what becomes of text that has not been prepared: it is, or that is refused, or told to the
-/// caller, who plans.
+/// WithoutPrepared says how text is handled that has not been prepared: prepare it, refuse it, or return nothing to a
+/// caller that only plans.
 enum class WithoutPrepared { prepare, refuse, tell };
 
-/// The dataset in the folder `cache` that is made of text, by its key: the one that is there, or the one that is made
-/// here, as prepare_data makes it; nothing where the caller is told that there is none. `text`: what to prepare and
-/// how, without output. What input files hold is remembered in the cache; where it is not known they are read for it
-/// first, unless the caller only plans. Rank 0 logs which dataset it is. Collective over the session's world. Throws
-/// what prepare_data throws; Error(input), with the command that makes the dataset, where it is refused.
+/// Returns the dataset of `text` in the folder `cache`, found by its key or made here as prepare_data makes it; nothing
+/// for WithoutPrepared::tell if there is none. `text` has the input and the options, without an output. Content sums of
+/// input files are remembered in the cache. Files with unknown sums are read for them first, unless the caller only
+/// plans. Rank 0 logs which dataset is used. Collective over the session's world. Throws as prepare_data does; for
+/// WithoutPrepared::refuse Error(input) with the command that makes the dataset.
 std::optional<Path> prepare_in_cache(const PrepareConfig& text, const Path& cache, WithoutPrepared without,
                                      Session& session, Output& output);
 

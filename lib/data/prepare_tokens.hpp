@@ -1,5 +1,5 @@
-// The body of prepare-data for what is tokens already: token files of other programs, which become a dataset where they
-// lie, and datasets, which are written anew in another form. What is text: data/prepare.hpp.
+// The body of prepare-data for input that is tokens already: token files of other programs become a dataset in place,
+// and datasets are rewritten in another form. Input that is text: data/prepare.hpp.
 #pragma once
 
 #include "app/output.hpp"
@@ -15,27 +15,28 @@
 
 namespace lockstep {
 
-/// What INPUT names, of tokens: token files, or one dataset.
+/// TokenInput is the input if it is tokens: token files, or one dataset.
 struct TokenInput {
   TokenFiles files;
   std::optional<Path> dataset;
 };
 
-/// Nothing where INPUT is text. Collective over the session's world. Throws AgreedError as find_token_files does.
+/// Returns the token input, or nothing if INPUT is text. Collective over the session's world. Throws AgreedError as
+/// find_token_files does.
 std::optional<TokenInput> find_token_input(const PrepareConfig& config, Session& session);
 
-/// Makes the dataset. Collective over the session's world. Throws AgreedError, or Error(usage) for options that mean
-/// nothing for tokens.
+/// Makes the dataset. Collective over the session's world. Throws AgreedError, among others with code usage for options
+/// that have no effect on tokens.
 void prepare_tokens(const PrepareConfig& config, const TokenInput& input, Session& session, Output& output);
 
-/// The dataset in the folder `cache` that is made of the token files, by its key, as prepare_in_cache says it of text.
-/// Files that have changed since are others. Collective over the session's world. Throws what prepare_tokens throws;
-/// Error(input), with the command that makes the dataset, where it is refused.
+/// Returns the dataset of the token files in the folder `cache`, found by its key, as prepare_in_cache does for text.
+/// Files that have changed give another key. Collective over the session's world. Throws as prepare_tokens does; for
+/// WithoutPrepared::refuse Error(input) with the command that makes the dataset.
 std::optional<Path> prepare_tokens_in_cache(const PrepareConfig& config, const TokenInput& input, const Path& cache,
                                             WithoutPrepared without, Session& session, Output& output);
 
-/// Writes the dataset of `manifest`, which lies in `source`, into `staging` as files of the format, and makes
-/// `manifest` name these. Collective over the session's world. Throws as write_token_files does.
+/// Writes the dataset of `manifest`, which lies in `source`, into `staging` as files of the format, and updates
+/// `manifest` to name these files. Collective over the session's world. Throws as write_token_files does.
 void write_dataset_as(Session& session, WriteFormat format, const Path& source, DatasetManifest& manifest,
                       std::int64_t shard_tokens, const Path& staging);
 

@@ -1,4 +1,5 @@
-// Whether a folder holds the dataset that a preparation would make, so that it need not be made again.
+// Finds out whether a folder holds the dataset that a preparation would make, so that it can be reused. The key:
+// data/preparation_key.hpp.
 #pragma once
 
 #include "base/hash.hpp"
@@ -14,20 +15,23 @@
 namespace lockstep {
 
 struct PreparedLookup {
-  bool is_same = false;          // whether it is the dataset that would be made, and all its files are there
-  std::uint64_t bytes_read = 0;  // of the input, by all ranks: where the file system does not tell that it is unchanged
+  // whether the folder holds the wanted dataset with all its files
+  bool is_same = false;
+  // of the input, by all ranks; files that are unchanged by their metadata are not read
+  std::uint64_t bytes_read = 0;
 };
 
-/// Compares keys (data/preparation_key.hpp), and the sizes of shards. Reads the input only where everything but its
-/// content is as it was, and a file is not known by its stamp; it is remembered then. Collective over the session's
-/// world. Throws what the tokenizer throws, Error(storage).
+/// Compares keys (data/preparation_key.hpp) and the sizes of shards. Reads input files only if everything but their
+/// content matches, and only files that are not known by their stamps; then remembers them. Collective over the
+/// session's world. Throws as the tokenizer does, Error(storage).
 PreparedLookup look_for_prepared(Session& session, const Path& folder, const PrepareDataOptions& options,
                                  const std::vector<InputFile>& files);
 
-/// Whether the folder holds a dataset with this key, and all its files are there. Local. Throws Error(storage).
+/// Returns whether the folder holds a dataset with this key and all its files. Local. Throws Error(storage).
 bool holds_prepared(const Path& folder, const Hash128& key);
 
-/// The tokenizer that the options name; null where it is made of the text. Local. Throws what make_tokenizer throws.
+/// Returns the tokenizer that the options name, or null if it is made from the text. Local. Throws as make_tokenizer
+/// does.
 std::unique_ptr<Tokenizer> tokenizer_of(const PrepareDataOptions& options);
 
 }  // namespace lockstep

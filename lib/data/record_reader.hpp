@@ -1,5 +1,5 @@
-// Records become samples: tokens, and which of them count as labels. One reader for each form that data.records names;
-// text alone is read by corpus/json_lines.hpp. What then becomes of a sample: data/sample_shape.hpp.
+// Turns records into samples: tokens, and a mask of the ones that count as labels. There is a reader for each form of
+// data.records. Records of text: corpus/json_lines.hpp. Limits on the length of samples: data/sample_shape.hpp.
 #pragma once
 
 #include "config/record_options.hpp"
@@ -18,24 +18,25 @@ struct MessageFormat;
 class RecordReader {
  public:
   virtual ~RecordReader() = default;
-  /// Throws BadRecord, or Error(input), for a record that cannot be used.
+  /// Returns the sample of a record. Throws BadRecord or Error(input) for a record that cannot be used.
   virtual Sample read(const simdjson::dom::object& record) = 0;
-  /// Encoder::left_out of the texts of all records so far.
+  /// Returns the sum of Encoder::left_out over the texts of all records so far.
   virtual std::uint64_t left_out() const { return 0; }
 };
 
-/// The tokenizer outlives the reader.
+/// Return the reader of one form. The tokenizer must outlive it.
 std::unique_ptr<RecordReader> tokenized_reader(const Tokenizer& tokenizer, const RecordOptions& options);
 std::unique_ptr<RecordReader> prompt_reader(const Tokenizer& tokenizer, const RecordOptions& options,
                                             const MessageFormat* messages);
 std::unique_ptr<RecordReader> message_reader(const Tokenizer& tokenizer, const RecordOptions& options,
                                              const MessageFormat& format);
 
-/// The one of the options' form, which is not text. `messages`: null but for their form; it outlives the reader.
+/// Returns the reader of the options' form, which must not be text. `messages`: null for forms without messages; it
+/// must outlive the reader.
 std::unique_ptr<RecordReader> record_reader(const Tokenizer& tokenizer, const RecordOptions& options,
                                             const MessageFormat* messages);
 
-/// With the tokens that the options ask for. Throws Error(usage) where the tokenizer names none.
+/// Returns the shape with the tokens that the options add. Throws Error(usage) if the tokenizer names none.
 SampleShape sample_shape(const Tokenizer& tokenizer, const RecordOptions& options);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
-// Which sample comes when: of one dataset or of several, a permutation for each epoch, and the position that a
-// checkpoint keeps; windows of a token stream, the simplest samples. Pure arithmetic; nothing here depends on ranks.
-// How datasets share the samples: data/mixture.hpp. How a step's samples become batches: data/data_loader.hpp.
+// The order of samples: a permutation of one or several datasets for each epoch, and the data position that a
+// checkpoint stores. Also windows of a token stream, the simplest samples. Pure arithmetic, independent of ranks.
+// Mixtures of datasets: data/mixture.hpp. Batches of a step: data/data_loader.hpp.
 #pragma once
 
 #include "base/random.hpp"
@@ -13,8 +13,8 @@
 
 namespace lockstep {
 
-/// Where training is in its data: `sample` of samples_per_epoch samples of `epoch` were consumed. GLOBAL: the same on
-/// all ranks.
+/// The position of training in its data: `sample` of the samples_per_epoch samples of `epoch` have been consumed.
+/// GLOBAL: equal on all ranks.
 struct DataPosition {
   std::int64_t epoch = 0;
   std::int64_t sample = 0;
@@ -38,40 +38,41 @@ class SampleWindows {
 };
 
 enum class Shuffle {
-  every_epoch,  // anew in each
-  once,         // all epochs have the order of the first
+  every_epoch,  // a new permutation in each epoch
+  once,         // all epochs have the order of the first one
   never,
 };
 
-/// Shuffled says what is permuted where samples are of several datasets.
+/// Shuffled says which samples are permuted if there are several datasets.
 enum class Shuffled {
-  mixture,   // all of them together, as they were mixed
-  datasets,  // those of each dataset among themselves, before they are mixed
+  mixture,   // all samples of the mixture together
+  datasets,  // the samples of each dataset, before they are mixed
   both,
 };
 
 struct OrderSettings {
-  std::vector<std::int64_t> datasets;           // samples of each; end to end they are those of the source
-  std::optional<Proportions> proportions = {};  // of the datasets, each then in epochs of its own; absent: an epoch has
-                                                // each sample once
+  // samples of each dataset; the source has them in this order, one dataset after the other
+  std::vector<std::int64_t> datasets;
+  // of the datasets; each dataset then has its own epochs; not set: an epoch has each sample once
+  std::optional<Proportions> proportions = {};
   std::uint64_t seed = 0;
   Shuffle shuffle = Shuffle::every_epoch;
   Shuffled shuffled = Shuffled::mixture;
-  std::int64_t dropped =
-      0;  // of the samples of an epoch, those that come last and are not used in it; 0 with proportions
+  // number of samples at the end of an epoch that are not used in it; 0 with proportions
+  std::int64_t dropped = 0;
 };
 
-/// The order of samples: permutations keyed by (seed, epoch), O(1) per index, without a table. With proportions an
-/// epoch of the whole is as many samples as there are.
+/// SampleOrder is the order of samples: permutations keyed by (seed, epoch), O(1) per index, without a table. With
+/// proportions, an epoch has as many samples as the source.
 class SampleOrder {
  public:
   explicit SampleOrder(const OrderSettings& settings);
-  std::int64_t samples() const { return samples_ - settings_.dropped; }  // an epoch
-  /// Which sample of the source comes at the position; position.sample < samples().
+  std::int64_t samples() const { return samples_ - settings_.dropped; }  // in an epoch
+  /// Returns the sample of the source at the position; position.sample < samples().
   std::int64_t sample_at(DataPosition position) const;
-  /// Which dataset a sample of the source is of.
+  /// Returns the dataset of a sample of the source.
   std::size_t dataset_of(std::int64_t sample) const;
-  /// The position `samples` samples later; epochs follow each other without a gap.
+  /// Returns the position `samples` samples later; epochs follow each other without a gap.
   DataPosition advance(DataPosition position, std::int64_t samples) const;
 
  private:
@@ -79,8 +80,8 @@ class SampleOrder {
   std::int64_t permuted(std::int64_t sample, std::int64_t of, std::int64_t epoch,
                         std::optional<std::size_t> dataset) const;
   OrderSettings settings_;
-  std::optional<Turns> turns_;        // of proportions
-  std::vector<std::int64_t> begins_;  // of each dataset among all samples
+  std::optional<Turns> turns_;        // set with proportions
+  std::vector<std::int64_t> begins_;  // the first sample of each dataset among all samples
   std::int64_t samples_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Where samples come from: a source has so many of them, says what each takes of a row, and fills rows with them. Which
-// sample comes when: data/sample_order.hpp. Which rows make a step: data/data_loader.hpp.
+// Sources of samples. A source has a number of samples, tells the length of each in a row, and fills rows with them.
+// Their order: data/sample_order.hpp. The rows of a step: data/data_loader.hpp.
 #pragma once
 
 #include "data/packing.hpp"
@@ -15,48 +15,49 @@
 
 namespace lockstep {
 
-/// A row of a batch, T tokens. As a source gets it, it is padding: token 0, labels that do not count, positions from 0
-/// on, one segment.
+/// SampleRow is a row of a batch, T tokens. A source receives it as padding: token 0, labels that do not count,
+/// positions from 0 on, one segment.
 struct SampleRow {
   std::span<std::int32_t> tokens, labels, positions;  // (T)
-  std::vector<std::int64_t> segments{0};              // where those of attention begin, rising
-  std::int64_t valid_tokens = 0;                      // labels that count
+  std::vector<std::int64_t> segments{0};              // starts of attention segments, ascending
+  std::int64_t valid_tokens = 0;                      // labels with a loss
 };
 
-/// Local; from any thread.
+/// SampleSource is the interface of all sources. Local; from any thread.
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
-  virtual std::vector<const TokenStream*> streams() const = 0;  // whose tokens they are
+  virtual std::vector<const TokenStream*> streams() const = 0;  // the streams that samples read
   virtual std::int64_t samples() const = 0;
-  virtual std::vector<std::int64_t> samples_by_dataset() const { return {samples()}; }  // end to end they are all
-  virtual std::int64_t length() const = 0;                    // of a row that takes any of them, tokens
-  virtual std::int64_t cost(std::int64_t sample) const = 0;   // tokens of a row that it takes
-  virtual std::int64_t most_segments() const = 0;             // of a row
-  virtual const Packing* packing() const { return nullptr; }  // that decided it; null: there is none
+  virtual std::vector<std::int64_t> samples_by_dataset() const { return {samples()}; }  // their sum is samples()
+  virtual std::int64_t length() const = 0;                    // tokens of a row that has room for any sample
+  virtual std::int64_t cost(std::int64_t sample) const = 0;   // tokens of a row that the sample takes
+  virtual std::int64_t most_segments() const = 0;             // most segments in a row
+  virtual const Packing* packing() const { return nullptr; }  // the packing in use; null: none
   /// Fills a row of at least cost(sample) tokens. Throws Error(input) for a damaged shard or packing, Error(storage)
-  /// for one that cannot be read any more.
+  /// for one that can no longer be read.
   virtual void fill(std::int64_t sample, SampleRow& row) const = 0;
   /// Tells the verifier which shards the sample reads.
   virtual void declare_use(std::int64_t sample, ShardVerifier& verifier) const = 0;
 };
 
 enum class Documents {
-  joined,    // attention and positions run over the whole window
-  isolated,  // each document is a segment: positions restart, the label across its end is ignored
+  joined,  // attention and positions run over the whole window
+  // each document is a segment: positions restart, and the last token of a document has no label
+  isolated,
 };
 
-/// WindowTail says what becomes of tokens at the end of a split that fill no window.
+/// WindowTail says how the tokens at the end of a split are used if they do not fill a window.
 enum class WindowTail {
   unused,
-  padded,  // they are one more sample
+  padded,  // they form one more sample, padded
 };
 
-/// Windows of the stream, one after the other: SampleWindows.
+/// Windows of the stream, one after the other, as SampleWindows defines them.
 class WindowSource : public SampleSource {
  public:
-  /// `stream` outlives the source. Throws Error(usage) unless length ≥ 1, Error(input) for a stream without a window;
-  /// where the tail is padded, without a label.
+  /// `stream` must outlive the source. Throws Error(usage) unless length ≥ 1; Error(input) for a stream too short for a
+  /// window, or, with a padded tail, for a label.
   WindowSource(const TokenStream& stream, std::int64_t length, Documents documents, WindowTail tail);
   std::vector<const TokenStream*> streams() const override { return {stream_}; }
   std::int64_t samples() const override { return samples_; }
@@ -73,17 +74,17 @@ class WindowSource : public SampleSource {
   std::int64_t samples_ = 0;
 };
 
-/// Rows of whole documents, or parts of long ones, each a segment of attention with positions of its own.
+/// Rows of whole documents, or parts of long ones. Each is a segment of attention with its own positions.
 class PackedSource : public SampleSource {
  public:
-  /// `stream` outlives the source; `packing` is of it, and made with these settings.
+  /// `stream` must outlive the source. `packing` was made from it with these settings.
   PackedSource(const TokenStream& stream, Packing packing, const PackingSettings& settings);
   const Packing* packing() const override { return &packing_; }
   std::vector<const TokenStream*> streams() const override { return {stream_}; }
   std::int64_t samples() const override { return packing_.rows(); }
   std::int64_t length() const override { return settings_.length; }
   std::int64_t cost(std::int64_t sample) const override;
-  std::int64_t most_segments() const override { return packing_.counts().most_documents + 1; }  // and padding
+  std::int64_t most_segments() const override { return packing_.counts().most_documents + 1; }  // one more for padding
   void fill(std::int64_t sample, SampleRow& row) const override;
   void declare_use(std::int64_t sample, ShardVerifier& verifier) const override;
 
@@ -95,10 +96,10 @@ class PackedSource : public SampleSource {
   PackingSettings settings_;
 };
 
-/// Consecutive samples of another source.
+/// PartOfSource has consecutive samples of another source.
 class PartOfSource : public SampleSource {
  public:
-  /// Samples [begin, begin + samples) of it, at least one.
+  /// Has the samples [begin, begin + samples) of `source`, at least one.
   PartOfSource(std::shared_ptr<const SampleSource> source, std::int64_t begin, std::int64_t samples);
   std::vector<const TokenStream*> streams() const override { return source_->streams(); }
   std::int64_t samples() const override { return samples_; }
@@ -117,7 +118,7 @@ class PartOfSource : public SampleSource {
   std::int64_t samples_ = 0;
 };
 
-/// The samples of several sources, each a dataset, one source after the other.
+/// JoinedSource has the samples of several sources, one source after the other; each source is a dataset.
 class JoinedSource : public SampleSource {
  public:
   explicit JoinedSource(std::vector<std::shared_ptr<const SampleSource>> sources);
@@ -133,7 +134,7 @@ class JoinedSource : public SampleSource {
  private:
   std::size_t source_of(std::int64_t sample) const;
   std::vector<std::shared_ptr<const SampleSource>> sources_;
-  std::vector<std::int64_t> begins_;  // of each among all samples
+  std::vector<std::int64_t> begins_;  // the first sample of each source among all
   std::int64_t samples_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Compares shards of a run with their hashes while training goes on, each once, on a thread of its own. A shard is
-// checked by one rank of those that see the same files. Which shards a step reads: data/data_loader.hpp.
+// Compares the shards of a run with their recorded hashes during training, each once, on a thread of its own. Of the
+// ranks that see the same files, one checks each shard. The shards that a step reads: data/data_loader.hpp.
 #pragma once
 
 #include "comm/session.hpp"
@@ -12,22 +12,22 @@ namespace lockstep {
 
 class ShardVerifier {
  public:
-  /// Checks nothing: of a run that does not verify its data.
+  /// Checks nothing, for a run that does not verify its data.
   ShardVerifier();
-  /// This rank checks every parts-th shard, from the part-th on. Local.
+  /// This rank checks every parts-th shard, beginning with shard `part`. Local.
   ShardVerifier(int part, int parts);
-  /// Gives up what is not checked yet.
+  /// Ends the check in progress and drops waiting shards.
   ~ShardVerifier();
   ShardVerifier(const ShardVerifier&) = delete;
   ShardVerifier& operator=(const ShardVerifier&) = delete;
 
-  /// From now on the shards with tokens [begin, end) of `stream`, which outlives the verifier, are in use. All ranks
-  /// say the same. Local, cheap.
+  /// Adds the shards with tokens [begin, end) of `stream` to the ones in use; `stream` must outlive the verifier. All
+  /// ranks make equal calls. Local, cheap.
   void use(const TokenStream& stream, std::int64_t begin, std::int64_t end);
-  bool uses_all(const TokenStream& stream) const;  // Local
-  /// Throws what is known to be wrong with a shard of this rank: Error(input) naming it, Error(storage). Local.
+  bool uses_all(const TokenStream& stream) const;  // whether all its shards are in use. Local
+  /// Throws the first problem found so far in a shard of this rank: Error(input) naming it, Error(storage). Local.
   void check() const;
-  /// Waits until all shards in use have been checked, on all ranks. Collective over the session's world; throws
+  /// Waits until all shards in use have been checked, on all ranks. Collective over the session's world. Throws
   /// AgreedError.
   void settle(Session& session);
 

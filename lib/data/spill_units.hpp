@@ -1,6 +1,6 @@
-// What a rank has tokenized, in units: consecutive blocks of its part of the corpus, each with a spill of its own,
-// whose description appears when all of it is durable. A later job with the same work takes those that lie in its part,
-// however many ranks it has. The spills: data/token_spill.hpp.
+// Units of tokenized text: consecutive blocks of a rank's part of the corpus, each unit with a spill of its own. The
+// description of a unit is written once its spill is durable. A later job with the same work reuses the units that lie
+// in its parts, with any number of ranks. The spills: data/token_spill.hpp.
 #pragma once
 
 #include "corpus/bad_text.hpp"
@@ -18,7 +18,7 @@
 
 namespace lockstep {
 
-/// A file of which a unit has blocks, if it is plain.
+/// UnitContent is the content of a plain file that a unit has blocks of.
 struct UnitContent {
   std::uint64_t file = 0;
   ReadContent content;
@@ -26,12 +26,12 @@ struct UnitContent {
 
 struct SpillUnit {
   InputRange range;
-  std::string name;                    // of its spill; empty: it has no blocks
-  std::vector<TokenizedBlock> blocks;  // with their places within its spill
+  std::string name;                    // of its spill; empty: not made yet, or without blocks
+  std::vector<TokenizedBlock> blocks;  // with their positions in the spill
   std::int64_t empty_documents = 0;
   std::int64_t malformed_lines = 0;
-  std::int64_t left_out = 0;    // Encoder::left_out of its texts
-  std::vector<BadText> places;  // of what is malformed
+  std::int64_t left_out = 0;    // sum of Encoder::left_out over its texts
+  std::vector<BadText> places;  // of malformed text
   RecordCounts records;
   std::vector<UnitContent> contents;
 
@@ -41,19 +41,19 @@ struct SpillUnit {
 
 class UnitStore {
  public:
-  static constexpr std::uint64_t unit_blocks = 256;  // of 256 KiB: 64 MiB of a plain file
+  static constexpr std::uint64_t unit_blocks = 256;  // blocks of 256 KiB: 64 MiB of a plain file
 
-  /// Units of `files` in `folder`, which lists of files of another form do not share. `files` outlive it. Local.
+  /// Units of `files` in `folder`. Units of a list of files with other sizes or kinds are ignored. `files` must outlive
+  /// it. Local.
   UnitStore(const Path& folder, const std::vector<InputFile>& files, int token_bytes);
 
-  /// The units of `own`, in order: finished ones that earlier jobs have left, and between them those that are to be
-  /// made, without a name. Reads what finished ones consist of, calling `alive`; damaged ones are passed over. Local.
-  /// Throws Error(storage).
-  std::vector<SpillUnit> plan(const InputRange& own, const std::function<void()>& alive) const;
-  /// A name that no other spill in the folder has. Local.
-  std::string new_name(const InputRange& range) const;
-  /// Makes a unit one that is finished: its spill is durable, and has files of these hashes. Local. Throws
+  /// Returns the units of `own`, in order: finished units of earlier jobs, and between them units without a name that
+  /// are to be made. Verifies the hashes of finished units, calling `alive`; damaged ones are skipped. Local. Throws
   /// Error(storage).
+  std::vector<SpillUnit> plan(const InputRange& own, const std::function<void()>& alive) const;
+  /// Returns a name that no other spill in the folder has. Local.
+  std::string new_name(const InputRange& range) const;
+  /// Marks a unit as finished: its spill is durable and its files have these hashes. Local. Throws Error(storage).
   void publish(const SpillUnit& unit, const std::vector<Hash128>& hashes) const;
 
  private:
@@ -61,10 +61,11 @@ class UnitStore {
   Path folder_;
   const std::vector<InputFile>& files_;
   BlockNumbers numbers_;
-  std::string form_;  // of the list of files
+  std::string form_;  // hash of the sizes and kinds of the files
 };
 
-/// Whether a folder has finished units that are worth keeping: of 64 MiB. Local. Throws Error(storage).
+/// Returns whether a folder has finished units worth keeping, of at least unit_blocks blocks. Local. Throws
+/// Error(storage).
 bool holds_full_units(const Path& folder);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// A tokenizer made of a corpus: the body of prepare-data --train-tokenizer. Counting: data/count_pieces.hpp; learning:
-// corpus/bpe_trainer.hpp.
+// Trains a tokenizer on a corpus. Body of prepare-data --train-tokenizer. Counting of pieces: data/count_pieces.hpp;
+// byte-pair encoding: corpus/bpe_trainer.hpp.
 #pragma once
 
 #include "app/output.hpp"
@@ -14,26 +14,26 @@ namespace lockstep {
 struct TokenizerTraining {
   PieceCounting counting;
   BpeTraining bpe;
-  std::string end_name;  // of bpe.special_tokens, the one that joins documents
+  std::string end_name;  // the one of bpe.special_tokens that joins documents
 };
 
-/// The same on all ranks.
+/// TokenizerFacts describe the trained tokenizer; they are equal on all ranks.
 struct TokenizerFacts {
   CountedCorpus corpus;
   std::int64_t vocabulary = 0;
   std::int64_t merges = 0;
-  std::int64_t tokens = 0;  // that the text is
+  std::int64_t tokens = 0;  // of the encoded corpus
 };
 
-/// What is made, and what may be replaced by it.
+/// Describes the output, and the folders that it may replace.
 OutputKind tokenizer_output();
 
-/// Writes tokenizer.json, tokenizer_config.json, vocab.json, merges.txt and TRAINED.json, which says what made them,
-/// into the folder, on rank 0; the same bytes for any ranks and threads. Collective over the session's world. Throws as
-/// count_pieces and train_bpe do, Error(input) for a corpus without text.
+/// Trains the tokenizer; rank 0 writes tokenizer.json, tokenizer_config.json, vocab.json, merges.txt and TRAINED.json,
+/// a record of the training, into the folder. The bytes do not depend on the numbers of ranks and threads. Collective
+/// over the session's world. Throws as count_pieces and train_bpe do, Error(input) for a corpus without text.
 TokenizerFacts train_tokenizer(const BlockPass& pass, const TokenizerTraining& settings, const Path& folder);
 
-/// Tells of it on rank 0, whose output it is.
+/// Prints a summary of the training. Called on rank 0, which has the output.
 void summarise(const TokenizerFacts& facts, const TokenizerTraining& settings, const std::string& folder,
                std::uint64_t input_bytes, double seconds, Output& output);
 

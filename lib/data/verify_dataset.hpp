@@ -1,5 +1,5 @@
-// Whether a dataset on disk is what its description says: body of prepare-data --verify. What training checks while it
-// runs: data/shard_verifier.hpp.
+// Checks a dataset on disk against its description. Body of prepare-data --verify. Checks during training:
+// data/shard_verifier.hpp.
 #pragma once
 
 #include "app/output.hpp"
@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-/// Prints what is wrong with the dataset, or that nothing is; returns the exit code, done or verdict. Collective over
+/// Prints the problems of the dataset, or that there are none. Returns the exit code, done or verdict. Collective over
 /// the session's world. Throws Error(input) if the folder holds no dataset or DATASET.json itself is damaged,
-/// Error(storage) for what cannot be read.
+/// Error(storage) for files that cannot be read.
 int verify_dataset(const Path& folder, Session& session, Output& output);
 
 }  // namespace lockstep

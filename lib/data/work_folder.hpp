@@ -1,4 +1,5 @@
-// A hidden folder beside an output for what a job that is killed leaves to the next one with the same work.
+// WorkFolder is a hidden folder beside an output. A job that is killed leaves its work there for the next job with the
+// same work. The output itself: base/output_folder.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -9,17 +10,17 @@ namespace lockstep {
 
 class WorkFolder {
  public:
-  /// The folder of the work `key`, of letters and digits, beside the target: the one that a killed job has left, or a
-  /// new one. The caller holds the lock of the target. Local. Throws Error(storage), Error(usage) if it is a
-  /// stranger's.
+  /// Opens the folder of the work `key` (letters and digits) beside the target: the one that a killed job has left, or
+  /// a new one. The caller holds the lock of the target. Local. Throws Error(storage), Error(usage) if another program
+  /// made it.
   WorkFolder(const Path& target, const std::string& key);
-  /// Removes it, unless it is to be kept.
+  /// Removes the folder unless keep() was called.
   ~WorkFolder();
   WorkFolder(const WorkFolder&) = delete;
   WorkFolder& operator=(const WorkFolder&) = delete;
 
   const Path& path() const { return path_; }
-  /// Leaves the folder to the next job, for this one was asked to stop.
+  /// Keeps the folder for the next job, because this one was asked to stop.
   void keep() { is_kept_ = true; }
 
  private:
@@ -27,7 +28,7 @@ class WorkFolder {
   bool is_kept_ = false;
 };
 
-/// Removes what jobs have left beside the target, but for `kept`. The caller holds its lock. Local. Throws
+/// Removes the work folders beside the target, except `kept`. The caller holds the lock of the target. Local. Throws
 /// Error(storage).
 void remove_work_beside(const Path& target, const Path& kept = {});
 

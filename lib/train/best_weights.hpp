@@ -1,4 +1,4 @@
-// The weights that a run shows at its end: those of its best checkpoint, by what checkpoint.best_metric says.
+// Loads the weights of a run's best checkpoint at its end, as checkpoint.best_metric ranks them.
 #pragma once
 
 #include "train/loop_parts.hpp"
@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// Fills the model with the weights of the best checkpoint of the run, and leaves all else as it is; the step of that
-/// checkpoint. No save is under way. Collective over the world. Throws what resume throws (checkpoint/resume.hpp).
+/// Loads the weights of the run's best checkpoint into the model, changes nothing else, and returns the step of that
+/// checkpoint. No save may be under way. Collective over the world. Throws as resume does (checkpoint/resume.hpp).
 std::int64_t load_best_weights(const LoopParts& parts);
 
 }  // namespace lockstep

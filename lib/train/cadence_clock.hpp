@@ -1,5 +1,5 @@
-// When something is due that a run does again and again: by its steps, by the epochs of its data, or by time. Steps and
-// epochs are those of the whole run, so that one that goes on keeps to its places.
+// Decides when a repeated action of a run is due: by steps, by epochs of its data, or by time. Steps and epochs are
+// counted over the whole run, so a resumed run keeps the same points.
 #pragma once
 
 #include "config/values.hpp"
@@ -9,22 +9,22 @@
 
 namespace lockstep {
 
-/// Whether it is due after step `step` (counted from 1), which took the samples from `before` to `after` of epochs of
-/// so many; by time it never is. Pure.
+/// Returns whether the action is due by steps or epochs after step `step` (counted from 1), whose samples lie between
+/// the positions `before` and `after`. An epoch has `samples_per_epoch` samples. Due by time: CadenceClock. Pure.
 bool due_after(const Cadence& cadence, std::int64_t step, DataPosition before, DataPosition after,
                std::int64_t samples_per_epoch);
 
-/// Whether a wait from the begin of the run is over after step `step`, as the others. Pure.
+/// Returns whether a delay from the beginning of the run is over after step `step`. Arguments as in due_after. Pure.
 bool is_over(const Delay& delay, std::int64_t step, DataPosition after, std::int64_t samples_per_epoch);
 
-/// When it is due by time, on one rank. Local.
+/// CadenceClock decides on one rank when an action is due by time. Local.
 class CadenceClock {
  public:
   CadenceClock(const Cadence& cadence, double now_s) : cadence_(cadence), last_s_(now_s) {}
   bool due(double now_s) const { return cadence_.time.value > 0 && now_s - last_s_ >= cadence_.time.value; }
-  /// From now on another one counts; time goes on from when it was done last.
+  /// Replaces the cadence; the time still counts from the last action.
   void follow(const Cadence& cadence) { cadence_ = cadence; }
-  /// It was done, for whatever reason.
+  /// Records that the action was done, for any reason.
   void done(double now_s) { last_s_ = now_s; }
 
  private:

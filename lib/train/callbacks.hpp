@@ -1,6 +1,6 @@
-// What a user may hang on a run: callbacks observe its events and may ask for a log line, an evaluation, a save or a
-// stop; what they ask is merged over ranks in the heartbeat. To add one: derive from Callback and give it a line in
-// make_callbacks; those of plug-ins are train/plugin_callback.hpp.
+// Callbacks observe the events of a run and may ask for a log line, an evaluation, a save or a stop. The requests of
+// all ranks are merged in the heartbeat. To add one: derive from Callback and give it a line in make_callbacks.
+// Callbacks of plug-ins: train/plugin_callback.hpp.
 #pragma once
 
 #include "comm/heartbeat.hpp"
@@ -24,17 +24,18 @@
 
 namespace lockstep {
 
-/// What a callback sees. `records` has sinks on rank 0 only.
+/// RunView is the part of a run that a callback sees. `records` has sinks on rank 0 only.
 struct RunView {
   Session& session;
   Engine& engine;
-  const TextWindow& window;    // of texts that are sampled
-  const Tokenizer* tokenizer;  // null where all tokens are made, and no callback reads text
+  const TextWindow& window;  // for sampled texts
+  // null if all data is dummy data and no callback reads text
+  const Tokenizer* tokenizer;
   const TrainState& train_state;
   Recorder& records;
 };
 
-/// What a callback asks for, of all ranks, behind the next step.
+/// CallbackAsks are the requests of a callback. They apply to all ranks, after the next step.
 struct CallbackAsks {
   Request requests = Request::none;
   bool stop = false;  // after a save
@@ -43,41 +44,42 @@ struct CallbackAsks {
 class Callback {
  public:
   virtual ~Callback() = default;
-  virtual std::string name() const = 0;  // as train.callbacks says it
-  /// Whether it wants to hear of events.
+  virtual std::string name() const = 0;  // the name in train.callbacks
+  /// Returns whether it receives events.
   virtual bool listens() const { return false; }
-  /// At each event (plugin/lockstep_plugin.h), on each rank. Local.
+  /// Called at each event (plugin/lockstep_plugin.h), on each rank. Local.
   virtual CallbackAsks on(lockstep_event, const lockstep_facts&, RunJournal&) { return {}; }
-  /// After each evaluation and at the end. What fails fails on all ranks, as an AgreedError: local work that may fail
-  /// runs inside together (comm/together.hpp). Collective over the world.
+  /// Called after each evaluation and at the end. A failure must occur on all ranks, as an AgreedError: local work that
+  /// may fail runs inside together (comm/together.hpp). Collective over the world.
   virtual void after_evaluation(const RunView&) {}
-  /// What a checkpoint keeps of it.
+  /// Returns its state in checkpoints.
   virtual std::vector<Component> components() { return {}; }
 };
 
-/// Those of train.callbacks, in order, on a rank. Local. Throws Error(input) where a plug-in makes none.
+/// Makes the callbacks of train.callbacks, in order, on a rank. Local. Throws Error(input) if a plug-in cannot make
+/// one.
 std::vector<std::unique_ptr<Callback>> make_callbacks(const TrainConfig& config, Rank rank, int ranks);
 
-/// The callbacks of a run, called in order. What a callback throws, on one rank or on all, becomes a warning and the
-/// event "callback_failed"; the run and its checkpoints go on as if it had returned.
+/// Callbacks calls the callbacks of a run in order. An exception of a callback, on one rank or on all, becomes a
+/// warning and the event "callback_failed". The run and its checkpoints continue as if it had returned.
 class Callbacks {
  public:
-  /// All of them outlive it.
+  /// All arguments must outlive it.
   Callbacks(const std::vector<std::unique_ptr<Callback>>& callbacks, Session& session, RunJournal& journal);
 
-  /// Whether any wants to hear of events.
+  /// Returns whether any callback receives events.
   bool listen() const;
-  /// Local. A failure asks for Request::report.
+  /// Passes an event to the callbacks. After a failure it adds Request::report to the requests. Local.
   void tell(lockstep_event event, const lockstep_facts& facts);
-  /// What they have asked for since. Local.
+  /// Returns the requests since the last call. Local.
   CallbackAsks take_asks() { return std::exchange(asks_, {}); }
-  /// Tells what failed in an event: where a rank has asked for Request::report. Collective over the world.
+  /// Reports failures of events; called if a rank has asked for Request::report. Collective over the world.
   void report(const RunView& view);
-  /// Collective over the world.
+  /// Calls after_evaluation of each callback. Collective over the world.
   void after_evaluation(const RunView& view);
 
  private:
-  /// Runs work of `who`, collective over the world as this is: what all ranks throw becomes a warning.
+  /// Runs work of `who`; an error on all ranks becomes a warning. Collective over the world, like the work.
   void call(const RunView& view, const std::string& who, const std::function<void()>& work);
 
   const std::vector<std::unique_ptr<Callback>>& callbacks_;

@@ -1,5 +1,5 @@
-// What cells of ranks hold apart in post-local SGD, weights and optimizer state, beside its average over the cells:
-// evaluations, texts and checkpoints read the average, and a run goes on with its own. Averages within a step are
+// The weights and optimizer state of cells of ranks in post-local SGD, and their averages over the cells. Evaluations,
+// texts and checkpoints use the average; a run continues with the state of each cell. Averages within a step are
 // actions of its program (program/catalogue.hpp).
 #pragma once
 
@@ -17,34 +17,37 @@ namespace lockstep {
 
 class CellState {
  public:
-  /// Local. `model` outlives it; `rank` is this one's in `mesh`.
+  /// `model` must outlive it; `rank` is this rank in `mesh`. Local.
   CellState(Model& model, const Mesh& mesh, Rank rank, LocalOptions options);
 
-  /// Whether cells have weights of their own after so many steps; optimizer state they have from the first local step
-  /// on.
+  /// Return whether weights, or optimizer state, differ between cells after `steps` steps. Optimizer state differs from
+  /// the first local step on.
   bool weights_apart(std::int64_t steps) const;
   bool state_apart(std::int64_t steps) const;
 
-  /// The model's weights become the average; what they were is kept. Collective over the world. Throws an AgreedError
-  /// for memory that is missing on any rank; what else fails does so on one rank, which has to end the job.
+  /// Replaces the model's weights by their average and keeps a copy of its own weights. Collective over the world.
+  /// Throws an AgreedError if memory is missing on any rank. Any other failure occurs on one rank, which must end the
+  /// job.
   void show_average(Engine& engine, Session& session, std::int64_t step);
-  /// The model has its own weights again. Local.
+  /// Restores the model's own weights. Local.
   void show_own();
-  /// Takes the averages of weights and optimizer state, which are what is saved() until drop(). As show_average.
+  /// Computes the averages of weights and optimizer state; saved() returns them until drop(). Collective over the
+  /// world; errors as in show_average.
   void take_averages(Engine& engine, Session& session, std::int64_t step);
   void drop();
 
-  /// What a checkpoint has of a parameter as the state of all cells: the average, if that was taken, or this rank's
-  /// own.
+  /// Return the values of a parameter that a checkpoint stores as the state of all cells: the average after
+  /// take_averages, otherwise this rank's own.
   at::Tensor saved(const Parameter& parameter) const;
   at::Tensor saved_state(const Parameter& parameter, std::size_t index) const;
-  /// The state of each cell, under names of its own: saved as it is; loaded beside the model's and then put in its
-  /// place. A checkpoint with other cells, or none, leaves the model as it is. Outlived by this.
+  /// Returns the component with the state of each cell, under its own names. Saved, it is written unchanged. Loaded, it
+  /// is read into separate buffers, which then replace the model's values. A checkpoint with other cells, or none,
+  /// leaves the model unchanged. This object must outlive the component.
   Component component();
-  /// What is declared of it, where ranks hold the same of the weights along the axes `alike` and cells lie along
-  /// `axis`.
+  /// Returns the declaration of this component. `alike`: axes along which ranks hold the same weights; `axis`: the axis
+  /// of the cells.
   static Component declared(std::vector<AxisName> alike, const AxisName& axis);
-  /// The component of a run that loads no cell's state.
+  /// Returns the component for a run that loads no state of cells.
   static Component left_out();
 
  private:
@@ -59,12 +62,12 @@ class CellState {
 
   Model& model_;
   LocalOptions options_;
-  Pin cell_;  // where tensors of this rank's cell are
+  Pin cell_;  // the cell of this rank, as a pin of its tensors
   enum class Beside { nothing, own, averages, loaded } what_ = Beside::nothing;
-  std::map<const Unit*, Buffers> beside_;  // of trained units; what the model's buffers do not hold
+  std::map<const Unit*, Buffers> beside_;  // of trained units: copies that the model's buffers do not hold
 };
 
-/// While it lives the model's weights are the average, if cells have them apart.
+/// AveragedWeights replaces the model's weights by their average for its lifetime, if cells have different ones.
 class AveragedWeights {
  public:
   AveragedWeights(CellState& cells, Engine& engine, Session& session, std::int64_t steps)

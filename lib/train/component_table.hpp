@@ -1,4 +1,4 @@
-// What a checkpoint of a run is made of, from its plan alone: --print-components. What a run saves:
+// Describes the components of a run's checkpoints from its plan alone: --print-components. The components themselves:
 // train/components.hpp.
 #pragma once
 
@@ -10,8 +10,9 @@
 
 namespace lockstep {
 
-/// A line for each component: tensors and their bytes, which ranks hold the same, by how many it is written and held,
-/// how a save compares them, and what becomes of it on other ranks. Local. Throws Error(usage) as a save would.
+/// Returns a line for each component: tensors and their bytes, the ranks that hold the same, the numbers of cells,
+/// holders and writers, the comparison in a save, and how other ranks load it. Local. Throws Error(usage) as a save
+/// would.
 std::string component_table(const TrainConfig& config, const TrainPlan& plan, const Placement& placement);
 
 }  // namespace lockstep

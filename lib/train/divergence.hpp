@@ -1,5 +1,5 @@
-// A run whose loss rises for good: a mean of few of its losses that lies above that of many. What is counted belongs to
-// the state of the run, so that a resumed one finds the same at the same step. Losses that are not finite:
+// Detects a lasting rise of the loss: the mean of the last few losses lies above the mean of many. The counted losses
+// belong to the state of the run, so a resumed run detects the same at the same step. Losses that are not finite:
 // train/nonfinite.hpp.
 #pragma once
 
@@ -11,17 +11,18 @@
 
 namespace lockstep {
 
-/// Counts a finite loss where a detector is asked for; `of` is a text that is equal where losses may be compared. What
-/// was counted of others, or by another detector, counts no more. Pure.
+/// Counts a finite loss if a detector is configured. `of` is equal for losses that may be compared. The history is
+/// cleared if `of` or the detector has changed. Pure.
 void count_loss(const DivergenceOptions& options, const std::string& of, double loss, LossHistory& history);
 
-/// How far the mean of few losses lies above that of many; nothing before so many have been counted. Pure.
+/// Returns the difference between the mean of few losses and that of many; nothing before enough losses have been
+/// counted. Pure.
 std::optional<double> rise_of(const DivergenceOptions& options, const LossHistory& history);
 
-/// Whether that is divergence.threshold or more. Pure.
+/// Returns whether that difference is divergence.threshold or more. Pure.
 bool has_diverged(const DivergenceOptions& options, const LossHistory& history);
 
-/// What is then said of the run.
+/// Returns the message about a run that has diverged.
 std::string divergence_text(const DivergenceOptions& options, const LossHistory& history);
 
 }  // namespace lockstep

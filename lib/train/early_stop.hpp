@@ -1,5 +1,5 @@
-// A run whose evaluations do not become better any more is finished before its last step, if eval.patience says so.
-// What is counted belongs to the state of the run, so that a resumed one ends at the same step.
+// Early stopping: with eval.patience a run finishes before its last step when its evaluations no longer improve. The
+// counts belong to the state of the run, so a resumed run ends at the same step.
 #pragma once
 
 #include "config/train_config.hpp"
@@ -11,14 +11,15 @@
 
 namespace lockstep {
 
-/// Counts an evaluation that gave the metric of `by`; absent: it was not finite. It is better if it passes the best
-/// that counted so by more than eval.min_gain (as Keras counts it; transformers compares with the best of all). Pure.
+/// Counts an evaluation with this value of the metric `by`; not set: the value was not finite. It is better if it
+/// improves on the best counted value by more than eval.min_gain (as in Keras; transformers compares with the best of
+/// all). Pure.
 void count_evaluation(const EvalOptions& options, const BestBy& by, std::optional<double> value, TrainState& state);
 
-/// Whether the last eval.patience evaluations were no better. Pure.
+/// Returns whether the last eval.patience evaluations were no better. Pure.
 bool has_lost_patience(const EvalOptions& options, const TrainState& state);
 
-/// Whether the run has done all its steps, or ends before. Pure.
+/// Returns whether the run has done all its steps, or ends early. Pure.
 bool is_finished(const TrainConfig& config, const TrainPlan& plan, const TrainState& state);
 
 }  // namespace lockstep

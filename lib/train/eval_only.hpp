@@ -1,4 +1,5 @@
-// The body of train --eval-only: the loss of a checkpoint without a step.
+// The body of train --eval-only: evaluates a checkpoint without training. Evaluations during training:
+// train/run_evaluations.hpp.
 #pragma once
 
 #include "app/output.hpp"
@@ -7,10 +8,10 @@
 
 namespace lockstep {
 
-/// Evaluates the checkpoint that checkpoint.resume names (without one the weights of model.path) and prints an eval
-/// record for each set on standard output, on rank 0. Writes no file and takes no lock: a run may go on beside it.
-/// Returns 0. Collective over the session's world; failures are agreed Errors: Error(input) where there is nothing to
-/// evaluate, Error(numerics) after the record if a loss is not finite.
+/// Evaluates the checkpoint named by checkpoint.resume (without one, the weights of model.path) and prints an eval
+/// record for each set on standard output, on rank 0. It writes no file and takes no lock, so a run may continue at the
+/// same time. Returns 0. Collective over the session's world. Failures are agreed Errors: Error(input) if there is
+/// nothing to evaluate, Error(numerics) after the records if a loss is not finite.
 int evaluate_only(const TrainConfig& config, Session& session, Output& output);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// What an evaluation measures, under the names that manifests have, and which of it decides what the best is.
+// The metrics of an evaluation under the names that manifests use, and the one that decides which checkpoint is the
+// best.
 #pragma once
 
 #include "config/train_config.hpp"
@@ -11,11 +12,12 @@
 
 namespace lockstep {
 
-/// What an evaluation measured, under the names that manifests have, each with the direction that is better: for the
-/// metric of checkpoint.best_metric the one that is asked for. `set` is what its metrics are named after, "validation".
-/// What is not finite is left out. Local.
+/// Returns the metrics of an evaluation under the names that manifests use, each with its better direction; for the
+/// metric of checkpoint.best_metric the configured direction. `set` is the prefix of the names, such as "validation".
+/// Values that are not finite are omitted. Local.
 std::vector<Metric> metrics_of(const EvalRecord& evaluation, const CheckpointOptions& options, const std::string& set);
-/// What checkpoint.best_metric and checkpoint.best_direction say of the set that decides; `higher` is there. Local.
+/// Returns the criterion of checkpoint.best_metric and checkpoint.best_direction for the deciding set, with `higher`
+/// set. Local.
 BestBy best_by(const CheckpointOptions& options, const std::string& set);
 
 }  // namespace lockstep

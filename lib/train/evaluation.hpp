@@ -1,5 +1,5 @@
-// The loss and what else is measured over a set that is evaluated: every rank computes its share, all ranks know the
-// result.
+// Computes the loss and other metrics over a set. Every rank computes its share; all ranks get the result. The
+// evaluations of a run: train/run_evaluations.hpp.
 #pragma once
 
 #include "config/train_config.hpp"
@@ -12,9 +12,9 @@
 
 namespace lockstep {
 
-/// The loss over a set of the plan (or over so many batches of it), weighted by tokens, of the model as it is after
-/// `step` steps; whether it is the best is not said. Each rank calls `after_batch` behind each pass. Collective over
-/// the world.
+/// Returns the metrics over a set of the plan (or the configured number of its batches), weighted by tokens. The model
+/// is the one after `step` steps. `best` is not set. Each rank calls `after_batch` after each execution of the
+/// evaluation program. Collective over the world.
 EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, const EvaluationPlan& evaluation,
                     Session& session, std::int64_t step, const std::function<void()>& after_batch);
 

@@ -1,4 +1,4 @@
-// What a run leaves for others at its end: its model in the form of Hugging Face.
+// Exports the model in the Hugging Face format at the end of a run.
 #pragma once
 
 #include "comm/session.hpp"
@@ -8,10 +8,10 @@
 
 namespace lockstep {
 
-/// Exports the newest checkpoint of the run, with checkpoint.load_best_at_end the best one, to RUN/export/step-N,
-/// unless that very state is there already; false where the job was asked to stop meanwhile. The checkpoint stays
-/// whatever becomes of the export. Collective over the session's world; failures are those of finalize
-/// (artifact/finalize.hpp), with what to do then.
+/// Exports the newest checkpoint of the run (with checkpoint.load_best_at_end the best one) to RUN/export/step-N,
+/// unless this state is already exported. Returns false if the job was asked to stop meanwhile. The export never
+/// changes the checkpoint. Collective over the session's world. Failures are those of finalize (artifact/finalize.hpp),
+/// with a hint on how to continue.
 bool export_at_end(const TrainConfig& config, RunFiles& files, Session& session, Log& log);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// What a failed save means for the run: training outlives a few of them in a row, for the checkpoint before stays
-// current; a save after which nothing follows must succeed. What a save does: checkpoint/save.hpp.
+// Decides how a run continues after a failed save. Training continues after a few failures in a row, because the
+// previous checkpoint stays current. A last save must succeed. The save itself: checkpoint/save.hpp.
 #pragma once
 
 #include "comm/failure.hpp"
@@ -10,23 +10,23 @@
 
 namespace lockstep {
 
-/// What the loop does after a save.
+/// AfterSave says how the loop continues after a save.
 enum class AfterSave {
   more_steps,
-  nothing,     // it is the last one, which the run's end rests on
-  end_of_run,  // it was under way when the run came to its end, for whatever reason
+  nothing,     // it is the last save; the end of the run depends on it
+  end_of_run,  // the run ended, for any reason, while the save was under way
 };
 
 class FailedSaves {
  public:
-  /// `config` outlives it.
+  /// `config` must outlive it.
   FailedSaves(const TrainConfig& config, const RunLength& length) : config_(config), length_(length) {}
 
-  /// Counts a failed save of `step`, whose run goes back to `current` (a step; 0: to its beginning) if it ends. Returns
-  /// what to tell, or throws AgreedError(storage) if this failure ends the run: the last save, or
-  /// checkpoint.max_failures in a row. Local; equal on all ranks.
+  /// Counts a failed save of `step`. If the run ends, it can resume from step `current` (0: it has no checkpoint).
+  /// Returns a message, or throws AgreedError(storage) if this failure ends the run: it is the last save, or
+  /// checkpoint.max_failures saves have failed in a row. Local; equal on all ranks.
   std::string on_save_failure(const AgreedError& error, std::int64_t step, std::int64_t current, AfterSave after);
-  /// A save succeeded.
+  /// Resets the count after a successful save.
   void forget() { in_a_row_ = 0; }
 
  private:

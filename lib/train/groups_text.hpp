@@ -1,4 +1,4 @@
-// Which tensors the optimizer treats alike, in words: --print-groups. Pure.
+// Prints the tensors in groups that the optimizer treats alike: --print-groups. Pure.
 #pragma once
 
 #include "config/train_config.hpp"
@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// A line for each update rule, learning rate and weight decay: which option says so, how many tensors and elements
-/// have them, and the name of one. What is frozen comes last.
+/// Returns a line for each combination of update rule, learning rate and weight decay: the option that selects it, the
+/// numbers of tensors and elements, and the name of one tensor. Frozen tensors come last.
 std::string groups_text(const TrainConfig& config, const TrainPlan& plan);
 
 }  // namespace lockstep

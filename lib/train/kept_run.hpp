@@ -1,4 +1,4 @@
-// What a run resolved when it began, as its checkpoints tell: a start on other ranks goes by it.
+// The values that a run resolved when it began, as its checkpoints store them. A start on other ranks keeps them.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -11,19 +11,19 @@
 
 namespace lockstep {
 
-/// What a checkpoint says that its run resolved; absent in those of earlier versions, which said all of it in options.
-/// Pure. Throws Error(input) naming `origin` where it cannot be read.
+/// Returns the resolved values in a checkpoint; not set for checkpoints of earlier versions, which have only options.
+/// Pure. Throws Error(input) naming `origin` if they cannot be read.
 std::optional<ResolvedRun> resolved_in(const Manifest& manifest, const std::string& origin);
 
-/// Of the checkpoints of the run, or the one that a new run starts from as a whole; absent if there are none, or they
-/// do not tell. Local; reads a manifest.
+/// Returns the resolved values of the run's checkpoints, or of the checkpoint that a new run loads completely; not set
+/// if there is none or it lacks them. Local; reads a manifest.
 std::optional<ResolvedRun> kept_run(const TrainConfig& config);
 
-/// The same for all ranks. Collective over `world`.
+/// Returns kept_run of rank 0 on all ranks. Collective over `world`.
 std::optional<ResolvedRun> agree_on_kept(const TrainConfig& config, Communicator& world);
 
-/// The configuration with the data.pad_to_multiple_of that its checkpoints keep, where it says none itself.
-/// Collective over `world`.
+/// Returns the configuration with the data.pad_to_multiple_of stored in the run's checkpoints, if it does not set one
+/// itself. Collective over `world`.
 TrainConfig with_kept_multiple(const TrainConfig& config, Communicator& world);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// The loop of training: steps, records and callbacks, and when to evaluate, to save and to stop. Each decision is taken
-// from what the heartbeat made equal on all ranks. What one step does: engine/engine.hpp.
+// The training loop: steps, records and callbacks, and the decisions when to evaluate, save and stop. Each decision is
+// taken from the result of the heartbeat, which is equal on all ranks. A single step: engine/engine.hpp.
 #pragma once
 
 #include "comm/stop.hpp"
@@ -27,99 +27,99 @@ namespace lockstep {
 enum class LoopEnd {
   finished,       // all steps are done
   stopped_saved,  // on request, after a checkpoint
-  stopped_now,    // on a second request: what came after the last checkpoint is lost
+  stopped_now,    // on a second request; work since the last checkpoint is lost
 };
 
 class TrainingLoop {
  public:
   explicit TrainingLoop(const LoopParts& parts);
 
-  /// Runs to the last step or to a request to stop. A save that is under way then, or when all ranks fail, is waited
-  /// for. Collective over the world.
+  /// Runs to the last step or a stop request. If a save is under way then, or when all ranks fail, it waits for the
+  /// save. Collective over the world.
   LoopEnd run();
-  /// The folder of the last checkpoint of this process group. Local.
+  /// Returns the folder of the last checkpoint of this process group. Local.
   const std::optional<std::string>& last_checkpoint() const { return saves_.last_checkpoint(); }
-  /// What the run came to, as far as the loop counts it. Local.
+  /// Fills the part of the summary that the loop counts. Local.
   void sum_up(SummaryRecord& record) const { journal_.sum_up(parts_.train_state, record); }
 
  private:
   LoopEnd run_steps();
-  /// Tells callbacks of an event of the run as it is. Local.
+  /// Passes an event to the callbacks, with the present facts of the run. Local.
   void tell(lockstep_event event);
-  /// The same of epochs, before a step.
+  /// Passes the begin of an epoch to the callbacks, before a step. Local.
   void tell_epoch();
   bool finished() const { return is_finished(parts_.config, parts_.plan, parts_.train_state); }
-  /// Whether a second request came in while the step that the first one ends was still running. Collective over the
-  /// world.
+  /// Returns whether a second stop request arrived during the step that the first one ends. Collective over the world.
   bool asked_again() const;
   StepOutcome step();
-  /// Counts the step whose outcome it is.
+  /// Counts the step with this outcome.
   void count(const StepOutcome& outcome);
-  /// What becomes of the loss scale, and of a run whose gradients overflow at every one: throws
-  /// AgreedError(numerics) on all ranks then.
+  /// Updates the loss scale. Throws AgreedError(numerics) on all ranks if it falls below precision.min_scale.
   void update_loss_scale(const StepOutcome& outcome);
-  /// What this rank asks for on behalf of a change that the control file of the run wants: one that cannot be made is a
+  /// Returns this rank's request for a change that the control file asks for. A change that cannot be made is a
   /// warning. Local.
   Request request_of(const std::optional<StopChannels::Change>& change);
-  /// Makes the change that the first rank was asked for. Collective over the world.
+  /// Makes the change that rank 0 was asked for. Collective over the world.
   void make_change();
-  /// How far the run is, where that was asked for. Local.
+  /// Reports the progress of the run. Local.
   void tell_status();
-  /// What this rank's process holds, as a debug line: between steps, where no save and no reduction is in flight.
-  /// Local.
+  /// Logs the memory, descriptors and threads of this process as a debug line. Called between steps, when no save and
+  /// no reduction is in flight. Local.
   void tell_holdings();
-  /// Throws AgreedError(numerics) on all ranks unless the run may go on behind the step, which changed nothing.
-  /// Collective over the world.
+  /// Reports a skipped step, which changed nothing. Throws AgreedError(numerics) on all ranks unless the run may
+  /// continue. Collective over the world.
   void skip_step(const StepOutcome& outcome);
-  /// Whether it is by the options after the last step, or by request.
+  /// Returns whether an evaluation is due after the last step, by the options or by request.
   bool evaluation_due(Request requests) const;
   bool evaluation_delay_is_over() const;
   void evaluate();
-  /// What the end of a run shows is of the best weights. Collective over the world.
+  /// Loads the best weights at the end of a run and evaluates them; callbacks then see these weights. Collective over
+  /// the world.
   void end_with_best();
-  /// Counts a loss for divergence.detector, where it looks at such. Local; the same on all ranks.
+  /// Counts a loss for divergence.detector, if the detector uses losses of this kind. Local; equal on all ranks.
   void watch(DivergenceLoss of, double loss);
-  /// Ends a run that has diverged: saves first if divergence.action says so. Collective over the world. Throws
+  /// Ends a run that has diverged; saves first if divergence.action says so. Collective over the world. Throws
   /// AgreedError(numerics).
   [[noreturn]] void end_diverged();
   void save(AfterSave after);
-  /// Whether it is due after the last step, by steps or epochs.
+  /// Returns whether an action is due after the last step, by steps or epochs.
   bool due(const Cadence& every) const;
-  /// What is due by time: rank 0 alone counts it.
+  /// Returns the requests that are due by time; only rank 0 measures it.
   Request requests_of_clocks() const;
   RunView view() const { return view_of(parts_.train_state); }
-  /// `state` outlives it.
+  /// `state` must outlive the view.
   RunView view_of(const TrainState& state) const;
-  /// The profile if it covers this step, else null.
+  /// Returns the profile if it covers this step, else null.
   Profile* profile_of(std::int64_t step);
-  /// Reports the profile, if there is one, and drops it. Collective over the world.
+  /// Reports the profile and drops it. Collective over the world.
   void end_profile();
 
   LoopParts parts_;
   TrainingDataLoader loader_;
-  std::optional<Prefetcher> prefetcher_;  // while run() runs
+  std::optional<Prefetcher> prefetcher_;  // set while run() runs
   StopChannels stop_;
   CadenceClock log_clock_, eval_clock_;
   Schedule schedule_;
-  std::optional<RowLoss> loss_of_user_;  // of steps
+  std::optional<RowLoss> loss_of_user_;  // of a plug-in, for training steps; not set: built-in loss
   RunJournal journal_;
   Callbacks callbacks_;
-  lockstep_facts facts_{};        // that callbacks are told
-  std::int64_t epoch_told_ = -1;  // whose begin they know of
+  lockstep_facts facts_{};        // passed to callbacks
+  std::int64_t epoch_told_ = -1;  // last epoch whose begin was passed to callbacks
   RunEvaluations evaluations_;
   RunSaves saves_;
   RunStatistics statistics_;
-  std::optional<Profile> profile_;  // until its last step is done
+  std::optional<Profile> profile_;  // set until its last step is done
   StepBatch batch_;                 // of the next step
   std::int64_t valid_tokens_ = 0;   // of the next step, over all ranks
-  std::int64_t samples_ = 0;        // and its samples
-  std::vector<DatasetUse> uses_;    // and what it takes of each dataset
-  DataPosition began_at_;           // where the last step began
-  std::int64_t began_step_;         // of this start
-  double began_s_;                  // the time then
+  std::int64_t samples_ = 0;        // samples of the next step, over all ranks
+  std::vector<DatasetUse> uses_;    // the use of each dataset in the next step
+  DataPosition began_at_;           // position at the beginning of the last step
+  std::int64_t began_step_;         // first step of this process group
+  double began_s_;                  // time at its beginning
   std::int64_t logged_step_ = -1;
-  bool diverged_ = false;                       // as the last loss that was counted says
-  std::optional<StopChannels::Change> change_;  // that the control file has asked this rank for, until it is made
+  bool diverged_ = false;  // according to the last counted loss
+  // requested by this rank's control file, until it is made
+  std::optional<StopChannels::Change> change_;
 };
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What the loop of training, its evaluations and its saves work with.
+// The objects that the training loop, its evaluations and its saves use.
 #pragma once
 
 #include "app/output.hpp"
@@ -22,9 +22,9 @@
 
 namespace lockstep {
 
-/// Everything that the loop works with; all of it outlives the loop.
+/// LoopParts is everything that the loop uses; all of it must outlive the loop.
 struct LoopParts {
-  TrainConfig& config;  // the control file may change how often something is done
+  TrainConfig& config;  // the control file may change its cadences
   const TrainPlan& plan;
   const World& world;
   Session& session;
@@ -32,10 +32,10 @@ struct LoopParts {
   RunFiles& files;
   Engine& engine;
   const Model& model;
-  const Tokenizer* tokenizer;  // null where all tokens are made
+  const Tokenizer* tokenizer;  // null if all data is dummy data
   const std::vector<Component>& components;
   CellState& cells;
-  const std::vector<std::pair<std::string, std::string>>& documents;  // saved with each checkpoint
+  const std::vector<std::pair<std::string, std::string>>& documents;  // name and text, saved with each checkpoint
   TrainState& train_state;
   ShardVerifier& verifier;
   const std::vector<std::unique_ptr<Callback>>& callbacks;

@@ -1,4 +1,5 @@
-// The recent losses of a run, and what is out of line with them: spikes are told of, never acted upon.
+// The recent losses of a run, and the limit above which a loss is a spike. Spikes are only reported. A lasting rise:
+// train/divergence.hpp.
 #pragma once
 
 #include <array>
@@ -10,13 +11,13 @@ namespace lockstep {
 class LossWindow {
  public:
   static constexpr std::size_t capacity = 100;  // losses remembered
-  static constexpr std::size_t least = 20;      // before so many are known, nothing is out of line
+  static constexpr std::size_t least = 20;      // with fewer losses there is no limit
   static constexpr int deviations = 6;
 
-  /// Remembers a finite loss in place of the oldest; a spike counts like any other, so that a lasting rise is told of
-  /// once. Local.
+  /// Remembers a finite loss in place of the oldest. A spike is remembered like any other loss, so a lasting rise is
+  /// reported only once. Local.
   void add(double loss);
-  /// mean + 6 σ of the remembered losses (σ of the population: Σ (x − mean)² / n); nothing while they are too few.
+  /// Returns mean + 6 σ of the remembered losses (σ of the population: Σ (x − mean)² / n); nothing if they are too few.
   /// Local.
   std::optional<double> limit() const;
 

@@ -1,5 +1,5 @@
-// Whether a run fits into the memory of its machines, asked before a weight exists: a process that takes too much is
-// killed by the kernel without a word. What a rank needs is read off the step programs.
+// Checks whether a run fits into the memory of its machines, before any weight is allocated: the kernel kills a process
+// that takes too much without a message. The memory of a rank follows from the step programs.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -12,17 +12,16 @@
 
 namespace lockstep {
 
-/// Where checkpoint.background is auto, saves are waited for if the ranks of a machine have no room for copies of their
-/// state. Collective over `world`.
+/// With checkpoint.background auto, makes saves synchronous if the ranks of a machine have no memory for copies of
+/// their state. Collective over `world`.
 void choose_background(Communicator& world, Background background, TrainPlan& plan, MemoryCompared compared);
 
 /// Throws AgreedError(resources) with the arithmetic if the ranks of a machine or of a control group need more than is
 /// available there. Collective over `world`.
 void require_memory(Communicator& world, const TrainPlan& plan);
 
-/// In what the ranks of `plan` exceed all the memory that there is, for --dry-run; nothing if they do not. A plan for
-/// another number of ranks than were started is compared as if all of them ran on this machine. Collective over
-/// `world`.
+/// For --dry-run: returns the shortage if the ranks of `plan` need more than the total memory, else nothing. A plan for
+/// another number of ranks is compared as if all its ranks ran on this machine. Collective over `world`.
 std::optional<std::string> memory_warning(Communicator& world, const TrainPlan& plan);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// A callback that a plug-in brings: plugin/lockstep_plugin.h.
+// A callback of a plug-in. The interface: plugin/lockstep_plugin.h.
 #pragma once
 
 #include "base/random.hpp"
@@ -12,12 +12,12 @@
 
 namespace lockstep {
 
-/// What a checkpoint keeps of it, without the values. Pure.
+/// Returns its components in a checkpoint, without values. Pure.
 std::vector<Component> declared_components(const lockstep_callback& callback);
 
 class PluginCallback final : public Callback {
  public:
-  /// Local. Throws Error(input) where the plug-in makes none.
+  /// Makes the callback. Local. Throws Error(input) if the plug-in cannot.
   PluginCallback(const PluginEntry<lockstep_callback>& entry, std::uint64_t seed, Rank rank, int ranks);
   ~PluginCallback() override;
   PluginCallback(const PluginCallback&) = delete;
@@ -29,15 +29,16 @@ class PluginCallback final : public Callback {
   std::vector<Component> components() override;
 
  private:
-  /// Of a generator that begins anew on other ranks.
+  /// Draws is the state of a random generator that restarts when a run continues on other ranks.
   struct Draws {
-    std::int64_t worlds = 0;  // that it has been on before
+    std::int64_t worlds = 0;  // earlier sets of ranks
     std::int64_t drawn = 0;
   };
   static PluginCallback& of(const lockstep_host* host) { return *static_cast<PluginCallback*>(host->self); }
   std::uint64_t draw();
   void require(const char* failure, const char* what) const;
-  /// What the plug-in saves; what it saved before where it fails, of which the next event tells.
+  /// Returns the text that the plug-in saves. If saving fails, returns the previous text; the next event reports the
+  /// failure.
   const std::string& saved_text();
 
   PluginEntry<lockstep_callback> entry_;
@@ -46,7 +47,7 @@ class PluginCallback final : public Callback {
   CallbackAsks asks_;
   std::vector<std::string> notes_;
   Draws draws_;
-  std::string text_;            // as it was saved or loaded last
+  std::string text_;            // last saved or loaded text
   std::exception_ptr failure_;  // of a save
 };
 

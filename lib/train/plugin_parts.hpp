@@ -1,5 +1,5 @@
-// What plug-ins bring to a step and its samples, as the rooms that use it take it. `index`: of the registry
-// (plugin_index of plugin/plugins.hpp). What else they bring: optim/plugin_optimizer.hpp, optim/schedule.hpp,
+// Parts of plug-ins for steps and samples, as values that other rooms take. `index` is the number in the registry
+// (plugin_index of plugin/plugins.hpp). Other parts: optim/plugin_optimizer.hpp, optim/schedule.hpp,
 // train/plugin_callback.hpp.
 #pragma once
 
@@ -15,16 +15,17 @@
 
 namespace lockstep {
 
-/// Throws Error(usage) for what is no cut into stages, naming the plug-in.
+/// Returns the stage splitter. It throws Error(usage), naming the plug-in, if the result is not a valid division into
+/// stages.
 std::function<Stages(const ModelPlan&, const Pipeline&)> splitter_of_plugin(std::size_t index);
 
-/// It stays for the life of the process.
+/// Returns the pipeline schedule; it lives as long as the process.
 const CustomSchedule& pipeline_schedule_of_plugin(std::size_t index);
 
-/// Throws Error(usage) for what is no packing, naming the plug-in.
+/// Returns the packing. Its function `place` throws Error(usage), naming the plug-in, if the plug-in reports a problem.
 std::shared_ptr<const CustomPacking> packing_of_plugin(std::size_t index);
 
-/// That of a plug-in; nothing for one that is built in. It throws what a rank then fails with.
+/// Returns the loss of a plug-in; nothing for a built-in one. An exception of it is a failure of the rank.
 std::optional<RowLoss> loss_of_user(LossName loss);
 
 }  // namespace lockstep

@@ -1,6 +1,5 @@
-// Checkpoints of the local tier are promoted to the folder of the run one after the other, behind training: the newest
-// first, then the older ones that retention keeps. The others leave the tier. What one promotion does:
-// checkpoint/promote.hpp.
+// Promotes checkpoints of the local tier to the run folder during training, one after the other: the newest first, then
+// older ones that retention keeps. All others are removed from the tier. A single promotion: checkpoint/promote.hpp.
 #pragma once
 
 #include "checkpoint/promote.hpp"
@@ -26,34 +25,34 @@ class Promotions {
   struct Parts {
     const TrainConfig& config;
     Session& session;
-    RunFiles& files;  // which have a local tier
+    RunFiles& files;  // with a local tier
     RunJournal& journal;
     Retention retention;
-    std::function<void(const PromotionReport&)> promoted;  // called for each. Local
+    std::function<void(const PromotionReport&)> promoted;  // called after each promotion. Local
   };
-  /// All of it outlives them. Finds what earlier jobs left to promote. Collective over the world. Throws
+  /// All parts must outlive it. Finds checkpoints that earlier jobs left to promote. Collective over the world. Throws
   /// Error(storage).
   explicit Promotions(const Parts& parts);
 
-  /// A save of this step has ended in the local tier. Collective.
+  /// Adds a checkpoint that was saved in the local tier. Collective.
   void add(std::int64_t step);
-  /// The folder of the run has a new checkpoint of this step, around the local tier; those of these steps went. None is
-  /// under way. Collective.
+  /// Records that the run folder has a new checkpoint of `step`, saved without the local tier, and that the checkpoints
+  /// `retired` were removed. No promotion may be under way. Collective.
   void add_to_run(std::int64_t step, const std::vector<std::int64_t>& retired);
-  /// Goes on behind step `now` as far as all ranks have come. A failure is a warning and leaves the checkpoint to the
+  /// Continues after step `now`, as far as all ranks have got. A failure is a warning, and the checkpoint stays in the
   /// local tier. Collective over the world. Throws AgreedError(storage) after checkpoint.max_failures in a row.
   void carry_on(std::int64_t now);
-  /// Waits for the one that is under way, as a save into the folder of the run has to. Collective. Throws as carry_on.
+  /// Waits for the promotion that is under way, before a save into the run folder. Collective. Throws as carry_on.
   void settle(std::int64_t now);
-  /// Waits until one more save leaves the folder of the run no further behind than checkpoint.max_unpromoted says, the
-  /// next attempt has to follow another save, or the job was asked to stop. Collective. Throws as carry_on.
+  /// Waits until fewer than checkpoint.max_unpromoted saves wait for promotion. Returns earlier if the next attempt
+  /// must follow another save, or if the job was asked to stop. Collective. Throws as carry_on.
   void keep_up(std::int64_t now);
 
-  /// AtEnd says what an end waits for.
+  /// AtEnd says which promotions the end of a run waits for.
   enum class AtEnd { all, newest };
-  /// Waits until all checkpoints that wait are promoted, or only the newest: also where the job was asked to stop
-  /// meanwhile, and for none if it was asked to stop now. Returns whether none waits any more. Collective. Throws
-  /// AgreedError(storage) where the newest is not promoted.
+  /// Waits until all waiting checkpoints are promoted, or only the newest. After a stop request it waits only for the
+  /// newest, after a second one for none. Returns whether none is waiting any more. Collective. Throws
+  /// AgreedError(storage) if the newest is not promoted.
   bool finish(std::int64_t now, AtEnd which);
 
  private:
@@ -72,12 +71,14 @@ class Promotions {
 
   Parts parts_;
   Promoter promoter_;
-  std::map<std::int64_t, std::int64_t> waiting_;  // failed attempts by step, with the one that is under way
-  std::set<std::int64_t> newer_;                  // saves that are newer than all of the run
-  std::map<std::int64_t, Rated> rated_;  // on rank 0: what waits and what the run has, as retention will see them
-  std::int64_t newest_ = -1;             // step of the newest checkpoint
-  std::int64_t attempted_ = -1;          // of the promotion that was begun last
-  bool awaits_another_ = false;          // the last one has failed
+  // failed attempts by step, including the one under way
+  std::map<std::int64_t, std::int64_t> waiting_;
+  std::set<std::int64_t> newer_;  // saves newer than all checkpoints of the run folder
+  // on rank 0: waiting checkpoints and those of the run folder, as retention will see them
+  std::map<std::int64_t, Rated> rated_;
+  std::int64_t newest_ = -1;     // step of the newest checkpoint
+  std::int64_t attempted_ = -1;  // step of the last promotion that was begun
+  bool awaits_another_ = false;  // the last promotion has failed
   bool finishing_ = false;
   bool told_behind_ = false;
   std::int64_t failed_in_a_row_ = 0;

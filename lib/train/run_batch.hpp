@@ -1,6 +1,7 @@
-// Samples of a step: those of train.global_batch, or what train.micro_batch and train.accumulation make with the ranks
-// that share the data at the first start of a run, which its checkpoints keep for starts on others
-// (train/kept_run.hpp). How they are divided: program/batch_plan.hpp.
+// The number of samples in a step: train.global_batch, or, at the first start of a run, the product of
+// train.micro_batch, train.accumulation, parallel.micro_batches if set, and the number of data-parallel ranks.
+// Checkpoints store it for starts on other ranks (train/kept_run.hpp). Its division into micro-batches:
+// program/batch_plan.hpp.
 #pragma once
 
 #include "config/run_length.hpp"
@@ -11,8 +12,9 @@
 
 namespace lockstep {
 
-/// For so many ranks that share the data. Local, pure. Throws Error(usage) for a batch that cannot be divided, or is
-/// another than that of `kept`.
+/// Returns the batch for `data_ranks` data-parallel ranks. If the options that set it are unchanged, the batch of
+/// `kept` stays on any number of ranks. Local, pure. Throws Error(usage) for a batch that cannot be divided, or if
+/// those options give another batch than `kept` and checkpoint.allow_change does not permit it.
 std::pair<BatchPlan, PassPlan> plan_run_batch(const TrainConfig& config, std::int64_t data_ranks,
                                               const std::optional<ResolvedRun>& kept);
 

@@ -1,5 +1,5 @@
-// The datasets of a run: those it trains on and those it evaluates, opened as its configuration names them. The samples
-// that are made of them: train/run_samples.hpp.
+// The datasets of a run, for training and evaluation, opened as its configuration names them. The samples made from
+// them: train/run_samples.hpp.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -20,46 +20,47 @@ namespace lockstep {
 
 enum class SampleUse { training, evaluation };
 
-/// The split of this name. Throws Error(usage) naming the option.
+/// Returns the split of this name. Throws Error(usage) naming the option.
 DataSplit split_named(const std::string& name, std::string_view option);
 
 struct RunDataset {
-  std::string name;  // in plans, records and messages; no other one of its use has it
+  std::string name;  // in plans, records and messages; unique within its use
   DatasetChoice choice;
-  std::optional<double> weight;                 // of training
-  std::optional<std::int64_t> batches;          // of evaluation, global ones; absent: all
-  std::optional<Dataset> dataset;               // absent: dummy
-  DataSplit split = DataSplit::train;           // of it
-  std::shared_ptr<const TokenStream> stream;    // of the split, once the run has made its plan
-  std::shared_ptr<const SampleSource> samples;  // likewise: those that are used
+  std::optional<double> weight;                 // for training
+  std::optional<std::int64_t> batches;          // for evaluation, in global batches; not set: all samples
+  std::optional<Dataset> dataset;               // not set: dummy data
+  DataSplit split = DataSplit::train;           // of the dataset
+  std::shared_ptr<const TokenStream> stream;    // of the split; set with the plan of the run
+  std::shared_ptr<const SampleSource> samples;  // the samples in use; set with the plan
 };
 
-/// Those that are trained on, or evaluated: none where the run does not evaluate, or where nothing says on what and no
-/// dataset that it trains on has a split for it. Opens manifests, and no shard. Local. Throws what open_dataset throws,
-/// Error(usage) where eval.every or --eval-only asks for what is not there.
+/// Opens the datasets for training or for evaluation. There is none for evaluation if the run does not evaluate, or if
+/// eval.datasets is not set and no training dataset has a validation split. Opens manifests but no shards. Local.
+/// Throws as open_dataset does; Error(usage) if an option such as eval.every or --eval-only needs an evaluation and
+/// there is nothing to evaluate; Error(input) for a dataset of eval.datasets without the split.
 std::vector<RunDataset> open_datasets(const TrainConfig& config, SampleUse use);
 
-/// Whether all that data.path or data.datasets name is there, whatever it is, and no text waits for its preparation.
-/// Local.
+/// Returns whether everything named by data.path or data.datasets exists, in any form, and no text waits for its
+/// preparation. Local.
 bool datasets_are_there(const TrainConfig& config);
 
-/// Throws Error(usage) naming two datasets whose tokenizers give different ids, and Error(usage) for one that has more
-/// token ids than the model.
+/// Throws Error(usage) naming two datasets whose tokenizers give different ids, or a dataset with more token ids than
+/// the model.
 void check_tokenizers(const std::vector<const RunDataset*>& datasets, std::int64_t vocabulary);
 
-/// What mixes the datasets; absent without weights. Throws Error(usage).
+/// Returns the proportions of the mixture; not set without weights. Throws Error(usage).
 std::optional<Proportions> proportions_of(const std::vector<RunDataset>& training);
 
-/// Under which name evaluations of a set are recorded, its metrics in checkpoints too; "validation" where data.path
-/// names what is evaluated.
+/// Returns the name under which evaluations of a set are recorded, and its metrics in checkpoints; "validation" if
+/// data.path names the evaluated data.
 std::string metrics_name(const TrainConfig& config, const RunDataset& evaluated);
-/// Whether records say the name of the set.
+/// Returns whether records contain the name of the set.
 bool names_evaluations(const TrainConfig& config);
 
-/// Text that identifies what the run was trained on, saved with it: the hashes of the token shards of a split, and of
-/// several datasets, or parts of them, those that they are mixed of.
+/// Returns text that identifies the training data and is saved with the run: the hashes of the token shards of a split.
+/// For several datasets, or parts of them, it also describes the mixture.
 std::string dataset_identity(const std::vector<RunDataset>& training);
-/// What differs between two such texts, each as "what: saved …, now …". Pure.
+/// Returns the differences from a saved text, each as "what: saved …, now …". Pure.
 std::vector<std::string> dataset_differences(const std::string& saved, const std::vector<RunDataset>& training);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The evaluations of a run: all its sets at a step, and which was the best. What one evaluation does:
+// The evaluations of a run: evaluates all sets at a step and ranks the result. A single evaluation:
 // train/evaluation.hpp.
 #pragma once
 
@@ -16,18 +16,18 @@ namespace lockstep {
 
 class RunEvaluations {
  public:
-  /// `tell` hears of each event (plugin/lockstep_plugin.h) with the name of the set, which is null between two batches.
-  /// All of it outlives this.
+  /// Calls `tell` for each event (plugin/lockstep_plugin.h) with the name of the set, or null between two batches. All
+  /// arguments must outlive this object.
   RunEvaluations(const LoopParts& parts, RunJournal& journal, std::function<void(lockstep_event, const char*)> tell);
 
-  /// Evaluates the weights of now on all sets and counts what came of it: what the state of the run says of its loss,
-  /// the best and the patience. Collective over the world.
+  /// Evaluates the present weights on all sets, and updates the loss, the best evaluations and the patience in the
+  /// state of the run. Collective over the world.
   void measure();
-  /// Evaluates weights that are those of `step`, the best of the run: no evaluation that counts. Collective over the
-  /// world.
+  /// Evaluates the best weights of the run, those of `step`, and stores their loss in the state of the run. It changes
+  /// neither the ranking nor the patience. Collective over the world.
   void measure_best(std::int64_t step);
-  /// What the last evaluation came to, if it was of this step and its loss is finite, else null. Local; the same on all
-  /// ranks.
+  /// Returns the metrics of the last evaluation if it was at this step and its loss is finite, else null. Local; equal
+  /// on all ranks.
   const std::vector<Metric>* measured_at(std::int64_t step) const {
     return step == measured_step_ ? &measured_ : nullptr;
   }
@@ -35,10 +35,10 @@ class RunEvaluations {
  private:
   EvalRecord evaluate(const EvaluationPlan& evaluation, std::int64_t step);
   void tell_of(const EvalRecord& record);
-  /// Counts the evaluation of now, of which `measured_` tells; returns whether it is the best so far.
+  /// Counts the present evaluation, whose metrics are in `measured_`; returns whether it is the best so far.
   bool take_evaluation();
   void count_for_patience();
-  /// What the best evaluations were measured on, or are ranked by, may have changed with a resume.
+  /// Clears the best evaluations if a resume has changed their dataset or metric.
   void forget_incomparable_best();
 
   LoopParts parts_;

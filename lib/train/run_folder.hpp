@@ -1,5 +1,5 @@
-// A folder with checkpoints of a run that this job works in: that of the run, or its local tier. A keeper of its
-// storage holds the lock and deletes there.
+// A folder with checkpoints of a run that this job writes: the run folder or its local tier. A rank that keeps its
+// storage holds the lock and deletes files there.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -16,28 +16,29 @@ namespace lockstep {
 class RunFolder {
  public:
   enum class Use { run, local_tier };
-  /// Locks the folder and clears away what killed jobs left in it. `log` outlives it. Collective over `world`. Throws
-  /// Error(usage) on all ranks if another job holds it, or nodes that should have storage of their own share it.
+  /// Locks the folder and removes leftovers of killed jobs. `log` must outlive it. Collective over `world`. Throws
+  /// Error(usage) on all ranks if another job holds the lock, or if nodes share storage that should be node-local.
   RunFolder(Communicator& world, Use use, const Path& path, RunStorage storage, Log& log);
 
   const Path& path() const { return path_; }
   const RunStorage& storage() const { return storage_; }
-  /// Deletes checkpoints that went, beside what the job does; null on ranks that keep no storage.
+  /// Returns the collector that deletes removed checkpoints in the background; null on ranks that keep no storage.
   TrashCollector* trash() { return trash_ ? &*trash_ : nullptr; }
-  /// Throws Error(storage) if the name of the folder no longer leads to the one that was locked: it was moved, removed
-  /// or replaced. Local; says nothing on ranks that keep none.
+  /// Throws Error(storage) if the name of the folder no longer leads to the locked folder, because it was moved,
+  /// removed or replaced. Local; does nothing on ranks that keep no storage.
   void require_in_place() const;
-  /// Deletes what trash is left, for half a minute; what fails is a warning. Local.
+  /// Deletes the remaining trash, for at most half a minute; a failure is a warning. Local.
   void close();
 
  private:
-  /// Which folder it is, whatever its name. Of this machine: others may number a shared folder otherwise.
+  /// Identifies a folder independently of its name, on this machine: other machines may number a shared folder
+  /// differently.
   struct Identity {
     std::uint64_t device = 0;
     std::uint64_t inode = 0;
     bool operator==(const Identity&) const = default;
   };
-  /// Nothing if the name leads nowhere.
+  /// Returns nothing if the name leads nowhere.
   static std::optional<Identity> identity_of(const Path& folder);
   void clear_away();
 

@@ -1,6 +1,6 @@
-// What a run says of itself while it trains: records, log lines and progress. Rank 0 speaks, but a warning is logged by
-// the rank that it is about. Nothing here decides or communicates, and nothing here fails a run. Where records go:
-// report/recorder.hpp.
+// The reports of a run during training: records, log lines and progress. Rank 0 writes them, but a warning is logged by
+// the rank that it concerns. The journal decides nothing, communicates nothing, and never fails a run. The sinks of
+// records: report/recorder.hpp.
 #pragma once
 
 #include "app/output.hpp"
@@ -22,37 +22,38 @@ namespace lockstep {
 
 class RunJournal {
  public:
-  /// Of a process that is `rank` in the world; all else outlives the journal.
+  /// `rank` is this process in the world; all other arguments must outlive the journal.
   RunJournal(const TrainConfig& config, const TrainPlan& plan, Output& output, RunFiles& files, int rank);
   ~RunJournal();
   RunJournal(const RunJournal&) = delete;
   RunJournal& operator=(const RunJournal&) = delete;
 
-  // All of them are Local.
-  /// A step has ended, which waited so long for a batch: its samples and labels count for the speed, and its loss for
-  /// what a spike is.
+  // All functions are Local.
+  /// Counts a step that has ended: its samples and labels for the speed, with the wait for its batch, and its loss for
+  /// the detection of spikes.
   void count(const TrainState& now, const StepOutcome& outcome, std::int64_t samples, std::int64_t valid_tokens,
              double data_wait_s);
-  /// Time that is no step's: evaluation, saving.
+  /// Excludes time outside of steps: evaluation, saving.
   void exclude(double seconds) { meter_.exclude(seconds); }
-  /// The record of a step, and progress. `fill`: labels that count, of the positions of its rows.
+  /// Writes the record of a step, and progress. `fill` is the share of positions in the step's rows whose labels count.
   void step(const TrainState& now, const StepOutcome& outcome, const StepOrder& order, double fill);
   void statistics(const StatisticsRecord& record);
   void evaluation(const EvalRecord& record);
-  /// `waves`: the parts in which the state was copied for a save in the background; 0: it was waited for.
+  /// Writes the record of a save. `waves` is the number of parts in which the state was copied for a save in the
+  /// background; 0: the save was synchronous.
   void saved(const SaveReport& report, double seconds, int waves);
-  /// A checkpoint of the local tier is one of the run now.
+  /// Reports that a checkpoint of the local tier was promoted to the run folder.
   void promoted(const PromotionReport& report);
   void profiled(const Profile& profile);
-  /// What the run came to, as far as it is counted here: speeds, losses, how far it is.
+  /// Fills the part of the summary that the journal counts: speeds, losses, progress.
   void sum_up(const TrainState& now, SummaryRecord& record) const;
-  /// An event record.
+  /// Writes an event record.
   void event(const EventRecord& event);
-  /// An event record and a log line.
+  /// Writes an event record and a log line.
   void tell(const EventRecord& event);
-  /// A warning, which rank `owner` logs.
+  /// Logs a warning on rank `owner`.
   void say(const EventRecord& event, int owner = 0);
-  /// Both.
+  /// Writes an event record and logs a warning.
   void warn(const EventRecord& event, int owner = 0);
 
  private:
@@ -68,9 +69,9 @@ class RunJournal {
   int rank_;
   Meter meter_;
   LossWindow recent_losses_;  // of this process group
-  double loss_sum_ = 0;       // of its steps that were not skipped
+  double loss_sum_ = 0;       // over its steps that were not skipped
   std::int64_t losses_ = 0;
-  std::int64_t first_step_ = 0;         // that it made; 0: none so far
+  std::int64_t first_step_ = 0;         // first step of this process group; 0: none so far
   std::unique_ptr<Progress> progress_;  // on rank 0
 };
 

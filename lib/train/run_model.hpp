@@ -1,4 +1,4 @@
-// The model that a run starts from, where it is one of the Hugging Face hub.
+// Finds the model that a run starts from if it is a model of the Hugging Face hub. Its datasets: data/hub_inputs.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -10,13 +10,14 @@
 
 namespace lockstep {
 
-/// The configuration with the folder in the hub's cache of this machine where model.config or model.path is
-/// OWNER/NAME and no path that is there. Rank 0 looks, so that its environment counts. Collective over the session's
-/// world. Throws Error(input) for a model that is neither here nor in the cache.
+/// Returns the configuration with OWNER/NAME in model.config or model.path replaced by the folder in this machine's hub
+/// cache, unless a path of this name exists. Rank 0 searches, so its environment applies. Collective over the session's
+/// world. Throws Error(input) for a model that is neither a path nor in the cache.
 TrainConfig with_local_model(TrainConfig config, Session& session);
 
-/// The generation_config.json that checkpoints of the run keep: that of the checkpoint that it begins with, else that
-/// of model.path; empty: there is none. Collective over `world`. Throws Error(input) for one that is no JSON object.
+/// Returns the generation_config.json that checkpoints of the run store: that of the checkpoint that the run begins
+/// with, else that of model.path; empty if there is none. Collective over `world`. Throws Error(input) if it is not a
+/// JSON object.
 std::string generation_config_of(const TrainConfig& config, const std::optional<Path>& begun, Communicator& world);
 
 }  // namespace lockstep

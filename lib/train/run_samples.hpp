@@ -1,4 +1,4 @@
-// The samples of a run: how its configuration makes them of a dataset. What samples are: data/sample_source.hpp.
+// The samples of a run: how its configuration makes them from a dataset. Kinds of samples: data/sample_source.hpp.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -18,31 +18,32 @@
 
 namespace lockstep {
 
-/// How documents are packed, the same on all ranks; absent: samples are windows. Pure.
+/// Returns how documents are packed, equal on all ranks; not set: samples are windows. Pure.
 std::optional<PackingSettings> packing_of(const TrainConfig& config, SampleUse use);
-/// Whether they are, to train or to evaluate. Pure.
+/// Returns whether documents are packed, for training or evaluation. Pure.
 bool packs(const TrainConfig& config);
-/// What rows are padded to, where they are as long as the longest sample of a step; absent: all are as long. Pure.
+/// Returns the multiple to which rows are padded if they are as long as the longest sample of a step; not set: all rows
+/// have the full length. Pure.
 std::optional<std::int64_t> row_multiple(const TrainConfig& config, SampleUse use);
 
-/// What loaders are told of the order of training samples. Pure.
+/// Returns which samples are permuted in training. Pure.
 Shuffled shuffled_of(const TrainConfig& config);
 
-/// Opens the stream of the dataset and makes its samples, those that are used. A packing that no file keeps is made in
-/// memory. Local. Throws what the sources and make_packing throw, Error(usage) for a part without a sample.
+/// Opens the stream of the dataset and makes the samples in use. A packing without a file is made in memory. Local.
+/// Throws as the sources and make_packing do, Error(usage) for a part without a sample.
 void make_samples(const TrainConfig& config, SampleUse use, std::int64_t vocabulary, RunDataset& dataset);
-/// Those of all of them. Pure.
+/// Returns the samples of all datasets. Pure.
 std::shared_ptr<const SampleSource> joined_samples(const std::vector<RunDataset>& datasets);
 
-/// How full the rows of packed samples are, and what became of documents; empty and null for windows. Pure.
+/// Return how full the rows of packed samples are, and the counts of documents; empty and null for windows. Pure.
 std::string packing_text(const SampleSource& samples);
 Json packing_facts(const SampleSource& samples);
 
-/// What a checkpoint says of the packing of the samples that it was trained on. Local.
+/// Returns the text by which a checkpoint identifies the packing of its training samples. Local.
 std::string packing_identity(const TrainConfig& config, const std::vector<RunDataset>& training);
 
-/// Makes the files of packings that are not there: rank 0 does, beside the shards, or where these cannot be written in
-/// the run folder. Collective over `world`.
+/// Makes missing files of packings: rank 0 writes them beside the shards, or in the run folder if it cannot. Collective
+/// over `world`.
 void prepare_packings(const TrainConfig& config, Communicator& world, Log& log);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// The saves of a run: what each is made of, those that go on in the background or through a local tier, and what
-// becomes of one that fails. What one save does: checkpoint/save.hpp.
+// The saves of a run: chooses the components, continues saves in the background or through a local tier, and decides
+// how the run continues after a failed save. A single save: checkpoint/save.hpp.
 #pragma once
 
 #include "checkpoint/save.hpp"
@@ -23,59 +23,63 @@ namespace lockstep {
 
 class RunSaves {
  public:
-  /// `tell` hears of the folder of each checkpoint. All of it outlives this. Collective over the world.
+  /// Calls `tell` with the folder of each checkpoint. All arguments must outlive this object. Collective over the
+  /// world.
   RunSaves(const LoopParts& parts, RunJournal& journal, StopChannels& stop, const RunEvaluations& evaluations,
            std::function<void(const std::string&)> tell);
 
-  /// Takes the memory of saves in the background, so that what is lacking is missed now, not when the first one is due.
+  /// Allocates the memory of saves in the background, so that a shortage shows at the start and not at the first save.
   void make_ready();
-  /// Saves what the run is now, or begins to, unless that is done. `after` says what follows. What it rests on is
-  /// verified first. Collective over the world. Throws AgreedError: of code storage where this failure ends the run.
+  /// Saves the present state of the run, or begins to, unless that is done already. `after` says how the run continues.
+  /// Verifies the data in use first. Collective over the world. Throws AgreedError, with code storage if this failure
+  /// ends the run.
   void save(AfterSave after);
-  /// Goes on with a save in the background, if one is under way, and with promotions, as far as all ranks have come.
-  /// Collective over the world. Throws as save().
+  /// Continues a save in the background, if one is under way, and promotions, as far as all ranks have got. Collective
+  /// over the world. Throws as save().
   void carry_on(AfterSave after);
   /// Waits for the save that is under way. Collective over the world. Throws as save().
   void finish(AfterSave after);
-  /// The same where the run ends with a failure, which stays the one explanation. Collective over the world.
+  /// Waits for the save when the run ends with a failure; that failure stays the only explanation. Collective over the
+  /// world.
   void finish_of_failed_run();
-  /// What an end waits for: all that was begun, with these promotions. Returns whether nothing is left to promote.
+  /// Finishes all saves and the given promotions at the end of a run. Returns whether nothing is left to promote.
   /// Collective over the world. Throws as save().
   bool end(Promotions::AtEnd promotions);
 
-  /// Whether one is due by time, as this rank counts it. Local.
+  /// Returns whether a save is due by time on this rank. Local.
   bool due(double now_s) const { return clock_.due(now_s); }
-  /// How often they are asked for has changed. Local.
+  /// Applies a changed cadence of saves. Local.
   void follow_cadence() { clock_.follow(parts_.config.checkpoint); }
-  /// Whether one that the local tier took in the background has failed: one around it is to take its place. Local; the
-  /// same on all ranks.
+  /// Returns whether a background save into the local tier has failed; a save into the run folder is to replace it.
+  /// Local; equal on all ranks.
   bool is_lost() const { return is_lost_; }
-  /// The step of the newest checkpoint; 0: there is none. Local.
+  /// Returns the step of the newest checkpoint; 0: there is none. Local.
   std::int64_t saved_step() const { return saved_step_; }
-  /// The folder of the last checkpoint of this process group. Local.
+  /// Returns the folder of the last checkpoint of this process group. Local.
   const std::optional<std::string>& last_checkpoint() const { return last_checkpoint_; }
 
  private:
-  /// What checkpoint.components says of what a run has. Local.
+  /// Returns the run's components that checkpoint.components selects. Local.
   std::vector<Component> chosen_components() const;
-  /// What a checkpoint of now is made of. Collective over the world.
+  /// Returns the components of a checkpoint of the present state. Collective over the world.
   std::vector<Component> components_now();
-  /// The same, of which ranks that should hold the same have become of one mind, as checkpoint.on_difference says; a
-  /// save compares what it does not. Collective over the world. Throws AgreedError(verdict).
+  /// Returns the components after comparing or repairing replicas as checkpoint.on_difference says; with `fail` the
+  /// save compares them. Collective over the world. Throws AgreedError(verdict).
   std::vector<Component> settled_components();
-  /// Waits for promotions that are too far behind. Collective over the world. Throws as save().
+  /// Waits if too many promotions are pending. Collective over the world. Throws as save().
   void keep_up();
-  /// A save that does not go through the local tier, which could not take it. Collective over the world.
+  /// Saves into the run folder because the local tier has failed. Collective over the world.
   SaveReport save_to_run(const std::vector<Component>& components);
   void advance(bool to_the_end, AfterSave after);
   void saved(const SaveReport& report, double stall_s, int waves);
   bool in_background() const { return parts_.plan.snapshot_limit.has_value(); }
-  std::uint64_t snapshot_memory() const;  // bytes of a rank's copy at most; 0: as many as it takes
+  std::uint64_t snapshot_memory() const;  // most bytes of a rank's copy; 0: no limit
   SaveRequest request() const;
   SaveRequest request_for(RunFolder& folder) const;
-  /// What a save of now compares at Validation::rolling: it follows from the step, so that a resume goes on in turn.
+  /// Returns the share that a save of the present step compares at Validation::rolling. It follows from the step, so a
+  /// resumed run continues in turn.
   RollingShare share_of_now() const;
-  /// `folder`, which may be null, is the one that is saved to.
+  /// Enters a phase of a save into `folder`, which may be null.
   void enter(Phase phase, const RunFolder* folder) const;
   AgreedError reason_of(const AgreedError& error) const;
   void tell_failure(const AgreedError& error, std::int64_t step, AfterSave after);
@@ -86,16 +90,16 @@ class RunSaves {
   StopChannels& stop_;
   const RunEvaluations& evaluations_;
   std::function<void(const std::string&)> tell_;
-  Saver saver_;                        // to the local tier, if there is one
-  std::optional<Saver> saver_to_run_;  // around it
+  Saver saver_;                        // saves into the local tier if there is one
+  std::optional<Saver> saver_to_run_;  // saves into the run folder if the local tier has failed
   SaveClock clock_;
   std::int64_t saved_step_;
-  std::int64_t begun_step_ = -1;  // of the save that was begun last in the background
+  std::int64_t begun_step_ = -1;  // step of the last save begun in the background
   double last_save_s_ = 0;
-  double longest_wait_s_ = 0;  // of a save for promotions
+  double longest_wait_s_ = 0;  // longest wait of a save for promotions
   bool is_lost_ = false;
   FailedSaves failed_;
-  std::optional<Promotions> promotions_;  // where there is a local tier
+  std::optional<Promotions> promotions_;  // set if there is a local tier
   std::optional<std::string> last_checkpoint_;
 };
 

@@ -1,4 +1,4 @@
-// The seed of a run that does not say one (train.seed -1): drawn when it begins, and kept with its checkpoints.
+// The seed of a run that sets none (train.seed -1): it is drawn when the run begins and stored in its checkpoints.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -7,11 +7,11 @@
 
 namespace lockstep {
 
-/// The configuration with a seed: the one that it says, or that of the checkpoints that the run goes on from, or else
-/// one that rank 0 draws. Collective over `world`.
+/// Returns the configuration with a seed: the configured one, else the one stored in the checkpoints that the run
+/// continues, else one drawn by rank 0. Collective over `world`.
 TrainConfig with_seed(const TrainConfig& config, Communicator& world);
 
-/// The settings of a configuration as the run is recorded: with the seed that was drawn. Local.
+/// Returns the recorded settings of a run, with the seed that was drawn. Local.
 Settings with_seed(Settings settings, const TrainConfig& config);
 
 }  // namespace lockstep

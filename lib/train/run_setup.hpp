@@ -1,5 +1,5 @@
-// What training and an evaluation alone set up alike: the session's limits, the threads of a rank, the plan that all
-// ranks agree on, and the state of the run as a checkpoint has it.
+// Set-up that training and --eval-only have in common: deadlines of the session, threads of a rank, the plan that all
+// ranks agree on, and the state of the run in a checkpoint's form.
 #pragma once
 
 #include "app/output.hpp"
@@ -23,59 +23,59 @@
 
 namespace lockstep {
 
-/// Deadlines of phases, and the failure to bring about, if one is wanted. `folder` as in Session::Settings. Local.
+/// Returns the deadlines of phases, and the failure to inject if one is configured. `folder` as in Session::Settings.
+/// Local.
 Session::Settings session_settings(const TrainConfig& config, const Path& folder);
 
 struct Machines {
-  std::vector<std::string> hosts;  // of every rank, by rank
+  std::vector<std::string> hosts;  // host name of each rank
   Placement placement = {};
-  int threads = 1;  // that this rank computes with
+  int threads = 1;  // threads of this rank
 };
-/// Sets the threads and kernels of this rank up. Collective over `world`.
+/// Sets up the threads and kernels of this rank. Collective over `world`.
 Machines set_up_machines(const TrainConfig& config, Communicator& world);
 
-/// The ranks of a plan on their machines, as checkpoints see them. Local.
+/// Returns the ranks of a plan on their machines, in the form that checkpoints use. Local.
 World world_of(const TrainPlan& plan, const Machines& machines);
 
-/// What the run folder lies on, as checkpoint.storage says. Local.
+/// Returns the kind of storage of the run folder, as checkpoint.storage says. Local.
 RunStorage storage_of(const TrainConfig& config, const World& ranks);
 
-/// What the rank with most scratch memory computes with, once machines are set up. Collective over `world`.
+/// Returns the largest number of threads of any rank, and the implementation of bf16 products with the most scratch
+/// memory. Called after set_up_machines. Collective over `world`.
 Processor processor_of(Communicator& world);
 
-/// What is to be said about optimizer.groups and optimizer.in_backward. Local. Throws Error(usage) for a pattern that
-/// matches nothing, where optimizer.unmatched refuses that.
+/// Returns notes on optimizer.groups, optimizer.in_backward, model.path, the batch and post-local SGD. Local. Throws
+/// Error(usage) for a pattern that matches nothing if optimizer.unmatched refuses that.
 std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& plan);
 
-/// The configuration with the sizes of axes that fill nodes (train/run_mesh.hpp), which are `nodes`. Local. Throws
-/// Error(usage).
+/// Returns the configuration with the sizes of axes that fill nodes (train/run_mesh.hpp). Local. Throws Error(usage).
 TrainConfig with_nodes_filled(TrainConfig config, const Nodes& nodes);
 
-/// What a user would hardly want of the options. Local.
+/// Returns warnings about options that a user would hardly want. Local.
 std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan& plan);
 
-/// What the files of model.path say of the model, as rank 0 sees them; its remarks are on rank 0 alone. Collective over
-/// `world`. Throws what examine_weights throws.
+/// Returns the report on the files of model.path as rank 0 sees them; its remarks are on rank 0 alone. Collective over
+/// `world`. Throws as examine_weights does.
 WeightsReport agree_on_weights(const TrainConfig& config, Communicator& world);
 
-/// The plan, whose step programs are equal on all ranks and fit into the memory of their machines. Collective over
-/// `world`. Throws what agree_on_weights, make_train_plan, notes_on and require_memory throw.
+/// Returns the plan. Its step programs are equal on all ranks and fit into the memory of their machines. Collective
+/// over `world`. Throws as agree_on_weights, make_train_plan, notes_on and require_memory do.
 TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world);
 
-/// Of the part of the shards that this rank verifies: the ranks of a machine share them. Local.
+/// Returns a verifier of this rank's part of the shards; the ranks of a machine divide them. Local.
 std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const std::vector<std::string>& hosts);
 
-/// RunState is weights, moments and where the run is, with the names that a checkpoint gives them.
+/// RunState holds weights, moments and the training state, with the names that a checkpoint uses.
 class RunState {
  public:
-  /// Memory, not yet filled. Local.
+  /// Allocates memory without filling it. Local.
   RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank);
   RunState(const RunState&) = delete;
   RunState& operator=(const RunState&) = delete;
 
-  /// Fills all of it from the checkpoint that the configuration means, or where there is none as a run starts.
-  /// Collective over the session's world. Throws what resume_or_start throws, with --eval-only what load_to_evaluate
-  /// throws.
+  /// Fills the state from the configured checkpoint, or with initial values if there is none. Collective over the
+  /// session's world. Throws as resume_or_start does, with --eval-only as load_to_evaluate does.
   RunStart fill(const TrainConfig& config, const TrainPlan& plan, const World& ranks,
                 const std::optional<LocalTier>& local, Session& session, Log& log);
 

@@ -1,5 +1,5 @@
-// Statistics of weights and gradients in the records of a run, as log.statistics asks for them: at which steps, and of
-// what. They are read alone: a run is to the bit as it is without. How they are taken: optim/tensor_statistics.hpp.
+// Statistics of weights and gradients in the records of a run, for the steps and tensors that log.statistics selects.
+// They only read: the run is bitwise the same without them. The computation: optim/tensor_statistics.hpp.
 #pragma once
 
 #include "comm/session.hpp"
@@ -19,7 +19,7 @@ namespace lockstep {
 
 class RunStatistics {
  public:
-  /// All of it outlives this.
+  /// All parts must outlive this object.
   struct Parts {
     const TrainConfig& config;
     const TrainPlan& plan;
@@ -31,16 +31,17 @@ class RunStatistics {
   };
   RunStatistics(const Parts& parts, double now_s);
 
-  /// Whether they are due by time, as this rank counts it. Local.
+  /// Returns whether statistics are due by time on this rank. Local.
   bool due(double now_s) const;
-  /// All ranks have heard that they are: the next step has them. Local.
+  /// Called when all ranks know that statistics are due: the next step has them. Local.
   void asked(double now_s);
-  /// How often they are asked for has changed. Local.
+  /// Applies a changed cadence. Local.
   void follow_cadence() { clock_.follow(cadence()); }
-  /// Before the step behind `now`, which takes samples up to `next`: whether it has them is the same on all ranks.
-  /// Returns what takes in its gradients; null: none are asked for. Local.
+  /// Called before the step after `now`, which takes samples up to `next`. All ranks decide equally whether it has
+  /// statistics. Returns the object that collects its gradients; null: none are requested. Local.
   std::shared_ptr<TensorStatistics> begin_step(const TrainState& now, DataPosition next);
-  /// After it, with what took in its gradients: its records, if it has them. Collective over the world.
+  /// Called after the step with the collected gradients; writes the records if the step has statistics. Collective over
+  /// the world.
   void end_step(const TrainState& now, TensorStatistics* gradients, double loss_scale);
 
  private:
@@ -49,8 +50,8 @@ class RunStatistics {
 
   Parts parts_;
   CadenceClock clock_;
-  bool asked_ = false;  // for the next step
-  bool taken_ = false;  // in this one
+  bool asked_ = false;  // the next step has statistics
+  bool taken_ = false;  // this step has statistics
 };
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// A profile of some steps: when each action of each rank ran, and what the loop did around them. It ends as records, a
-// table for people and a trace for viewers of Chrome's format. Kinds of work: program/work_times.hpp.
+// A profile of some steps: when each action of each rank ran, and the work of the loop around them. Its results are
+// records, a table for people, and a trace in Chrome's format. Kinds of work: program/work_times.hpp.
 #pragma once
 
 #include "app/output.hpp"
@@ -27,31 +27,31 @@ class Profile {
   struct Settings {
     std::int64_t first = 0;  // steps, counted from 1
     std::int64_t last = 0;
-    std::vector<std::int64_t> ranks = {};  // whose actions the trace shows; empty: all
-    bool shapes = false;                   // what each action works on
+    std::vector<std::int64_t> ranks = {};  // ranks whose actions the trace shows; empty: all
+    bool shapes = false;                   // whether the trace shows the shapes of actions
     bool memory = false;
-    Path folder;  // of profile.json
+    Path folder;  // folder of profile.json
   };
-  /// Where the engine notes what it measures of a step.
+  /// Buffers for the measurements of a step by the engine.
   struct Measured {
     std::shared_ptr<std::vector<Interval>> times;
-    std::shared_ptr<std::vector<std::int64_t>> memory;  // null: it is not measured
+    std::shared_ptr<std::vector<std::int64_t>> memory;  // null: not measured
   };
-  /// `programs` and `model` outlive the profile.
+  /// `programs` and `model` must outlive the profile.
   Profile(const Catalogue& programs, const Model& model, Rank rank, Settings settings);
 
   bool covers(std::int64_t step) const { return step >= settings_.first && step <= settings_.last; }
   bool ends_with(std::int64_t step) const { return step == settings_.last; }
   Measured start_step(std::int64_t step, const StepBatch& batch);
-  /// Work of the loop itself: "data", "records", "evaluation", "save".
+  /// Adds work of the loop itself: "data", "records", "evaluation", "save".
   void add_span(std::string_view kind, double begin_s, double end_s) {
     spans_.push_back({std::string(kind), begin_s, end_s});
   }
 
-  /// What all ranks measured, gathered: of those that the trace does not show, sums alone. Collective over `ranks`,
-  /// once.
+  /// Gathers the measurements of all ranks on rank 0; ranks that the trace does not show send only sums. Collective
+  /// over `ranks`, once.
   void gather(Communicator& ranks);
-  /// After gather, on one rank: a record for each kind of work, profile.json, a table in the log. Throws
+  /// After gather, on rank 0: writes a record for each kind of work, profile.json, and a table in the log. Throws
   /// Error(storage).
   void report(Recorder& records, Log& log) const;
 
@@ -70,8 +70,8 @@ class Profile {
   using KindTimes = std::vector<std::pair<std::string, double>>;
   struct RankProfile {
     KindTimes work;
-    Json events;          // of the trace, in its own monotonic time; null: it does not show the rank
-    double clock_us = 0;  // what makes that the time of the wall clock
+    Json events;          // of the trace, in the rank's monotonic time; null: the trace does not show the rank
+    double clock_us = 0;  // offset from that time to wall-clock time
   };
   struct Row {
     std::string kind;

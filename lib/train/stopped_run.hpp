@@ -1,5 +1,5 @@
-// A run that was stopped with exit code 75, or whose Slurm job was requeued, goes on with the same command, whatever
-// checkpoint.resume says. status.json tells how the last job ended (app/status_file.hpp).
+// A run that was stopped with exit code 75, or whose Slurm job was requeued, continues with the same command under any
+// setting of checkpoint.resume. status.json tells how the last job ended (app/status_file.hpp).
 #pragma once
 
 #include "app/status_file.hpp"
@@ -16,11 +16,11 @@ struct FormerProgress {
   bool goes_on = false;  // the job continues it
 };
 
-/// Reads it on rank 0; the same on all ranks. Collective over `world`. Throws Error(storage).
+/// Reads the progress on rank 0 and returns it on all ranks. Collective over `world`. Throws Error(storage).
 FormerProgress former_progress(const TrainConfig& config, const JobIdentity& job, Communicator& world);
 
-/// The configuration of a job that continues the progress of the run: its checkpoint.resume means the newest checkpoint
-/// of the run. Another start than that of the run itself is left as it is: it counts only while the run has none.
+/// Returns the configuration of a job that continues the run: its checkpoint.resume selects the newest checkpoint of
+/// the run. A path to another run's checkpoint stays, because it applies only while the run has no checkpoint.
 /// Collective over `world`.
 TrainConfig resumed_config(TrainConfig config, Communicator& world);
 

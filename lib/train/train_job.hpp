@@ -1,5 +1,5 @@
 // The body of train: from a configuration to a finished, stopped or refused run. Start here to read how training works:
-// this file's source is the order of events, train/loop.hpp the loop, engine/engine.hpp one step.
+// the source of this file shows the order of events, train/loop.hpp the loop, engine/engine.hpp one step.
 #pragma once
 
 #include "app/output.hpp"
@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-/// Returns 0 when all steps are done, 75 when the run was stopped and saved, 1 when a second request left unsaved
-/// work behind. With --dry-run, --print-program or --eval-only it prints and returns 0. Collective over the session's
-/// world; failures are agreed Errors.
+/// Returns 0 if all steps are done, 75 if the run was stopped with its progress saved or while data was prepared, 1 if
+/// a second request left unsaved work behind. With --eval-only or an option that prints the plan it prints and returns
+/// 0. Collective over the session's world. Failures are agreed Errors.
 int train(const TrainConfig& config, Session& session, Output& output);
 
 }  // namespace lockstep

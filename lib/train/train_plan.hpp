@@ -1,5 +1,5 @@
-// What a run will do, decided from its configuration before any weight exists: model, data, mesh, batch arithmetic and
-// step programs. The same value answers --dry-run and --print-program. Who carries it out: train/loop.hpp.
+// The plan of a run, made from its configuration before any weight exists: model, data, mesh, batch arithmetic and step
+// programs. --dry-run and --print-program print it; train/loop.hpp executes it.
 #pragma once
 
 #include "architecture/architecture.hpp"
@@ -28,84 +28,93 @@
 
 namespace lockstep {
 
-/// What lies in host memory. Local.
+/// Returns the options for data in host memory. Local.
 OffloadOptions offload_options(const TrainOptions& train);
 
-/// A set that is evaluated.
+/// EvaluationPlan describes an evaluated set.
 struct EvaluationPlan {
   RunDataset set;
-  std::string metrics;       // what its losses are recorded as
-  std::string identity;      // what is evaluated: losses may be compared where it is equal
-  std::int64_t samples = 0;  // of all that the set has
-  std::int64_t rounds = 0;   // executions of programs.eval that cover it
+  std::string metrics;       // name of its metrics in records
+  std::string identity;      // the evaluated data; losses with equal identities may be compared
+  std::int64_t samples = 0;  // evaluated samples, over all ranks
+  std::int64_t rounds = 0;   // executions of programs.eval that cover the samples
 };
 
 struct TrainPlan {
   Architecture architecture;
-  Remarks weights;                                       // on the files of model.path; on rank 0 alone
-  std::vector<RunDataset> training;                      // empty if they are not there
-  std::optional<Proportions> proportions;                // of them; absent: each sample once an epoch
-  std::shared_ptr<const SampleSource> training_samples;  // of all of them; null if they are not there
+  Remarks weights;                                       // remarks on the files of model.path; on rank 0 alone
+  std::vector<RunDataset> training;                      // empty if the datasets do not exist
+  std::optional<Proportions> proportions;                // of the training datasets; not set: each sample once an epoch
+  std::shared_ptr<const SampleSource> training_samples;  // of all training datasets; null if they do not exist
   std::vector<EvaluationPlan> evaluations;               // empty if the run does not evaluate
-  std::size_t deciding = 0;                              // of them, whose loss says what the best is
-  std::string tokenizer;          // of the run, for people; empty where there is none, or nothing says it
-  std::string tokenizer_warning;  // how that of a dataset differs from that of the model; empty: it does not
+  // index of the evaluation that decides which checkpoint is the best
+  std::size_t deciding = 0;
+  // of the run, for people; empty if there is none or it is not known yet
+  std::string tokenizer;
+  // how the tokenizer of a dataset differs from that of the model; empty: it does not
+  std::string tokenizer_warning;
   Mesh mesh;
   int ranks = 1;
-  BatchPlan batch;  // samples of a step over ranks and micro-batches
+  BatchPlan batch;  // samples of a step, over ranks and micro-batches
   std::int64_t samples_per_epoch = 0;
-  std::int64_t epoch_multiple = 1;  // as loaders take it
+  std::int64_t epoch_multiple = 1;  // DataLoaderSettings::epoch_multiple
   RunLength length;
-  std::int64_t segments = 1;  // of a sample, which attention keeps apart, at most
+  std::int64_t segments = 1;  // most segments of attention in a sample
   UnitTypes types;            // of weights, gradients and optimizer state
   Buckets buckets;            // as units_of takes them
   ModelPlan model;
-  std::optional<ModelPlan> evaluated_model;  // on micro-batches of evaluations; absent: as model
-  Catalogue programs;                        // verified over all ranks
-  TextWindow text;                           // of texts that are sampled
-  std::optional<ModelPlan> text_model;       // on the longest of them; absent if none are
+  // for micro-batches of evaluations; not set: as `model`
+  std::optional<ModelPlan> evaluated_model;
+  Catalogue programs;  // verified over all ranks
+  TextWindow text;     // for sampled texts
+  // for the longest sampled text; not set: no text is sampled
+  std::optional<ModelPlan> text_model;
   double flops_per_token = 0;
-  std::optional<std::int64_t> snapshot_limit;  // bytes of a rank's copies for saves in the background; absent: none
-  bool saves_weights_alone = false;            // of what these could copy
-  std::string no_snapshot;                     // why saves are waited for that checkpoint.background auto left open
+  // most bytes of a rank's copies for saves in the background; not set: saves are synchronous
+  std::optional<std::int64_t> snapshot_limit;
+  bool saves_weights_alone = false;  // such copies hold no optimizer state
+  // with checkpoint.background auto: why saves are synchronous
+  std::string no_snapshot;
 
-  /// What decides which evaluation is the best, as checkpoints name its metrics: "validation".
+  /// Returns the name of the deciding set in the metrics of checkpoints: "validation".
   std::string deciding_metrics(const TrainConfig& config) const;
-  /// The identity of what decides; empty if the run does not evaluate.
+  /// Returns the identity of the deciding evaluation; empty if the run does not evaluate.
   std::string evaluation() const { return evaluations.empty() ? std::string() : evaluations[deciding].identity; }
-  /// The one whose tokenizer is that of the run; null where all tokens are made.
+  /// Returns the dataset that has the tokenizer of the run; null if all data is dummy data.
   const Dataset* dataset_with_tokenizer() const;
-  /// What rank `rank` holds of such copies.
+  /// Returns the bytes of such copies on rank `rank`.
   std::int64_t snapshot_bytes(Rank rank) const;
-  /// What it has at most as it loads a checkpoint, which it does before its first step: its state, and blocks that are
-  /// read, handed on and received.
+  /// Returns the most bytes of rank `rank` while it loads a checkpoint, before its first step: its state, and the
+  /// blocks that it reads, forwards and receives.
   std::int64_t load_bytes(Rank rank) const;
-  /// What of each dataset was trained on, by name; null where datasets have none, or it is not known.
+  /// Returns the samples and tokens trained on, by the name of each dataset; null if datasets have no names, or if it
+  /// is not known.
   std::shared_ptr<const Json> uses_by_name(const TrainConfig& config, const TrainState& state) const;
-  /// Of all of its steps.
+  /// Returns the number of samples in all steps of the run.
   std::int64_t samples_of_run(const TrainConfig& config) const;
-  /// What a start on other ranks goes by.
+  /// Returns the values that a start on other ranks keeps.
   ResolvedRun resolved(const TrainConfig& config) const;
-  /// The model that a program of `programs` runs.
+  /// Returns the model that a program of `programs` runs.
   const ModelPlan& model_of(const StepProgram& program) const;
-  /// How rank `rank` is fed.
+  /// Returns the settings of the data loader of rank `rank`.
   DataLoaderSettings loader(const TrainConfig& config, SampleUse use, Rank rank) const;
 };
 
-/// A start needs the datasets; a plan for other machines may do without those that are not there: nothing of them, and
-/// no evaluation, is planned then.
+/// WithoutDataset says whether a plan needs the datasets. A start needs them. A plan for other machines may do without:
+/// then it has no training data and no evaluation.
 enum class WithoutDataset { refused, planned };
 
-/// For ranks with such a `processor` and model.path with such `weights`; `kept`, as kept_run says, is of the run
-/// before. Local; opens the model's config and the datasets, reads no weights. Throws Error(usage) for what contradicts
-/// model, data, ranks or the run before, Error(input) for a missing or malformed file, Error(resources) for more ranks
-/// than samples a step.
+/// Makes the plan for `ranks` ranks. `processor` describes their processors, `weights` the files of model.path, and
+/// `kept` the run before, as kept_run returns it. Local; opens the model's config and the datasets, reads no weights.
+/// Throws Error(usage) for options that contradict model, data or the run before, and for more data-parallel ranks than
+/// samples in a step; Error(input) for a missing or malformed file; Error(resources) if a step program needs more host
+/// memory than train.host_memory.
 TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor,
                           const std::optional<ResolvedRun>& kept, const WeightsReport& weights,
                           WithoutDataset without = WithoutDataset::refused);
 
-/// What the plan says: mesh, coordinates of ranks on it and on `nodes`, batch arithmetic, parameters, memory of a rank
-/// by kind, FLOPs of a step, size of a checkpoint. Local.
+/// Returns the plan as rows: mesh, coordinates of ranks on it and on `nodes`, batch arithmetic, parameters, memory of a
+/// rank by kind, FLOPs of a step, size of a checkpoint. Local.
 std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const Placement& placement);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Where a run is: everything besides weights and moments that decides what its next step does, or that its records
-// continue from. Equal on all ranks and independent of how many there are.
+// The state of a run besides weights and moments: everything that decides its next step or that its records continue
+// from. Equal on all ranks, and independent of their number.
 #pragma once
 
 #include "data/batch.hpp"
@@ -14,30 +14,33 @@
 
 namespace lockstep {
 
-/// Of the losses that divergence.detector looks at, as it keeps them.
+/// LossHistory holds the losses that divergence.detector uses.
 struct LossHistory {
-  std::optional<double> few, many;  // averages that follow fast and slowly
-  std::vector<double> last;         // or so many as the wider window has
-  std::string of;                   // who looks at which losses; empty: an earlier version did not say
+  std::optional<double> few, many;  // detector averages: fast and slow moving averages
+  std::vector<double> last;         // detector windows: the last losses, as many as the wider window has
+  std::string of;                   // detector and kind of losses; empty: an earlier version did not store it
   bool operator==(const LossHistory&) const = default;
 };
 
 struct TrainState {
-  std::int64_t step = 0;                        // steps done, skipped ones included; the next step's 0-based number
-  DataPosition position;                        // of the next step's first sample
-  std::int64_t tokens = 0;                      // labels trained on
-  std::optional<std::vector<DatasetUse>> uses;  // by dataset, trained on; absent: begun by a version that did not count
-  std::int64_t skipped = 0;           // steps that changed no weight and no moment: loss or gradient was not finite
-  std::int64_t skipped_in_a_row = 0;  // since the last step that was not, overflows left out; survives a resume, so
-                                      // that it counts the same trajectory
-  LossScale loss_scale;               // of training in fp16
-  std::optional<double> loss;         // of the last step that was not skipped, nats a token
-  std::optional<double> eval_loss;    // of the last evaluation; absent if it was not finite
+  std::int64_t step = 0;    // steps done, including skipped ones; the 0-based number of the next step
+  DataPosition position;    // of the first sample of the next step
+  std::int64_t tokens = 0;  // labels trained on
+  // trained on, by dataset; not set: the run was begun by a version that did not count
+  std::optional<std::vector<DatasetUse>> uses;
+  // steps that changed no weight and no moment, because a loss or gradient was not finite
+  std::int64_t skipped = 0;
+  // consecutive skipped steps, overflows not counted; survives a resume, because it counts along the trajectory
+  std::int64_t skipped_in_a_row = 0;
+  LossScale loss_scale;             // for training in fp16
+  std::optional<double> loss;       // of the last step that was not skipped, nats per token
+  std::optional<double> eval_loss;  // of the last evaluation; not set if it was not finite
   std::optional<double> best_eval_loss;
   BestEvaluations best_evaluations;
-  std::optional<double> best_counted;  // value of the best metric that eval.patience waits for a better one than
-  std::int64_t without_gain = 0;       // evaluations since
-  std::string evaluation;              // TrainPlan::evaluation of these three
+  // best value of the metric so far, for eval.patience
+  std::optional<double> best_counted;
+  std::int64_t without_gain = 0;  // evaluations since then without improvement
+  std::string evaluation;         // TrainPlan::evaluation of these best values
   LossHistory losses;
 };
 
