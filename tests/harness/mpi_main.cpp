@@ -1,6 +1,6 @@
 // The main of the tests that run on several ranks. All ranks run the same cases in the same order (checked); rank 0
 // prints TAP with what the ranks reported; the exit code is agreed; a case that hangs is ended by a watchdog that says
-// which rank was where. LOCKSTEP_TEST_CASE_TIMEOUT: seconds a case may take (600).
+// which rank was where. LOCKSTEP_TEST_CASE_TIMEOUT: seconds a case may take (1700).
 #define BOOST_TEST_NO_MAIN
 #define BOOST_TEST_ALTERNATIVE_INIT_API
 #include "harness/mpi_test.hpp"
@@ -63,7 +63,7 @@ class CaseWatchdog {
   }
 
   int rank_;
-  double limit_s_ = 600;
+  double limit_s_ = 1700;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::string what_;
