@@ -36,9 +36,9 @@ void agree_on_start(Communicator& world, const Settings& settings) {
     for (std::size_t i = 0; i < mine.size(); ++i)
       if (i >= first.size() || mine[i] != first[i])
         throw Error(ExitCode::usage,
-                    fmt::format("the configuration is another one than on rank 0: {} here, {} there", mine[i],
+                    fmt::format("the configuration differs from that of rank 0: {} here, {} there", mine[i],
                                 i < first.size() ? first[i] : "nothing"),
-                    "give all ranks the same files, and environment variables in paths the same values");
+                    "start all ranks with the same configuration files and the same environment variables");
   });
 }
 

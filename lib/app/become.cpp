@@ -21,10 +21,10 @@ int become(const std::string& program, const Tool& tool, char** arguments) {
   }
   if (launch_of_process().rank == 0) {
     Log({.program = tool.name})
-        .failure(Error(
-            ExitCode::storage,
-            fmt::format("cannot start {} beside {}: {}", program, (folder / tool.name).string(), std::strerror(reason)),
-            "the two programs belong together: install both"));
+        .failure(Error(ExitCode::storage,
+                       fmt::format("cannot start {} next to {}: {}", program, (folder / tool.name).string(),
+                                   std::strerror(reason)),
+                       "the two programs belong together: install both"));
   }
   return static_cast<int>(ExitCode::storage);
 }

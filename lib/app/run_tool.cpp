@@ -105,8 +105,8 @@ void tell_numbers(const Communicator& world, Log& log) {
   if (others == 0) return;
   if (world.rank() == 0)
     log.info(
-        "ranks of a node are neighbours: {} of {} have another number than the launcher gave them (--log-level debug "
-        "shows which)",
+        "ranks are renumbered so that those of a node are consecutive: {} of {} differ from the launcher's numbers "
+        "(--log-level debug lists them)",
         others, world.size());
   log.debug("rank {} on {} is the launcher's rank {}", world.rank(), host_name(),
             launched[static_cast<std::size_t>(world.rank())]);
@@ -124,7 +124,7 @@ std::unique_ptr<StartWatch> watch_start(const StartUp& start_up) {
 void warn_of_torchrun(Log& log) {
   if (const int processes = ranks_of_torchrun(); processes > 1)
     log.warning(
-        "torchrun started {} processes (WORLD_SIZE), and each of them is a job of its own with one rank: start "
+        "torchrun started {} processes (WORLD_SIZE), but each of them is a separate job with one rank: start "
         "the ranks of one job with mpirun -n {} or srun",
         processes, processes);
 }

@@ -48,7 +48,7 @@ void write_status(const Path& path, std::string_view reason, std::optional<int> 
 
 std::string text_of(const Json& status, const char* member, const Path& path) {
   if (!status.is_object() || !status.contains(member) || !status.at(member).is_string())
-    fail(ExitCode::input, "{}: '{}' is missing or no text", path.string(), member);
+    fail(ExitCode::input, "{}: '{}' is missing or not text", path.string(), member);
   return status.at(member);
 }
 
@@ -137,11 +137,11 @@ std::optional<std::string> unexplained_end(const Path& run_dir) {
   try {
     const Json status = parse_json(read_file(path), path.string());
     if (text_of(status, "reason", path) != "running") return std::nullopt;
-    return fmt::format("the job before this one ended without a word: process {} on {}, at work since {}",
+    return fmt::format("the previous job ended without a message: process {} on {}, started {}",
                        status.contains("process") ? to_text(status.at("process")) : "unknown",
                        text_of(status, "host", path), text_of(status, "time", path));
   } catch (const Error& error) {
-    return fmt::format("how the job before this one ended is not known: {}", error.what());
+    return fmt::format("cannot tell how the previous job ended: {}", error.what());
   }
 }
 

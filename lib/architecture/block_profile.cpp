@@ -432,7 +432,7 @@ std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription:
               {config.feed_forward, config.channels}};
     case BlockDescription::Kind::head: return {{config.channels, config.vocabulary}};
   }
-  throw Error(ExitCode::bug, "a kind of block without its matrix products");
+  fail(ExitCode::bug, "unknown BlockDescription::Kind {}", static_cast<int>(kind));
 }
 
 namespace {
@@ -619,7 +619,7 @@ BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, c
     case BlockDescription::Kind::decoder: return exchanges_of_decoder(spoken, purpose, layer);
     case BlockDescription::Kind::head: return exchanges_of_head(spoken, purpose);
   }
-  throw Error(ExitCode::bug, "a kind of block without its exchanges");
+  fail(ExitCode::bug, "unknown BlockDescription::Kind {}", static_cast<int>(kind));
 }
 
 std::vector<BlockExchange> repeated_exchanges(const HfConfig& part, const BatchShape& batch,
@@ -644,7 +644,7 @@ std::vector<BlockExchange> repeated_exchanges(const HfConfig& part, const BatchS
 }
 
 BlockProfile profile(const Architecture& architecture, std::size_t block, const BatchShape& batch) {
-  invariant(block < architecture.blocks.size(), "the profile of a block that exists");
+  invariant(block < architecture.blocks.size(), "the profiled block exists");
   using Kind = BlockDescription::Kind;
   const HfConfig& config = architecture.config;
   const BlockDescription& description = architecture.blocks[block];

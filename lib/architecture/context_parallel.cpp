@@ -12,18 +12,17 @@ void check_heads(const HfConfig& config, std::int64_t tensor_ranks, const Sequen
   const std::int64_t all = tensor_ranks * ulysses;
   if (config.heads % all != 0)
     throw Error(ExitCode::usage,
-                fmt::format("cannot share {} heads among parallel.tp {} × parallel.ulysses {}: {} mod {} is {}",
+                fmt::format("cannot divide {} heads among parallel.tp {} × parallel.ulysses {}: {} mod {} is {}",
                             config.heads, tensor_ranks, ulysses, config.heads, all, config.heads % all),
-                "take sizes whose product divides the model's heads");
+                "choose sizes whose product divides the number of heads");
   const std::int64_t keys = std::max<std::int64_t>(1, config.kv_heads / tensor_ranks);
   if (keys % ulysses != 0 && ulysses % keys != 0)
-    throw Error(
-        ExitCode::usage,
-        fmt::format("cannot share {} key heads{} among parallel.ulysses {}: {} mod {} is {}, and {} mod {} is "
-                    "{}",
-                    keys, tensor_ranks > 1 ? fmt::format(", those of a rank along parallel.tp {},", tensor_ranks) : "",
-                    ulysses, keys, ulysses, keys % ulysses, ulysses, keys, ulysses % keys),
-        "take a parallel.ulysses that divides the key heads, or that they divide");
+    throw Error(ExitCode::usage,
+                fmt::format("cannot divide {} key heads{} among parallel.ulysses {}: {} mod {} is {}, and {} mod {} is "
+                            "{}",
+                            keys, tensor_ranks > 1 ? fmt::format(" per rank of parallel.tp {}", tensor_ranks) : "",
+                            ulysses, keys, ulysses, keys % ulysses, ulysses, keys, ulysses % keys),
+                "choose a parallel.ulysses that divides the number of key heads, or is a multiple of it");
 }
 
 }  // namespace lockstep

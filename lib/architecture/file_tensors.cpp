@@ -20,13 +20,11 @@ struct Matrix {
 
 std::vector<Matrix> matrices_of_expert(const HfConfig& config, Role stack) {
   const bool mixtral = config.family == Family::mixtral;
-  switch (stack) {
-    case Role::expert_gate_up:
-      return {{Role::gate, mixtral ? "w1" : "gate_proj", config.experts.feed_forward},
-              {Role::up, mixtral ? "w3" : "up_proj", config.experts.feed_forward}};
-    case Role::expert_down: return {{Role::down, mixtral ? "w2" : "down_proj", config.channels}};
-    default: return {};
-  }
+  if (stack == Role::expert_gate_up)
+    return {{Role::gate, mixtral ? "w1" : "gate_proj", config.experts.feed_forward},
+            {Role::up, mixtral ? "w3" : "up_proj", config.experts.feed_forward}};
+  if (stack == Role::expert_down) return {{Role::down, mixtral ? "w2" : "down_proj", config.channels}};
+  return {};
 }
 
 Box rows_of(Box box, std::int64_t begin, std::int64_t count) {
@@ -50,7 +48,7 @@ class StackedSource : public TensorSource {
       for (const FileTensor& part : own) {
         const DType found = in_files.at(part.tensor.name)->dtype;
         if (found != dtype)
-          fail(ExitCode::input, "{} has type {}, but {} has {}: the experts of a layer need one type",
+          fail(ExitCode::input, "{} has type {}, but {} has {}: all experts of a layer must have the same type",
                own.front().tensor.name, name_of(dtype), part.tensor.name, name_of(found));
       }
       list_.push_back({tensor.name, tensor.shape, dtype});
@@ -160,10 +158,10 @@ WeightsReport examine_weights(const Path& folder) {
   open_model_weights(folder, expected_in_files(file_tensors(architecture.config, stored_tensors(architecture))),
                      report.remarks);
   if (report.head == Head::own)
-    report.remarks.warnings.push_back(fmt::format(
-        "{}: config.json ties the head to the embedding, but the files hold different values for them: both "
-        "are kept, as in transformers; tie_word_embeddings false in config.json says the same",
-        folder.string()));
+    report.remarks.warnings.push_back(
+        fmt::format("{}: config.json ties the head to the embedding, but the files hold different values for them: "
+                    "both are kept, as in transformers (tie_word_embeddings false in config.json has the same effect)",
+                    folder.string()));
   return report;
 }
 

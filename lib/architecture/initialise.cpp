@@ -13,7 +13,7 @@ namespace {
 template <class Number>
 void fill(const LogicalTensor& tensor, std::uint64_t seed, const Box& box, std::span<Number> out) {
   invariant(contains(whole(view_of(tensor)), box) && static_cast<std::int64_t>(out.size()) == elements(box),
-            "initial values of a box inside the tensor");
+            "the box of initial values lies inside the tensor");
   switch (tensor.initial.kind) {
     case Initial::Kind::zeros: std::fill(out.begin(), out.end(), Number{0}); return;
     case Initial::Kind::ones: std::fill(out.begin(), out.end(), Number{1}); return;

@@ -74,34 +74,34 @@ Share share_of(Role role, const HfConfig& config, const BlockSharing& sharing) {
     case Role::qkv: return along_heads({config.channels, 3, config.heads * config.head_size});
     case Role::qkv_bias: return along_heads({3, config.heads * config.head_size});
   }
-  throw Error(ExitCode::bug, "a role without its part in a shared block");
+  fail(ExitCode::bug, "unknown Role {}", static_cast<int>(role));
 }
 
 void check_shares(const HfConfig& config, const BlockSharing& sharing) {
   const std::int64_t ranks = sharing.ranks;
   if (config.experts.count > 0 && !sharing.rows)
     throw Error(ExitCode::usage,
-                fmt::format("parallel.tp {} cannot share a {} model: a token would go to its experts from each of the "
-                            "{} ranks, which all have its row",
+                fmt::format("parallel.tp {} needs sequence parallelism for a {} model: without it, each of the {} "
+                            "ranks would send every token to the experts",
                             ranks, name_of(config.family), ranks),
-                "say parallel.sequence_parallel true: the ranks then have the rows between them");
+                "set parallel.sequence_parallel true");
   if (config.heads % ranks != 0)
     throw Error(ExitCode::usage,
-                fmt::format("cannot share {} heads among parallel.tp {}: {} mod {} is {}", config.heads, ranks,
+                fmt::format("cannot divide {} heads among parallel.tp {}: {} mod {} is {}", config.heads, ranks,
                             config.heads, ranks, config.heads % ranks),
-                "take a parallel.tp that divides the model's heads");
+                "choose a parallel.tp that divides the number of heads");
   const std::int64_t keys = config.kv_heads;
   if (keys % ranks != 0 && ranks % keys != 0)
     throw Error(ExitCode::usage,
-                fmt::format("cannot share {} key heads among parallel.tp {}: {} mod {} is {}, {} mod {} is {}", keys,
+                fmt::format("cannot divide {} key heads among parallel.tp {}: {} mod {} is {}, {} mod {} is {}", keys,
                             ranks, keys, ranks, keys % ranks, ranks, keys, ranks % keys),
-                "take a parallel.tp that divides the model's key heads, or that these divide");
+                "choose a parallel.tp that divides the number of key heads, or is a multiple of it");
   const auto is_enough = [&](std::string_view what, std::int64_t count) {
     if (divided_up(count, ranks) * (ranks - 1) >= count)
       throw Error(ExitCode::usage,
-                  fmt::format("cannot share {} of {} among parallel.tp {}: in parts of {} the last rank has none", what,
-                              count, ranks, divided_up(count, ranks)),
-                  "take a smaller parallel.tp");
+                  fmt::format("cannot divide {} of {} among parallel.tp {}: in parts of {}, the last rank has none",
+                              what, count, ranks, divided_up(count, ranks)),
+                  "choose a smaller parallel.tp");
   };
   if (config.expert_layers(config.layers) < config.layers) is_enough("an MLP", config.feed_forward);
   if (config.experts.shared_feed_forward > 0) is_enough("a shared expert", config.experts.shared_feed_forward);
@@ -119,9 +119,9 @@ void check_experts(const HfConfig& config, std::int64_t ranks) {
                 "leave parallel.ep out");
   if (config.experts.count % ranks != 0)
     throw Error(ExitCode::usage,
-                fmt::format("cannot share out {} experts over parallel.ep {}: {} mod {} is {}", config.experts.count,
+                fmt::format("cannot distribute {} experts over parallel.ep {}: {} mod {} is {}", config.experts.count,
                             ranks, config.experts.count, ranks, config.experts.count % ranks),
-                "take a parallel.ep that divides the model's experts");
+                "choose a parallel.ep that divides the number of experts");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "quant/int8.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -110,16 +111,9 @@ std::vector<TensorDescription> stored_as(const LogicalTensor& tensor, Storage st
 }
 
 bool is_decoder_matrix(Role role) {
-  switch (role) {
-    case Role::query:
-    case Role::key:
-    case Role::value:
-    case Role::attention_output:
-    case Role::gate:
-    case Role::up:
-    case Role::down: return true;
-    default: return false;
-  }
+  constexpr std::array matrices{Role::query, Role::key, Role::value, Role::attention_output,
+                                Role::gate,  Role::up,  Role::down};
+  return std::ranges::find(matrices, role) != matrices.end();
 }
 
 }  // namespace

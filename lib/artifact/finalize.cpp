@@ -56,8 +56,7 @@ void check_request(const FinalizeConfig& config, const ModelSource& source) {
                             name_of(source.config.family)),
                 "--recipe none");
   }
-  if (is_same(config.output, source.folder))
-    fail(ExitCode::usage, "output {} is the model that is read", config.output);
+  if (is_same(config.output, source.folder)) fail(ExitCode::usage, "output {} is the input model", config.output);
   check_target(config.output, export_output(), existing_of(config));
 }
 
@@ -179,7 +178,7 @@ int finalize_quantize(const FinalizeConfig& config, Session& session, Output& ou
   double total = 0;
   for (const LogicalTensor& tensor : source.tensors) total += static_cast<double>(elements(tensor.shape));
   if (is_root) {
-    for (const std::string& reason : source.rejected) output.log().warning("passed over {}", reason);
+    for (const std::string& reason : source.rejected) output.log().warning("skipped a damaged checkpoint: {}", reason);
     for (const std::string& warning : source.warnings) output.log().warning("{}", warning);
     for (const std::string& note : source.notes) output.log().info("{}", note);
   }

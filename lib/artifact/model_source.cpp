@@ -60,7 +60,7 @@ std::optional<std::string> document(const CheckpointReader& reader, std::string_
 void add_tokenizer_of_run(ModelSource& source, const Path& folder) {
   for (const Defect& defect : tokenizer_defects(source.folder))
     throw Error(code_of(defect.verdict), defect.message,
-                defect.hint + (defect.hint.empty() ? "" : "; --tokenizer names other ones"));
+                defect.hint + (defect.hint.empty() ? "" : "; or name other files with --tokenizer"));
   add_all(source, folder);
 }
 
@@ -86,7 +86,7 @@ void check_shapes(const Path& folder, const std::vector<LogicalTensor>& tensors,
       problems.push_back(fmt::format("{} is {}, not {}", tensor.name, to_text(found->shape), to_text(tensor.shape)));
   }
   if (!problems.empty()) {
-    fail(ExitCode::input, "{}: the weights are not those of the model's configuration:\n  {}", folder.string(),
+    fail(ExitCode::input, "{}: the weights do not match the model's configuration:\n  {}", folder.string(),
          join(problems, "\n  "));
   }
 }
@@ -140,8 +140,8 @@ Found find_best(const Path& run) {
   const std::vector<CheckpointEntry> candidates = best_first(list_checkpoints(run), by);
   if (candidates.empty())
     throw Error(ExitCode::input,
-                fmt::format("{} has no checkpoint with the metric {}: none is the best", run.string(), by.metric),
-                "a checkpoint has it where the run evaluates at its step; --which last is the newest one");
+                fmt::format("{} has no checkpoint with the metric {}, so none is the best", run.string(), by.metric),
+                "a checkpoint has it if the run evaluates at its step; --which last takes the newest one");
   Found found = first_sound(candidates, judge);
   for (const CheckpointEntry& entry : newest_first(list_checkpoints(run))) {  // nobody knows how good these were
     if (std::ranges::find(candidates, entry.path, &CheckpointEntry::path) != candidates.end()) continue;
@@ -159,7 +159,7 @@ Found find_step(const Path& run, std::int64_t step) {
     steps.push_back(fmt::format("{}", entry.step));
   }
   throw Error(ExitCode::input, fmt::format("{} has no checkpoint of step {}", run.string(), step),
-              steps.empty() ? "it has none at all" : fmt::format("it has {}", join(steps, ", ")));
+              steps.empty() ? "it has no checkpoints" : fmt::format("it has {}", join(steps, ", ")));
 }
 
 /// The checkpoint in a folder, or one of the run in it.
@@ -170,7 +170,7 @@ ModelSource open_saved(const Path& folder, const CheckpointChoice& which) {
       case CheckpointChoice::By::best: return find_best(folder);
       case CheckpointChoice::By::step: return find_step(folder, which.step);
     }
-    throw Error(ExitCode::bug, "a choice of a checkpoint without a meaning");
+    fail(ExitCode::bug, "unknown CheckpointChoice::By {}", static_cast<int>(which.by));
   };
   const Found found = find();
   ModelSource source = open_checkpoint(found.checkpoint->path);
@@ -210,7 +210,7 @@ ModelSource open_model_source(const Path& path, const CheckpointChoice& which, c
   }
   if (!run && which != CheckpointChoice())
     throw Error(ExitCode::usage,
-                fmt::format("--which {} chooses among the checkpoints of a run, and {} is {}", which.text(),
+                fmt::format("--which {} chooses among the checkpoints of a run, but {} is {}", which.text(),
                             path.string(), checkpoint ? "one checkpoint" : "a folder of weights"),
                 "leave --which out, or give the folder of the run");
   ModelSource source = checkpoint || run ? open_saved(path, which) : open_hf_folder(path, head);

@@ -20,7 +20,7 @@ std::int64_t narrowed(Wide value) {
 
 Decimal Decimal::nearest(double value) {
   constexpr double most = 2147483648.0;
-  invariant(value >= 0 && value <= most, "a decimal fraction is from 0 to 2^31");
+  invariant(value >= 0 && value <= most, "a decimal fraction must be from 0 to 2^31");
   return {std::llround(value * static_cast<double>(one))};
 }
 
@@ -30,7 +30,7 @@ std::int64_t part_up(Decimal fraction, std::int64_t whole, std::int64_t by) {
 }
 
 std::int64_t parts_in(std::int64_t amount, Decimal fraction, std::int64_t whole) {
-  invariant(fraction.billionths > 0 && whole > 0, "a part is more than nothing");
+  invariant(fraction.billionths > 0 && whole > 0, "a part needs a fraction and a whole above 0");
   return narrowed(Wide{amount} * Decimal::one / (Wide{fraction.billionths} * whole));
 }
 

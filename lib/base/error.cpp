@@ -33,9 +33,10 @@ void fail_errno(std::string_view tried, const std::string& path) {
   if (reason == EFBIG) throw Error(ExitCode::storage, message + file_size_limit_text());
   struct rlimit open_files{};
   if (reason == EMFILE && ::getrlimit(RLIMIT_NOFILE, &open_files) == 0)
-    throw Error(ExitCode::storage, message,
-                fmt::format("this process may have {} files open at a time: 'ulimit -n' in its shell raises that",
-                            open_files.rlim_cur));
+    throw Error(
+        ExitCode::storage, message,
+        fmt::format("the limit is {} open files per process: raise it with 'ulimit -n' in the shell that starts it",
+                    open_files.rlim_cur));
   throw Error(ExitCode::storage, message);
 }
 

@@ -70,13 +70,13 @@ bool is_dead(const std::string& text) {
 std::optional<struct stat> look_at(const Path& path) {
   struct stat status{};
   if (::lstat(path.c_str(), &status) == 0) return status;
-  if (errno != ENOENT) fail_errno("look at", path);
+  if (errno != ENOENT) fail_errno("access", path);
   return std::nullopt;
 }
 
 struct stat status_of(const FileDescriptor& file, const Path& path) {
   struct stat status{};
-  if (::fstat(file.get(), &status) != 0) fail_errno("look at", path);
+  if (::fstat(file.get(), &status) != 0) fail_errno("access", path);
   return status;
 }
 
@@ -94,7 +94,8 @@ std::optional<FileDescriptor> open_lock(const Path& path, int flags) {
     if (errno == EEXIST && (flags & O_EXCL) != 0) return std::nullopt;
     fail_errno("open the lock", path);
   }
-  if (!S_ISREG(status_of(file, path).st_mode)) fail(ExitCode::usage, "{} is no lock: it is not a file", path.string());
+  if (!S_ISREG(status_of(file, path).st_mode))
+    fail(ExitCode::usage, "{} is not a lock: it is not a regular file", path.string());
   return file;
 }
 
@@ -104,7 +105,7 @@ std::string text_in(const FileDescriptor& file, const Path& path) {
   if (got < 0) fail_errno("read", path);
   const std::string content(text.data(), static_cast<std::size_t>(got));
   if (!content.empty() && !content.starts_with(first_word))
-    throw Error(ExitCode::usage, fmt::format("{} is no lock: another program wrote it", path.string()),
+    throw Error(ExitCode::usage, fmt::format("{} is not a lock: another program wrote it", path.string()),
                 "move it away, or choose another name for the output");
   return content;
 }

@@ -25,7 +25,7 @@ FileKind kind_of_mode(mode_t mode) {
 FileKind kind_with(int (*look)(const char*, struct stat*), const Path& path) {
   struct stat status{};
   if (look(path.c_str(), &status) == 0) return kind_of_mode(status.st_mode);
-  if (errno != ENOENT && errno != ENOTDIR) fail_errno("look at", path);
+  if (errno != ENOENT && errno != ENOTDIR) fail_errno("access", path);
   return FileKind::nothing;
 }
 
@@ -77,7 +77,7 @@ namespace {
 void shrink_in_steps(const Path& path, std::uint64_t step, const std::function<void()>& between) {
   const FileDescriptor file = open_file(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
   struct stat status{};
-  if (::fstat(file.get(), &status) != 0) fail_errno("look at", path);
+  if (::fstat(file.get(), &status) != 0) fail_errno("access", path);
   if (!S_ISREG(status.st_mode) || status.st_nlink != 1) return;
   for (auto length = static_cast<std::uint64_t>(status.st_size); length > step;) {
     length -= step;
@@ -98,10 +98,10 @@ void remove_tree_in_steps(const Path& path, std::uint64_t step, const std::funct
 }
 
 Path absolute_path(const Path& path) {
-  if (path.empty()) fail(ExitCode::usage, "an empty name is no file or folder");
+  if (path.empty()) fail(ExitCode::usage, "the name of a file or folder is empty");
   std::error_code error;
   const Path normal = std::filesystem::absolute(path, error).lexically_normal();
-  if (error) fail(ExitCode::storage, "cannot find the folder in which {} is: {}", path.string(), error.message());
+  if (error) fail(ExitCode::storage, "cannot resolve the path {}: {}", path.string(), error.message());
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
@@ -109,8 +109,8 @@ bool is_same(const Path& a, const Path& b) {
   struct stat first{};
   struct stat second{};
   if (!is_there(a) || !is_there(b)) return false;
-  if (::stat(a.c_str(), &first) != 0) fail_errno("look at", a);
-  if (::stat(b.c_str(), &second) != 0) fail_errno("look at", b);
+  if (::stat(a.c_str(), &first) != 0) fail_errno("access", a);
+  if (::stat(b.c_str(), &second) != 0) fail_errno("access", b);
   return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
@@ -160,8 +160,8 @@ void refuse_lfs_pointer(const FileDescriptor& file, off_t size, const Path& path
   text.resize(static_cast<std::size_t>(got));
   if (!text.starts_with("version https://git-lfs.") || text.find("\noid sha256:") == std::string::npos) return;
   throw Error(ExitCode::input,
-              fmt::format("cannot read {}: it is a pointer of Git LFS, not the file itself", path.string()),
-              fmt::format("git lfs pull, in {}, fetches the file", absolute_path(path).parent_path().string()));
+              fmt::format("cannot read {}: it is a Git LFS pointer, not the file itself", path.string()),
+              fmt::format("fetch the file: git lfs pull, in {}", absolute_path(path).parent_path().string()));
 }
 
 }  // namespace
@@ -183,7 +183,7 @@ std::optional<FileDescriptor> open_if_there(const Path& path) {
 std::optional<std::uint64_t> length_of(const Path& path) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) {
-    if (errno != ENOENT && errno != ENOTDIR) fail_errno("look at", path);
+    if (errno != ENOENT && errno != ENOTDIR) fail_errno("access", path);
     return std::nullopt;
   }
   refuse_no_file(status.st_mode, path);
@@ -195,7 +195,7 @@ void write_at(const FileDescriptor& file, std::span<const std::byte> bytes, std:
     const ssize_t written = ::pwrite(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail_errno("write", path);
-    if (written == 0) fail(ExitCode::storage, "cannot write {}: the system took no bytes", path.string());
+    if (written == 0) fail(ExitCode::storage, "cannot write {}: the system wrote 0 bytes", path.string());
     bytes = bytes.subspan(static_cast<std::size_t>(written));
     offset += static_cast<std::uint64_t>(written);
   }
@@ -207,7 +207,7 @@ void read_at(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_errno("read", path);
     if (got == 0)
-      fail(ExitCode::input, "{} ends at byte {}, {} bytes short of what is to be read", path.string(), offset,
+      fail(ExitCode::input, "cannot read {}: it ends at byte {}, {} bytes too early", path.string(), offset,
            bytes.size());
     bytes = bytes.subspan(static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);
@@ -255,7 +255,8 @@ void make_folder(const Path& path) {
     if (::mkdir(folder->c_str(), 0777) != 0 && errno != EEXIST) fail_errno("create folder", *folder);
     sync_folder(folder->parent_path());
   }
-  if (!is_folder(path)) fail(ExitCode::storage, "cannot create folder {}: it is no folder", path.string());
+  if (!is_folder(path))
+    fail(ExitCode::storage, "cannot create folder {}: it exists and is not a folder", path.string());
 }
 
 void sync_folder(const Path& path) {

@@ -20,7 +20,7 @@ std::string form_problem(const nlohmann::json::exception& error) {
   const std::size_t must = said.find(before);
   const std::size_t is = said.find(between);
   if (error.id != wrong_type || must == std::string_view::npos || is == std::string_view::npos)
-    return "a value has not the form that it must have";
+    return "a value has the wrong form";
   const std::size_t expected = must + before.size();
   return fmt::format("a value is {} where {} is expected", said.substr(is + between.size()),
                      said.substr(expected, is - expected));

@@ -117,7 +117,7 @@ bool replace_pages(std::uintptr_t address) {
 void tell_bus_error(std::uintptr_t address) {
   constexpr std::string_view begin = "bus error (SIGBUS) at address 0x", digits = "0123456789abcdef",
                              end =
-                                 ": memory behind a file or a device cannot be read or written (is /dev/shm full?); "
+                                 ": a mapped file or device cannot be read or written (is /dev/shm full?); "
                                  "the process ends\n";
   std::array<char, 256> line{};
   char* out = std::ranges::copy(begin, line.data()).out;
@@ -153,7 +153,7 @@ std::string reason_at(const Path& path, std::uint64_t byte) {
 
 [[noreturn]] void fail_lost(const Path& path, std::uint64_t byte, const std::string& why) {
   throw Error(ExitCode::storage, fmt::format("cannot read {} from byte {} on: {}", path.string(), byte, why),
-              "a file must not change while a program reads it: put it back as it was, and start again");
+              "a file must not change while a program reads it: restore it and start again");
 }
 
 }  // namespace
@@ -181,7 +181,7 @@ void require_intact(const MappedFile& file) {
   const bool same = ::stat(mapping.path.c_str(), &status) == 0 && status.st_dev == mapping.device &&
                     status.st_ino == mapping.inode;  // else the mapped file has no name any more
   if (const auto bytes = static_cast<std::uint64_t>(status.st_size); same && bytes < mapping.bytes)
-    fail_lost(mapping.path, bytes, fmt::format("it had {} bytes, and was cut short", mapping.bytes));
+    fail_lost(mapping.path, bytes, fmt::format("it had {} bytes and was truncated while in use", mapping.bytes));
   if (const std::uint64_t lost = mapping.lost; lost != none)
     fail_lost(mapping.path, lost, reason_at(mapping.path, lost));
 }

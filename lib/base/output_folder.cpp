@@ -161,8 +161,7 @@ OutputFolder::~OutputFolder() {
 void OutputFolder::publish() {
   check_target(target_, kind_, existing_);
   if (!lock_->is_held()) {
-    fail(ExitCode::storage, "cannot create the {} {}: another process took its lock away", kind_.name,
-         target_.string());
+    fail(ExitCode::storage, "cannot create the {} {}: another process removed its lock", kind_.name, target_.string());
   }
   sync_folder(content());
   const bool replaces = is_there(target_) && !list_folder(target_).empty();
@@ -181,7 +180,7 @@ void OutputFolder::replace() {
     kept_ = identity_of(content()) == earlier ? content() : stage_ / earlier_name;
     const bool is_taken = identity_of(target_) != FolderIdentity();  // by the new one
     throw Error(ExitCode::storage,
-                fmt::format("{}, nor could the earlier {} be put back: it lies in {}", error.what(), kind_.name,
+                fmt::format("{}; the earlier {} could not be restored and is now in {}", error.what(), kind_.name,
                             kept_->string()),
                 fmt::format("{}mv {} {}", is_taken ? fmt::format("mv {0} {0}.new && ", target_.string()) : "",
                             kept_->string(), target_.string()));

@@ -30,7 +30,7 @@ void remove_temporaries(const Path& folder) {
 void refuse_link(const Path& path) {
   if (kind_of_name(path) != FileKind::link) return;
   throw Error(ExitCode::storage, fmt::format("cannot write {}: it is a symbolic link", path.string()),
-              "files that a program writes are no links: remove it, or put the file itself there");
+              "programs do not write through links: remove the link, or replace it by the file itself");
 }
 
 }  // namespace lockstep

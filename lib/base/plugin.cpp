@@ -25,10 +25,10 @@ const void* open_plugin(const std::string& room, const std::string& file, const 
     void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr)
       throw Error(ExitCode::input, fmt::format("cannot load {}: {}", path.string(), ::dlerror()),
-                  "it needs the libraries where they were when it was built: build anew");
+                  "its libraries must be where they were when it was built: rebuild it");
     const auto tables = reinterpret_cast<const void* (*)()>(::dlsym(library, entry));
     if (tables == nullptr || *static_cast<const int*>(tables()) != version)
-      fail(ExitCode::input, "{} is of another version of this program: build anew", path.string());
+      fail(ExitCode::input, "{} belongs to another version of this program: rebuild it", path.string());
     return tables();
   }
   return nullptr;

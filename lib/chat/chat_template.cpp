@@ -54,7 +54,7 @@ Value with_reasoning(const Value& message, TemplateMemory& memory) {
 
 Value messages_of(const Json& messages, TemplateMemory& memory) {
   const Value list = jinja::value_of(messages, memory);
-  if (!list.is(Kind::list)) throw jinja::TemplateFault("the messages are no list");
+  if (!list.is(Kind::list)) throw jinja::TemplateFault("the messages are not a list");
   std::vector<Value> items;
   for (const Value& message : list.sequence()) items.push_back(with_reasoning(message, memory));
   return jinja::list_from(items, memory);

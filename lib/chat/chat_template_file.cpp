@@ -17,7 +17,7 @@ constexpr const char* config_name = "tokenizer_config.json";
 std::optional<Json> object_in(const Path& path) {
   if (!is_there(path)) return std::nullopt;
   Json json = parse_json(read_file(path), path.string());
-  if (!json.is_object()) fail(ExitCode::input, "{}: an object is expected", path.string());
+  if (!json.is_object()) fail(ExitCode::input, "{} is not a JSON object", path.string());
   return json;
 }
 
@@ -36,18 +36,18 @@ bool can_name_a_file(const std::string& name) {
 /// What `chat_template` of a configuration has: one text, or several by their names.
 std::map<std::string, std::string> templates_in(const Json& config, const std::string& origin) {
   if (!config.contains("chat_template") || config["chat_template"].is_null())
-    fail(ExitCode::input, "{}: there is no chat_template", origin);
+    fail(ExitCode::input, "{} has no chat_template", origin);
   const Json& found = config["chat_template"];
   if (found.is_string()) return {{default_template, found.get<std::string>()}};
-  if (!found.is_array()) fail(ExitCode::input, "{}: chat_template is neither a text nor a list of templates", origin);
+  if (!found.is_array()) fail(ExitCode::input, "{}: chat_template is neither a string nor a list of templates", origin);
   std::map<std::string, std::string> texts;
   for (const Json& one : found) {
     if (!one.is_object() || !one.contains("name") || !one.contains("template") || !one["name"].is_string() ||
         !one["template"].is_string())
-      fail(ExitCode::input, "{}: a template of chat_template lacks its name or its text", origin);
+      fail(ExitCode::input, "{}: an entry of chat_template has no name or no template", origin);
     const auto name = one["name"].get<std::string>();
     if (!can_name_a_file(name))
-      fail(ExitCode::input, "{}: the name {} of a template cannot be that of a file", origin, to_text(Json(name)));
+      fail(ExitCode::input, "{}: the template name {} cannot be a file name", origin, to_text(Json(name)));
     texts.insert_or_assign(name, one["template"].get<std::string>());
   }
   return texts;
@@ -87,8 +87,7 @@ std::map<std::string, ChatTemplateFile> read_chat_templates(const Path& path) {
   if (!templates.empty()) return templates;
   const Path config = folder ? path / config_name : path;
   if (!is_there(config))
-    fail(ExitCode::input, "{}: there is no chat template: neither {} nor {}", path.string(), template_file,
-         config_name);
+    fail(ExitCode::input, "{} has no chat template: neither {} nor {}", path.string(), template_file, config_name);
   const auto json = object_in(config);
   add_special_tokens(variables, *json);
   for (auto& [name, text] : templates_in(*json, config.string()))
@@ -102,7 +101,7 @@ ChatTemplateFile read_chat_template(const Path& path, const std::string& name) {
   if (found != templates.end()) return std::move(found->second);
   std::vector<std::string> names;
   for (const auto& [other, file] : templates) names.push_back(other);
-  fail(ExitCode::input, "{}: there is no chat template '{}'; there are: {}", path.string(),
+  fail(ExitCode::input, "{} has no chat template '{}'; it has: {}", path.string(),
        name.empty() ? default_template : name, join(names, ", "));
 }
 

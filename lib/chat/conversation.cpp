@@ -39,8 +39,8 @@ void drop_nulls(Json& message) {
 /// What the assistant calls, spelled out as JSON: an object with name and arguments, or a list of such.
 Json tool_calls_of(const Json& value, const std::string& place) {
   const auto refuse = [&] {
-    throw Error(ExitCode::input, fmt::format("{} is a function_call of {}", place, shown(value)),
-                "its value is JSON, as object or text: one object with name and arguments, or a list of them");
+    throw Error(ExitCode::input, fmt::format("{} has a function_call with the value {}", place, shown(value)),
+                "the value must be a JSON object with name and arguments, or a list of them, possibly as a string");
   };
   Json calls = value.is_string() ? Json::parse(value.get_ref<const std::string&>(), nullptr, false) : value;
   if (calls.is_object()) calls = Json::array({std::move(calls)});
@@ -70,8 +70,8 @@ Json renamed(const Json& message, const std::string& place) {
         std::vector<std::string> names;
         for (const auto& [name, meaning] : sharegpt_roles) names.emplace_back(name);
         throw Error(
-            ExitCode::input, fmt::format("{} is from {}, which is no known role", place, shown(value)),
-            fmt::format("known are {}; in the form of OpenAI messages have a role and a content", join(names, ", ")));
+            ExitCode::input, fmt::format("{} is from {}, which is not a known role", place, shown(value)),
+            fmt::format("known roles: {}; messages in the OpenAI format have role and content", join(names, ", ")));
       }
       made["role"] = role->second;
     } else {
@@ -85,17 +85,17 @@ void check_content(const Json& message, const std::string& place) {
   const auto content = message.find("content");
   if (content == message.end() || content->is_string()) return;
   if (!content->is_array())
-    fail(ExitCode::input, "{}.content is {}, neither text nor a list of parts", place, shown(*content));
+    fail(ExitCode::input, "{}.content is {}, neither a string nor a list of parts", place, shown(*content));
   for (std::size_t i = 0; i < content->size(); ++i) {
     const Json& part = (*content)[i];
     const auto type = part.is_object() ? part.find("type") : part.end();
     if (!part.is_object() || type == part.end() || !type->is_string())
-      fail(ExitCode::input, "{}.content[{}] is {}, no part with a type", place, i, shown(part));
+      fail(ExitCode::input, "{}.content[{}] is {}, not a part with a type", place, i, shown(part));
     if (*type != "text")
-      throw Error(ExitCode::input,
-                  fmt::format("{}.content[{}] is of the type {}: of the parts of a message text alone is trained on",
-                              place, i, shown(*type)),
-                  "data.malformed: skip leaves such records out");
+      throw Error(
+          ExitCode::input,
+          fmt::format("{}.content[{}] has the type {}: only parts of type text are supported", place, i, shown(*type)),
+          "use data.malformed: skip to skip such records");
     const auto text = part.find("text");
     if (text == part.end() || !text->is_string()) fail(ExitCode::input, "{}.content[{}] has no text", place, i);
   }
@@ -110,44 +110,45 @@ void check_weight(const Json& message, const std::string& place) {
 
 void put_system_first(Json& messages, const Json& system, const std::string& field) {
   if (system.is_null() || system == "") return;
-  if (!system.is_string()) fail(ExitCode::input, "system is {}, no text", shown(system));
+  if (!system.is_string()) fail(ExitCode::input, "system is {}, not a string", shown(system));
   if (messages[0]["role"] == "system")
-    throw Error(ExitCode::input, fmt::format("the record has a text system, and {}[0] is of the system as well", field),
-                "leave one of them out: a template takes one system message");
+    throw Error(ExitCode::input,
+                fmt::format("the record has the field system, and {}[0] is a system message too", field),
+                "remove one of them: a template takes one system message");
   messages.insert(messages.begin(), Json{{"role", "system"}, {"content", system}});
 }
 
 void check_variables(const Json& variables) {
   if (!variables.is_object())
-    fail(ExitCode::input, "chat_template_kwargs is {}, no object of variables", shown(variables));
+    fail(ExitCode::input, "chat_template_kwargs is {}, not an object of variables", shown(variables));
   for (const char* const name : {"messages", "tools", "add_generation_prompt"})
     if (variables.contains(name))
-      fail(ExitCode::input, "chat_template_kwargs has {}, which a template gets from the conversation", name);
+      fail(ExitCode::input, "chat_template_kwargs sets {}, which comes from the conversation", name);
 }
 
 }  // namespace
 
 Conversation conversation_of(ConversationRecord record, const std::string& field) {
   Json& messages = record.messages;
-  if (!messages.is_array()) fail(ExitCode::input, "{} is {}, no list of messages", field, shown(messages));
-  if (messages.empty()) fail(ExitCode::input, "{} holds no message", field);
+  if (!messages.is_array()) fail(ExitCode::input, "{} is {}, not a list of messages", field, shown(messages));
+  if (messages.empty()) fail(ExitCode::input, "{} has no messages", field);
   for (std::size_t i = 0; i < messages.size(); ++i) {
     Json& message = messages[i];
     const std::string place = fmt::format("{}[{}]", field, i);
-    if (!message.is_object()) fail(ExitCode::input, "{} is {}, no object", place, shown(message));
+    if (!message.is_object()) fail(ExitCode::input, "{} is {}, not an object", place, shown(message));
     drop_nulls(message);
     if (!message.contains("role") && message.contains("from") && message.contains("value"))
       message = renamed(message, place);
     const auto role = message.find("role");
     if (role == message.end() || !role->is_string())
       throw Error(ExitCode::input, fmt::format("{} has no role", place),
-                  "messages have role and content, or from and value");
+                  "a message needs role and content, or from and value");
     check_content(message, place);
     check_weight(message, place);
   }
   put_system_first(messages, record.system, field);
   if (!record.tools.is_null() && !record.tools.is_array())
-    fail(ExitCode::input, "tools is {}, no list", shown(record.tools));
+    fail(ExitCode::input, "tools is {}, not a list", shown(record.tools));
   if (record.variables.is_null()) record.variables = Json::object();
   check_variables(record.variables);
   return {std::move(messages), std::move(record.tools), std::move(record.variables)};

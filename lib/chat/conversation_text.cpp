@@ -14,8 +14,8 @@ namespace lockstep {
 namespace {
 
 constexpr const char* turns_hint =
-    "a template with {% generation %} tells what the assistant writes, data.train_on: last needs the last turn alone, "
-    "and data.malformed: skip leaves such records out";
+    "use a template with {% generation %}, which marks the assistant's text; or data.train_on: last, which needs "
+    "only the last turn; or data.malformed: skip to skip such records";
 
 /// A few bytes from `at` on, for messages.
 std::string excerpt(std::string_view text, std::size_t at) {
@@ -96,11 +96,12 @@ class TurnFinder {
       return format_.render(conversation_, count, prompt);
     } catch (const Error& problem) {
       if (problem.code() != ExitCode::input) throw;
-      throw Error(ExitCode::input,
-                  fmt::format("cannot tell what the assistant writes: the template does not render the first {} of {} "
-                              "messages alone: {}",
-                              count, messages_.size(), problem.what()),
-                  turns_hint);
+      throw Error(
+          ExitCode::input,
+          fmt::format("cannot find the text of the assistant: the template cannot render only the first {} of {} "
+                      "messages: {}",
+                      count, messages_.size(), problem.what()),
+          turns_hint);
     }
   }
 
@@ -113,11 +114,12 @@ class TurnFinder {
     };
     const std::size_t begin = blocks_of(i), end = blocks_of(i + 1);
     if (begin > end || end > whole_.generated.size())
-      throw Error(ExitCode::input,
-                  fmt::format("cannot tell which {{% generation %}} blocks are of message {}: the template has {} of "
-                              "them for the messages before, {} with it and {} for all",
-                              i, begin, end, whole_.generated.size()),
-                  turns_hint);
+      throw Error(
+          ExitCode::input,
+          fmt::format("cannot tell which {{% generation %}} blocks belong to message {}: the template renders {} "
+                      "of them for the messages before it, {} including it and {} for all messages",
+                      i, begin, end, whole_.generated.size()),
+          turns_hint);
     return {whole_.generated.begin() + static_cast<std::ptrdiff_t>(begin),
             whole_.generated.begin() + static_cast<std::ptrdiff_t>(end)};
   }
@@ -132,8 +134,8 @@ class TurnFinder {
     require_prefix(with, i + 1, "");
     if (with.size() < before.size())
       throw Error(ExitCode::input,
-                  fmt::format("cannot tell what the assistant writes: the template makes less text of the first {} "
-                              "messages than of the first {} with a generation prompt",
+                  fmt::format("cannot find the text of the assistant: the template renders less text for the first {} "
+                              "messages than for the first {} with a generation prompt",
                               i + 1, i),
                   turns_hint);
     return {before.size(), with.size()};
@@ -152,7 +154,7 @@ class TurnFinder {
   void require_prefix(const std::string& text, std::size_t count, std::string_view how) const {
     if (whole_.text.starts_with(text)) return;
     throw Error(ExitCode::input,
-                fmt::format("cannot tell what the assistant writes: the template renders the first {} of {} messages {}"
+                fmt::format("cannot find the text of the assistant: the template renders the first {} of {} messages {}"
                             "{}",
                             count, messages_.size(), how, difference(text, whole_.text)),
                 turns_hint);
@@ -171,7 +173,7 @@ std::vector<TextSpan> joined(const std::vector<TextSpan>& spans) {
     if (span.begin == span.end) continue;
     if (!made.empty() && span.begin < made.back().end)
       throw Error(ExitCode::input,
-                  fmt::format("cannot tell what the assistant writes: two of its turns overlap at byte {} of the text",
+                  fmt::format("cannot find the text of the assistant: two of its turns overlap at byte {} of the text",
                               span.begin),
                   turns_hint);
     if (!made.empty() && span.begin == made.back().end) {
@@ -200,9 +202,10 @@ void refuse_weight_of_others(const Json& messages, CountedTurns counted) {
     const auto weight = messages[i].find("weight");
     if (is_of_assistant(messages[i]) || weight == messages[i].end()) continue;
     if ((*weight == 1) == (counted == CountedTurns::all)) continue;
-    fail(ExitCode::input, "message {} is of the role {} and has the weight {}, but {}", i, to_text(messages[i]["role"]),
+    fail(ExitCode::input, "message {} has the role {} and the weight {}, but {}", i, to_text(messages[i]["role"]),
          to_text(*weight),
-         counted == CountedTurns::all ? "all of such messages counts" : "the assistant's messages alone count");
+         counted == CountedTurns::all ? "all of its text is trained on"
+                                      : "only messages of the assistant are trained on");
   }
 }
 
@@ -250,7 +253,7 @@ ConversationText text_of(const Conversation& conversation, const ConversationFor
   }
   spans = joined(spans);
   if (spans.empty() && !chosen.empty() && counted != CountedTurns::all)
-    throw Error(ExitCode::input, "cannot tell what the assistant writes: the template puts nothing out for it",
+    throw Error(ExitCode::input, "cannot find the text of the assistant: the template renders nothing for it",
                 turns_hint);
   ConversationText made{.text = std::move(turns.whole().text)};
   made.counted = counted == CountedTurns::all ? others(spans, made.text.size()) : std::move(spans);
@@ -269,7 +272,7 @@ ConversationText text_with_completion(const Conversation& conversation, std::siz
                 fmt::format("cannot tell where the completion begins: the template renders the prompt with a "
                             "generation prompt {}",
                             difference(before, made.text)),
-                "data.malformed: skip leaves such records out");
+                "use data.malformed: skip to skip such records");
   if (before.size() < made.text.size()) made.counted = {{before.size(), made.text.size()}};
   made.counts_at_end = true;
   return made;

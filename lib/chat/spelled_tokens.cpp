@@ -26,7 +26,8 @@ std::string unused_mark(std::string_view text) {
     std::string mark = mark_number(number);
     if (text.find(mark) == std::string_view::npos) return mark;
   }
-  fail(ExitCode::input, "messages spell special tokens out, and have all 256 patterns of Braille that could mark them");
+  fail(ExitCode::input,
+       "cannot mark the special tokens that messages spell out: the messages contain all 256 Braille patterns");
 }
 
 /// Copies a value with marks before the places that are found in its texts.
@@ -111,10 +112,11 @@ std::vector<TextSpan> spelled_tokens(const Conversation& conversation, const Con
     done = at + mark.size();
   }
   if (unmarked != text)
-    throw Error(ExitCode::input,
-                "cannot tell which special tokens are the template's: messages spell some out, and the template makes "
-                "something else of them where they are marked",
-                "with data.special_tokens: special they are special tokens wherever they stand");
+    throw Error(
+        ExitCode::input,
+        "cannot tell which special tokens are the template's: messages spell some out, and the template changes the "
+        "text when these are marked",
+        "data.special_tokens: special treats them as special tokens in messages too");
   if (!places.empty() && places.back().begin == text.size()) places.pop_back();
   for (TextSpan& place : places) place.end = place.begin + size_of_character(text, place.begin);
   return places;

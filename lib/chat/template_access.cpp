@@ -11,8 +11,7 @@
 namespace lockstep::jinja {
 
 ItemSource::ItemSource(const Value& value, TemplateMemory& memory) : value_(value), memory_(&memory) {
-  if (!can_be_gone_through(value))
-    throw TemplateFault(fmt::format("a {} has no items to go through", type_name(value)));
+  if (!can_be_gone_through(value)) throw TemplateFault(fmt::format("a {} is not iterable", type_name(value)));
 }
 
 namespace {
@@ -192,7 +191,7 @@ bool changes(Kind kind, std::string_view name) {
 Value method_of(const Value& value, std::string_view name, TemplateMemory& memory) {
   if (changes(value.kind(), name))
     return Value::undefined(
-        memory.copy(fmt::format("{}.{} would change a value: templates may not", type_name(value), name)));
+        memory.copy(fmt::format("{}.{} is not allowed: a template must not modify values", type_name(value), name)));
   return Value::object(Kind::method, memory.make<MethodBody>(value, memory.copy(name)));
 }
 
@@ -248,7 +247,7 @@ std::optional<Value> attribute_if_there(const Value& value, std::string_view nam
     const Value* const found = find(std::span(body.pairs, body.count), name, memory);
     return found == nullptr ? std::nullopt : std::optional(*found);
   }
-  if (value.is(Kind::macro) && name == "name") throw TemplateFault("the attributes of macros are not understood");
+  if (value.is(Kind::macro) && name == "name") throw TemplateFault("the attributes of macros are not supported");
   if (!has_attribute(value.kind(), name)) return std::nullopt;
   if (value.is_integral()) {
     if (name == "real" || name == "numerator") return Value::of(value.integer());
@@ -272,11 +271,11 @@ std::optional<Value> attribute_if_there(const Value& value, std::string_view nam
 
 Value attribute_of(const Value& value, std::string_view name, TemplateMemory& memory) {
   if (value.is(Kind::undefined) && name.starts_with("__"))
-    throw TemplateFault(fmt::format("the attribute '{}' is Python's own: it is not understood", name));
+    throw TemplateFault(fmt::format("the attribute '{}' of a Python object is not supported", name));
   if (value.is(Kind::undefined)) fail_undefined(value);
   if (const auto found = attribute_if_there(value, name, memory)) return *found;
   if (name.starts_with("__") && !value.is(Kind::dict))
-    throw TemplateFault(fmt::format("the attribute '{}' is Python's own: it is not understood", name));
+    throw TemplateFault(fmt::format("the attribute '{}' of a Python object is not supported", name));
   if (const auto found = item_if_there(value, Value::of(name), memory)) return *found;
   return undefined_attribute(value, name, memory);
 }
@@ -294,15 +293,15 @@ Value item_of(const Value& value, const Value& key, TemplateMemory& memory) {
 Value slice_of(const Value& value, const Value& start, const Value& stop, const Value& step, TemplateMemory& memory) {
   if (value.is(Kind::undefined)) fail_undefined(value);
   if (!value.is(Kind::text) && !value.is_sequence() && !value.is(Kind::range))
-    throw TemplateFault(fmt::format("a slice of a {} is not understood", type_name(value)));
+    throw TemplateFault(fmt::format("a slice of a {} is not supported", type_name(value)));
   const auto bound_of = [&](const Value& bound, std::int64_t otherwise) {
     if (bound.is(Kind::missing) || bound.is(Kind::none)) return otherwise;
     if (!bound.is_integral())
-      throw TemplateFault(fmt::format("a slice has integers for bounds, not a {}", type_name(bound)));
+      throw TemplateFault(fmt::format("slice bounds must be integers, not a {}", type_name(bound)));
     return bound.integer();
   };
   const std::int64_t stride = bound_of(step, 1);
-  if (stride == 0) throw TemplateFault("a slice has the step 0");
+  if (stride == 0) throw TemplateFault("slice step cannot be zero");
   if (value.is(Kind::text)) memory.step(value.text().size() / 16);
   const std::int64_t length = *length_of(value);
   const std::int64_t lowest = stride > 0 ? 0 : -1;
@@ -332,7 +331,7 @@ Value slice_of(const Value& value, const Value& start, const Value& stop, const 
   }
   Value* const items = memory.items<Value>(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
-    if (value.is(Kind::range)) throw TemplateFault("a slice of a range is not understood");
+    if (value.is(Kind::range)) throw TemplateFault("a slice of a range is not supported");
     items[i] = value.sequence()[index(i)];
   }
   const auto size = static_cast<std::size_t>(count);
@@ -420,7 +419,7 @@ std::int64_t LoopBody::length(TemplateMemory& memory) {
 
 void set_attribute(NamespaceBody& body, std::string_view name, const Value& value, TemplateMemory& memory) {
   if (name.starts_with('_'))
-    throw TemplateFault(fmt::format("a namespace cannot have '{}', a name that begins with an underscore", name));
+    throw TemplateFault(fmt::format("a namespace cannot have the attribute '{}': it begins with an underscore", name));
   const std::span pairs(body.pairs, body.count);
   const Value* const found = find(pairs, name, memory);
   if (found != nullptr) {
@@ -438,7 +437,7 @@ void set_attribute(NamespaceBody& body, std::string_view name, const Value& valu
 
 void CallArguments::require_positional(std::string_view what, std::size_t least, std::size_t most) const {
   if (!named.empty())
-    throw TemplateFault(fmt::format("{} takes no argument '{}' by name", what, named.front().key.text()));
+    throw TemplateFault(fmt::format("{} takes no keyword argument '{}'", what, named.front().key.text()));
   if (positional.size() < least || positional.size() > most) {
     throw TemplateFault(least == most
                             ? fmt::format("{} takes {} arguments, not {}", what, least, positional.size())
@@ -458,11 +457,12 @@ void bind_arguments(std::string_view what, const CallArguments& arguments, std::
     if (found == names.end()) throw TemplateFault(fmt::format("{} takes no argument '{}'", what, pair.key.text()));
     Value& place = values[static_cast<std::size_t>(found - names.begin())];
     if (!place.is(Kind::missing))
-      throw TemplateFault(fmt::format("{} is given its argument '{}' twice", what, pair.key.text()));
+      throw TemplateFault(fmt::format("{} got multiple values for its argument '{}'", what, pair.key.text()));
     place = pair.value;
   }
   for (std::size_t i = 0; i < required; ++i) {
-    if (values[i].is(Kind::missing)) throw TemplateFault(fmt::format("{} lacks its argument '{}'", what, names[i]));
+    if (values[i].is(Kind::missing))
+      throw TemplateFault(fmt::format("{} is missing its argument '{}'", what, names[i]));
   }
 }
 

@@ -28,14 +28,13 @@ std::string_view sign_of(BinaryOperator kind) {
   if (a.is(Kind::undefined)) fail_undefined(a);
   if (b.is(Kind::undefined)) fail_undefined(b);
   const auto is_view = [](const Value& value) { return value.is(Kind::keys) || value.is(Kind::items); };
-  if (is_view(a) || is_view(b))
-    throw TemplateFault("operations on views of a dict, which make sets, are not understood");
+  if (is_view(a) || is_view(b)) throw TemplateFault("set operations on dict views are not supported");
   throw TemplateFault(fmt::format("{} {} {} is not possible", type_name(a), sign_of(kind), type_name(b)));
 }
 
 /// `result` is a reference, as it is written while the other argument is worked out.
 Value fitting(bool overflows, const std::int64_t& result) {
-  if (overflows) throw TemplateFault("an integer beyond 64 bits is not understood");
+  if (overflows) throw TemplateFault("an integer beyond 64 bits is not supported");
   return Value::of(result);
 }
 
@@ -110,7 +109,7 @@ Value of_numbers(BinaryOperator kind, double a, double b) {
     case BinaryOperator::power: {
       if (a == 0 && b < 0) fail_zero();
       if (a < 0 && std::isfinite(a) && std::isfinite(b) && b != std::floor(b))
-        throw TemplateFault("a complex number is not understood");
+        throw TemplateFault("a complex number is not supported");
       const double result = std::pow(a, b);
       if (std::isinf(result) && std::isfinite(a) && std::isfinite(b))
         throw TemplateFault("the power is beyond the range of a float");
@@ -124,7 +123,8 @@ Value repeated(const Value& value, std::int64_t times, TemplateMemory& memory) {
   times = std::max<std::int64_t>(times, 0);
   const std::size_t size = value.is(Kind::text) ? value.text().size() : value.sequence().size();
   const auto count = static_cast<std::size_t>(times);
-  if (size > 0 && count > (std::size_t{1} << 32) / size) throw TemplateFault("a repetition is longer than 4 G");
+  if (size > 0 && count > (std::size_t{1} << 32) / size)
+    throw TemplateFault("a repeated value is longer than 2^32 bytes or items");
   memory.step(count * size / 16);
   if (value.is(Kind::text)) {
     if (count * size == 0) return Value::of(std::string_view());
@@ -152,7 +152,7 @@ Value joined(const Value& a, const Value& b, TemplateMemory& memory) {
 
 Value binary(BinaryOperator kind, const Value& a, const Value& b, TemplateMemory& memory) {
   if (a.is_safe() || b.is_safe())
-    throw TemplateFault("an operation on text that is marked safe is not understood: it would escape text");
+    throw TemplateFault("an operation on text marked safe is not supported: it would escape text");
   if (a.is_integral() && b.is_integral()) return of_integers(kind, a.integer(), b.integer());
   if (a.is_numeric() && b.is_numeric()) return of_numbers(kind, a.number(), b.number());
   if (kind == BinaryOperator::add) {
@@ -173,7 +173,7 @@ Value binary(BinaryOperator kind, const Value& a, const Value& b, TemplateMemory
 Value negative(const Value& value) {
   if (value.is(Kind::undefined)) fail_undefined(value);
   if (value.is(Kind::number)) return Value::of(-value.number());
-  if (!value.is_integral()) throw TemplateFault(fmt::format("a {} has no negative", type_name(value)));
+  if (!value.is_integral()) throw TemplateFault(fmt::format("unary - of a {} is not possible", type_name(value)));
   std::int64_t result = 0;
   return fitting(__builtin_sub_overflow(std::int64_t{0}, value.integer(), &result), result);
 }
@@ -181,7 +181,7 @@ Value negative(const Value& value) {
 Value positive(const Value& value) {
   if (value.is(Kind::undefined)) fail_undefined(value);
   if (value.is(Kind::number)) return value;
-  if (!value.is_integral()) throw TemplateFault(fmt::format("+ of a {} is not possible", type_name(value)));
+  if (!value.is_integral()) throw TemplateFault(fmt::format("unary + of a {} is not possible", type_name(value)));
   return Value::of(value.integer());
 }
 

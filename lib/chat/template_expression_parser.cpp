@@ -26,7 +26,7 @@ ExpressionPointer make(ExpressionKind kind, int line, Operands... operands) {
     if (operand) node->depth = std::max(node->depth, operand->depth + 1);
   }
   if (node->depth > longest_chain)
-    throw TemplateSyntaxFault(line, fmt::format("more than {} operations stand in one chain", longest_chain));
+    throw TemplateSyntaxFault(line, fmt::format("more than {} operations in one chain", longest_chain));
   return node;
 }
 
@@ -41,7 +41,8 @@ ExpressionPointer constant(Value value, int line) {
 class ExpressionParser::Nested {
  public:
   explicit Nested(ExpressionParser& parser) : parser_(parser) {
-    if (++parser_.depth_ > deepest) parser_.tokens_.fail(fmt::format("expressions nest deeper than {}", deepest));
+    if (++parser_.depth_ > deepest)
+      parser_.tokens_.fail(fmt::format("expressions are nested deeper than {} levels", deepest));
   }
   Nested(const Nested&) = delete;
   Nested& operator=(const Nested&) = delete;
@@ -93,7 +94,7 @@ namespace {
 void refuse_target(const Expression& node) {
   const bool names = node.kind == ExpressionKind::name || node.kind == ExpressionKind::attribute_target;
   if (!names && node.kind != ExpressionKind::tuple)
-    throw TemplateSyntaxFault(node.line, "only names, their tuples and attributes of namespaces can be assigned to");
+    throw TemplateSyntaxFault(node.line, "only names, tuples of names and attributes of namespaces can be assigned to");
   for (const ExpressionPointer& item : node.operands) refuse_target(*item);
 }
 
@@ -241,7 +242,7 @@ ExpressionPointer ExpressionParser::power() {
     ExpressionPointer exponent = unary(Filters::with);
     // Jinja writes the base down as Python without parentheses, so that the sign of a negative one is applied last.
     if (node->kind != ExpressionKind::constant && is_constant(*node) && !is_constant(*exponent))
-      throw TemplateSyntaxFault(line, "a power of a number that is worked out, by a variable, is not understood");
+      throw TemplateSyntaxFault(line, "a computed number raised to a variable power is not supported");
     node = binary(BinaryOperator::power, line, std::move(node), std::move(exponent));
     line = tokens_.line();
   }
@@ -359,11 +360,11 @@ ExpressionPointer ExpressionParser::subscript(ExpressionPointer node) {
   bool slice = false;
   while (!tokens_.is_sign("]")) {
     if (!items.empty() || slice) tokens_.expect_sign(",");
-    if (slice) tokens_.fail("a slice beside other indices is not understood");
+    if (slice) tokens_.fail("a slice together with other indices is not supported");
     if (!tokens_.is_sign(":")) {
       items.push_back(expression());
       if (!tokens_.is_sign(":")) continue;
-      if (items.size() > 1) tokens_.fail("a slice beside other indices is not understood");
+      if (items.size() > 1) tokens_.fail("a slice together with other indices is not supported");
       parts[0] = std::move(items.back());
       items.pop_back();
     }
@@ -393,7 +394,7 @@ CallSyntax ExpressionParser::arguments() {
   CallSyntax call;
   const int line = tokens_.line();
   const auto require = [&](bool holds) {
-    if (!holds) throw TemplateSyntaxFault(line, "arguments by position stand before arguments by name, * and **");
+    if (!holds) throw TemplateSyntaxFault(line, "positional arguments must precede keyword arguments, * and **");
   };
   tokens_.expect_sign("(");
   for (bool first = true; !tokens_.is_sign(")"); first = false) {

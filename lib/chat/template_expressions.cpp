@@ -48,7 +48,7 @@ Value TemplateRun::value_of(const Expression& node, RunFrame* frame) {
       const Value value = operand(0);
       const CallArguments arguments = arguments_of(node.call, frame, Value::missing());
       at_this_line();
-      if (node.builtin < 0) throw TemplateFault(fmt::format("the test '{}' is not understood", node.text));
+      if (node.builtin < 0) throw TemplateFault(fmt::format("the test '{}' is not supported", node.text));
       return Value::of(apply_test(node.builtin, value, arguments, memory_));
     }
     case ExpressionKind::negative: return negative(operand(0));
@@ -64,7 +64,7 @@ Value TemplateRun::value_of(const Expression& node, RunFrame* frame) {
     }
     case ExpressionKind::conditional:
       if (is_true(operand(1))) return operand(0);
-      return node.operands[2] ? operand(2) : Value::undefined("the condition of an if without else does not hold");
+      return node.operands[2] ? operand(2) : Value::undefined("the condition of an if without else is false");
     case ExpressionKind::binary: {
       const Value a = operand(0);
       const Value b = operand(1);
@@ -74,7 +74,7 @@ Value TemplateRun::value_of(const Expression& node, RunFrame* frame) {
     case ExpressionKind::concatenation: return concatenation_value(node, frame);
     case ExpressionKind::comparison: return comparison_value(node, frame);
   }
-  throw TemplateFault("an expression stands where it has no value");
+  throw TemplateFault("this expression has no value");
 }
 
 Value TemplateRun::sequence_value(const Expression& node, RunFrame* frame) {
@@ -135,7 +135,7 @@ Value TemplateRun::filter_value(const Expression& node, RunFrame* frame) {
   const Value value = node.operands[0] ? value_of(*node.operands[0], frame) : block_text_;
   const CallArguments arguments = arguments_of(node.call, frame, Value::missing());
   line_ = node.line;
-  if (node.builtin < 0) throw TemplateFault(fmt::format("the filter '{}' is not understood", node.text));
+  if (node.builtin < 0) throw TemplateFault(fmt::format("the filter '{}' is not supported", node.text));
   return apply_filter(node.builtin, value, arguments, memory_);
 }
 
@@ -190,7 +190,7 @@ Value TemplateRun::call(const Value& callee, const CallArguments& arguments) {
     case Kind::macro: return call_macro(callee.body<MacroBody>(), arguments);
     case Kind::joiner: return call_joiner(callee.body<JoinerBody>(), arguments);
     case Kind::undefined: fail_undefined(callee);
-    case Kind::loop: throw TemplateFault("a call of loop is not understood: its for is not recursive");
+    case Kind::loop: throw TemplateFault("calling loop() is not supported: its for is not recursive");
     case Kind::missing:
     case Kind::none:
     case Kind::boolean:

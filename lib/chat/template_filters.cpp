@@ -67,14 +67,14 @@ Value to_json(const Value& value, const CallArguments& arguments, TemplateMemory
       style.indent = std::string(indent.text());
     } else {
       const std::int64_t width = integer_argument("indent of tojson", indent);
-      if (width > 1000) throw TemplateFault("tojson: an indent is wider than 1000");
+      if (width > 1000) throw TemplateFault("tojson: the indent is wider than 1000");
       style.indent = std::string(static_cast<std::size_t>(std::max<std::int64_t>(width, 0)), ' ');
     }
     style.between_items = ",";
   }
   if (!separators.is(Kind::missing) && !separators.is(Kind::none)) {
     if (!separators.is_sequence() || separators.sequence().size() != 2)
-      throw TemplateFault("tojson: separators are two texts");
+      throw TemplateFault("tojson: separators must be two strings");
     style.between_items = text_argument("tojson", separators.sequence()[0]);
     style.after_key = text_argument("tojson", separators.sequence()[1]);
   }
@@ -116,7 +116,7 @@ Value items(const Value& value, const CallArguments& arguments, TemplateMemory& 
   arguments.require_positional("items", 0, 0);
   if (value.is(Kind::undefined)) return generator_over(Value::list(nullptr, 0), memory);
   if (!value.is(Kind::dict))
-    throw TemplateFault(fmt::format("items of a {} is not understood: it takes a dict", type_name(value)));
+    throw TemplateFault(fmt::format("items of a {} is not supported: it takes a dict", type_name(value)));
   return generator_over(list_of(Value::view(Kind::items, value), memory), memory);
 }
 
@@ -138,7 +138,7 @@ Value reversed(const Value& value, TemplateMemory& memory) {
 Value last(const Value& value, const CallArguments& arguments, TemplateMemory& memory) {
   arguments.require_positional("last", 0, 0);
   if (value.is(Kind::generator))
-    throw TemplateFault("last of a generator is not possible: the filter list makes one to go through backwards");
+    throw TemplateFault("last of a generator is not possible: apply the filter list first");
   const Value backwards = reversed(value, memory);
   return first(backwards, {}, memory);
 }
@@ -168,7 +168,7 @@ std::optional<double> number_in(std::string_view text) {
   double value = 0;
   const auto read = std::from_chars(body.data(), body.data() + body.size(), value);
   if (read.ec == std::errc::result_out_of_range && read.ptr == body.data() + body.size())
-    throw TemplateFault("a number beyond the range of a float is not understood");
+    throw TemplateFault("a number beyond the range of a float is not supported");
   if (read.ec != std::errc() || read.ptr != body.data() + body.size()) return std::nullopt;
   return sign * value;
 }
@@ -187,13 +187,13 @@ std::optional<std::int64_t> integer_in(std::string_view text, int base) {
   const auto read = std::from_chars(body.data(), body.data() + body.size(), value, base);
   const bool whole = read.ptr == body.data() + body.size();
   if (read.ec == std::errc::result_out_of_range && whole)
-    throw TemplateFault("an integer beyond 64 bits is not understood");
+    throw TemplateFault("an integer beyond 64 bits is not supported");
   return read.ec == std::errc() && whole ? std::optional(value) : std::nullopt;
 }
 
 Value truncated_number(double number, const Value& otherwise_value) {
   if (!std::isfinite(number)) return otherwise_value;
-  if (!(std::abs(number) < 0x1p63)) throw TemplateFault("an integer beyond 64 bits is not understood");
+  if (!(std::abs(number) < 0x1p63)) throw TemplateFault("an integer beyond 64 bits is not supported");
   return Value::of(static_cast<std::int64_t>(number));
 }
 
@@ -203,15 +203,15 @@ Value to_integer(const Value& value, const CallArguments& arguments, TemplateMem
   if (value.is(Kind::undefined)) fail_undefined(value);
   if (value.is_integral()) return Value::of(value.integer());
   if (value.is(Kind::number)) {
-    if (std::isinf(value.number())) throw TemplateFault("an infinite number is no integer");
+    if (std::isinf(value.number())) throw TemplateFault("cannot convert infinity to an integer");
     return truncated_number(value.number(), other);
   }
   if (!value.is(Kind::text)) return other;
   const std::int64_t base = given_base.is(Kind::missing) ? 10 : integer_argument("int", given_base);
   if (base < 2 || base > 36 ||
       (base != 10 && value.text().find_first_of("xXoObB") != std::string_view::npos && base != 36))
-    throw TemplateFault("int with a prefix, or a base that is not from 2 to 36, is not understood");
-  if (!is_ascii(value.text())) throw TemplateFault("int of digits beyond ASCII is not understood");
+    throw TemplateFault("int with a prefix, or with a base outside 2 to 36, is not supported");
+  if (!is_ascii(value.text())) throw TemplateFault("int of non-ASCII digits is not supported");
   if (const auto integer = integer_in(value.text(), static_cast<int>(base))) return Value::of(*integer);
   const auto number = number_in(value.text());
   return number ? truncated_number(*number, other) : other;
@@ -223,7 +223,7 @@ Value to_number(const Value& value, const CallArguments& arguments, TemplateMemo
   if (value.is(Kind::undefined)) fail_undefined(value);
   if (value.is_numeric()) return Value::of(value.number());
   if (!value.is(Kind::text)) return other;
-  if (!is_ascii(value.text())) throw TemplateFault("float of digits beyond ASCII is not understood");
+  if (!is_ascii(value.text())) throw TemplateFault("float of non-ASCII digits is not supported");
   const auto number = number_in(value.text());
   return number ? Value::of(*number) : other;
 }
@@ -267,7 +267,7 @@ Value indent(const Value& value, const CallArguments& arguments, TemplateMemory&
     by = width.text();
   } else if (!width.is(Kind::missing)) {
     const std::int64_t count = integer_argument("indent", width);
-    if (count > 10'000) throw TemplateFault("indent: an indent is wider than 10,000");
+    if (count > 10'000) throw TemplateFault("indent: the indent is wider than 10,000");
     by.assign(static_cast<std::size_t>(std::max<std::int64_t>(count, 0)), ' ');
   }
   const std::string text = std::string(text_argument("indent", value)) + "\n";
@@ -298,11 +298,10 @@ Value rounded(const Value& value, const CallArguments& arguments, TemplateMemory
   const std::int64_t digits = precision.is(Kind::missing) ? 0 : integer_argument("round", precision);
   const std::string_view how = method.is(Kind::missing) ? "common" : text_argument("round", method);
   if (how != "common" && how != "ceil" && how != "floor")
-    throw TemplateFault("round knows the methods common, ceil and floor");
+    throw TemplateFault("round: the method must be common, ceil or floor");
   if (value.is(Kind::undefined)) fail_undefined(value);
   if (!value.is_numeric()) throw TemplateFault(fmt::format("round takes a number, not a {}", type_name(value)));
-  if (digits < 0 || digits > 15)
-    throw TemplateFault("round with a precision that is not from 0 to 15 is not understood");
+  if (digits < 0 || digits > 15) throw TemplateFault("round with a precision outside 0 to 15 is not supported");
   if (how == "common") {
     if (value.is_integral()) return Value::of(value.integer());
     // The decimal digits of the exact value, ties to even, as Python rounds.
@@ -310,13 +309,13 @@ Value rounded(const Value& value, const CallArguments& arguments, TemplateMemory
   }
   const double scale = std::pow(10.0, static_cast<double>(digits));
   const double scaled = value.number() * scale;
-  if (!(std::abs(scaled) < 0x1p63)) throw TemplateFault("round of a number beyond 64 bits is not understood");
+  if (!(std::abs(scaled) < 0x1p63)) throw TemplateFault("round of a number beyond 64 bits is not supported");
   return Value::of((how == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
 }
 
 Value format_by_filter(const Value& value, const CallArguments& arguments, TemplateMemory& memory) {
   if (!arguments.positional.empty() && !arguments.named.empty())
-    throw TemplateFault("format takes values by position or by name, not both");
+    throw TemplateFault("format takes positional or keyword values, not both");
   const std::string_view text = soft_text(value, memory);
   if (!arguments.named.empty())
     return formatted(text, Value::dict(arguments.named.data(), arguments.named.size()), memory);
@@ -338,10 +337,10 @@ Value truncate(const Value& value, const CallArguments& arguments, TemplateMemor
       leeway_given.is(Kind::missing) || leeway_given.is(Kind::none) ? 5 : integer_argument("truncate", leeway_given);
   const std::string_view end = end_given.is(Kind::missing) ? "..." : text_argument("truncate", end_given);
   if (value.is(Kind::undefined)) return value;
-  if (!value.is(Kind::text)) throw TemplateFault(fmt::format("truncate of a {} is not understood", type_name(value)));
+  if (!value.is(Kind::text)) throw TemplateFault(fmt::format("truncate of a {} is not supported", type_name(value)));
   const std::string_view text = value.text();
   const auto end_length = static_cast<std::int64_t>(count_points(end));
-  if (most < end_length || leeway < 0) throw TemplateFault("truncate: the length is shorter than the end");
+  if (most < end_length || leeway < 0) throw TemplateFault("truncate: the length is smaller than that of the end");
   if (static_cast<std::int64_t>(count_points(text)) <= most + leeway) return value;
   std::string_view head = text.substr(0, byte_of_point(text, static_cast<std::size_t>(most - end_length)));
   if (!is_true(kill) && head.rfind(' ') != std::string_view::npos) head = head.substr(0, head.rfind(' '));
@@ -449,7 +448,7 @@ Value apply_filter(int index, const Value& value, const CallArguments& arguments
   const NamedFilter& named = filters[static_cast<std::size_t>(index)];
   memory.step();
   if (value.is_safe() && !named.takes_safe)
-    throw TemplateFault(fmt::format("the filter '{}' of text that is marked safe is not understood", named.name));
+    throw TemplateFault(fmt::format("the filter '{}' on text marked safe is not supported", named.name));
   return named.filter(value, arguments, memory);
 }
 

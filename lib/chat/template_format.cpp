@@ -43,13 +43,13 @@ class Formatter {
     const bool may_be_unused =
         values_.is(Kind::dict) || values_.is(Kind::list) || values_.is(Kind::range) || values_.is(Kind::undefined);
     const bool all_used = values_.is(Kind::tuple) ? used_ == values_.sequence().size() : used_ == 1 || may_be_unused;
-    if (!all_used) throw TemplateFault("not all values of % are used");
+    if (!all_used) throw TemplateFault("% has more values than directives");
     return std::move(out_);
   }
 
  private:
   char take() {
-    if (at_ >= format_.size()) throw TemplateFault("the format of % ends amid a directive");
+    if (at_ >= format_.size()) throw TemplateFault("the % format ends within a directive");
     return format_[at_++];
   }
   Value next_value() {
@@ -61,11 +61,11 @@ class Formatter {
     return values_.sequence()[used_++];
   }
   std::int64_t number() {
-    if (at_ < format_.size() && format_[at_] == '*') throw TemplateFault("* in a format of % is not understood");
+    if (at_ < format_.size() && format_[at_] == '*') throw TemplateFault("* in a % format is not supported");
     std::int64_t value = 0;
     while (at_ < format_.size() && format_[at_] >= '0' && format_[at_] <= '9' && value <= widest)
       value = value * 10 + (take() - '0');
-    if (value > widest) throw TemplateFault("a format of % is wider than 100,000");
+    if (value > widest) throw TemplateFault("a width or precision in a % format is larger than 100,000");
     return value;
   }
   void directive();
@@ -120,7 +120,7 @@ std::string Formatter::converted(const Directive& directive, const Value& value,
       numeric = true;
       if (!value.is_numeric()) wrong_type();
       if (value.is(Kind::number) && !(std::abs(value.number()) < 0x1p63))
-        throw TemplateFault("%d of a number beyond 64 bits is not understood");
+        throw TemplateFault("%d of a number beyond 64 bits is not supported");
       const std::int64_t integer = value.is_integral() ? value.integer() : static_cast<std::int64_t>(value.number());
       text = fmt::format("{}", integer);
       const std::size_t sign = integer < 0 ? 1 : 0;
@@ -134,7 +134,7 @@ std::string Formatter::converted(const Directive& directive, const Value& value,
       numeric = true;
       if (!value.is_integral()) wrong_type();
       if (directive.alternate || directive.precision >= 0)
-        throw TemplateFault("# and a precision in %x are not understood");
+        throw TemplateFault("# and a precision in %x are not supported");
       return directive.letter == 'x'   ? fmt::format("{:x}", value.integer())
              : directive.letter == 'X' ? fmt::format("{:X}", value.integer())
                                        : fmt::format("{:o}", value.integer());
@@ -147,7 +147,7 @@ std::string Formatter::converted(const Directive& directive, const Value& value,
       numeric = true;
       if (!value.is_numeric()) wrong_type();
       if (directive.alternate || !std::isfinite(value.number()))
-        throw TemplateFault("# in a format of %, and numbers that are not finite, are not understood");
+        throw TemplateFault("# in a % format, and infinite or NaN numbers, are not supported");
       const int precision = static_cast<int>(directive.precision < 0 ? 6 : directive.precision);
       switch (directive.letter) {
         case 'e': return fmt::format("{:.{}e}", value.number(), precision);
@@ -164,7 +164,7 @@ std::string Formatter::converted(const Directive& directive, const Value& value,
       }
       if (!value.is(Kind::text) || count_points(value.text()) != 1) throw TemplateFault("%c takes a character");
       return std::string(value.text());
-    default: throw TemplateFault(fmt::format("%{} is not understood", directive.letter));
+    default: throw TemplateFault(fmt::format("%{} is not supported", directive.letter));
   }
 }
 
@@ -175,11 +175,11 @@ void Formatter::directive() {
   Value value;
   if (at_ < format_.size() && format_[at_] == '(') {
     const std::size_t end = format_.find(')', at_);
-    if (end == std::string_view::npos) throw TemplateFault("a name in a format of % has no end");
+    if (end == std::string_view::npos) throw TemplateFault("a name in a % format is not closed");
     const std::string_view name = format_.substr(at_ + 1, end - at_ - 1);
-    if (!values_.is(Kind::dict)) throw TemplateFault("a name in a format of % needs a dict");
+    if (!values_.is(Kind::dict)) throw TemplateFault("a name in a % format needs a dict");
     const Value* const found = find(values_.pairs(), name, memory_);
-    if (found == nullptr) throw TemplateFault(fmt::format("the values of % have no '{}'", name));
+    if (found == nullptr) throw TemplateFault(fmt::format("the dict of % has no key '{}'", name));
     value = *found;
     by_name = true;
     at_ = end + 1;

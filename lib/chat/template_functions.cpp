@@ -37,17 +37,18 @@ Value range(const CallArguments& arguments, TemplateMemory& memory) {
   body.start = single ? 0 : given(0);
   body.stop = given(single ? 0 : 1);
   body.step = arguments.positional.size() == 3 ? given(2) : 1;
-  if (body.step == 0) throw TemplateFault("range has the step 0");
+  if (body.step == 0) throw TemplateFault("range step cannot be zero");
   const Wide distance = static_cast<Wide>(body.stop) - body.start;
   const Wide step = body.step;
   const Wide length = (step > 0) == (distance > 0) && distance != 0 ? (distance - (step > 0 ? 1 : -1)) / step + 1 : 0;
-  if (length > longest_range) throw TemplateFault(fmt::format("a range is longer than {}", longest_range));
+  if (length > longest_range) throw TemplateFault(fmt::format("a range has more than {} items", longest_range));
   body.length = static_cast<std::int64_t>(length);
   return Value::object(Kind::range, memory.make<RangeBody>(body));
 }
 
 Value dict(std::string_view what, const CallArguments& arguments, TemplateMemory& memory) {
-  if (arguments.positional.size() > 1) throw TemplateFault(fmt::format("{} takes one argument by position", what));
+  if (arguments.positional.size() > 1)
+    throw TemplateFault(fmt::format("{} takes at most one positional argument", what));
   std::vector<Pair> pairs;
   if (!arguments.positional.empty()) {
     const Value& from = arguments.positional[0];
@@ -78,7 +79,7 @@ Value name_space(const CallArguments& arguments, TemplateMemory& memory) {
 Value strftime_now(const CallArguments& arguments, TemplateMemory& memory) {
   const auto [format] = bound<1>("strftime_now", arguments, {"format"}, 1);
   const std::string text(text_argument("strftime_now", format));
-  if (text.size() > 1000) throw TemplateFault("strftime_now: a format is longer than 1000 bytes");
+  if (text.size() > 1000) throw TemplateFault("strftime_now: the format is longer than 1000 bytes");
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
   ::localtime_r(&now, &parts);
@@ -88,8 +89,7 @@ Value strftime_now(const CallArguments& arguments, TemplateMemory& memory) {
 }
 
 Value cycler(const CallArguments& arguments, TemplateMemory& memory) {
-  if (arguments.positional.empty() || !arguments.named.empty())
-    throw TemplateFault("cycler takes the values to go through");
+  if (arguments.positional.empty() || !arguments.named.empty()) throw TemplateFault("cycler needs at least one value");
   Value* const items = memory.items<Value>(arguments.positional.size());
   std::ranges::copy(arguments.positional, items);
   auto* const body = memory.make<CyclerBody>();
@@ -124,7 +124,7 @@ Value call_function(const Value& function, const CallArguments& arguments, Templ
     }
     case FunctionName::lipsum: break;
   }
-  throw TemplateFault("the function lipsum is not understood");
+  throw TemplateFault("the function lipsum is not supported");
 }
 
 Value call_joiner(JoinerBody& joiner, const CallArguments& arguments) {

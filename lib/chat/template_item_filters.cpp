@@ -105,7 +105,7 @@ namespace {
 /// Jinja finds out as the items are asked for.
 void require_items(std::string_view what, const Value& value) {
   if (!can_be_gone_through(value))
-    throw TemplateFault(fmt::format("{} over a {} is not understood: it has no items", what, type_name(value)));
+    throw TemplateFault(fmt::format("{} over a {} is not supported: it is not iterable", what, type_name(value)));
 }
 
 }  // namespace
@@ -123,7 +123,7 @@ Value map_items(const Value& value, const CallArguments& arguments, TemplateMemo
   } else {
     const std::string_view name = text_argument("map", arguments.positional[0]);
     body->filter = filter_index(name);
-    if (body->filter < 0) throw TemplateFault(fmt::format("the filter '{}' is not understood", name));
+    if (body->filter < 0) throw TemplateFault(fmt::format("the filter '{}' is not supported", name));
     body->arguments = kept(arguments, 1, memory);
   }
   body->next = [](GeneratorBody& self, Value& item) {
@@ -146,12 +146,12 @@ Value select_items(Selecting selecting, const Value& value, const CallArguments&
   body->wanted = selecting == Selecting::select || selecting == Selecting::select_by_attribute;
   const std::size_t first = by_attribute ? 1 : 0;
   if (arguments.positional.size() < first)
-    throw TemplateFault("selectattr and rejectattr take the name of an attribute");
+    throw TemplateFault("selectattr and rejectattr need the name of an attribute");
   if (by_attribute) body->path = arguments.positional[0];
   if (arguments.positional.size() > first) {
     const std::string_view name = text_argument("select", arguments.positional[first]);
     body->test = test_index(name);
-    if (body->test < 0) throw TemplateFault(fmt::format("the test '{}' is not understood", name));
+    if (body->test < 0) throw TemplateFault(fmt::format("the test '{}' is not supported", name));
     body->arguments = kept(arguments, first + 1, memory);
   }
   body->next = [](GeneratorBody& self, Value& item) {
@@ -280,7 +280,7 @@ Value grouped_items(const Value& value, const CallArguments& arguments, Template
 Value sum_of_items(const Value& value, const CallArguments& arguments, TemplateMemory& memory) {
   const auto [attribute, start] = bound<2>("sum", arguments, {"attribute", "start"});
   Value sum = start.is(Kind::missing) ? Value::of(std::int64_t{0}) : start;
-  if (sum.is(Kind::text)) throw TemplateFault("sum cannot add texts: join does");
+  if (sum.is(Kind::text)) throw TemplateFault("sum cannot add strings: use join");
   ItemSource source(value, memory);
   for (Value item; source.next(item);)
     sum = binary(BinaryOperator::add, sum, by_path(item, attribute, Value::missing(), memory), memory);
@@ -304,7 +304,7 @@ Value joined_items(const Value& value, const CallArguments& arguments, TemplateM
 Value batched_items(const Value& value, const CallArguments& arguments, TemplateMemory& memory) {
   const auto [count, fill] = bound<2>("batch", arguments, {"linecount", "fill_with"}, 1);
   const std::int64_t size = integer_argument("batch", count);
-  if (size < 1) throw TemplateFault("batch takes a count of at least 1");
+  if (size < 1) throw TemplateFault("batch needs a line count of at least 1");
   std::vector<Value> batches;
   std::vector<Value> batch;
   const auto close = [&] {
@@ -327,7 +327,7 @@ Value batched_items(const Value& value, const CallArguments& arguments, Template
 
 Value extreme_item(Extreme extreme, const Value& value, const CallArguments& arguments, TemplateMemory& memory) {
   const auto [case_sensitive, attribute] = bound<2>("min and max", arguments, {"case_sensitive", "attribute"});
-  Value found = Value::undefined("no item is the least or greatest of none");
+  Value found = Value::undefined("min or max of an empty sequence");
   Value found_key = Value::missing();
   ItemSource source(value, memory);
   for (Value item; source.next(item);) {

@@ -152,7 +152,7 @@ std::size_t Lexer::end_behind(std::size_t sign_at, std::string_view close, bool 
 void Lexer::comment() {
   if (at_ == source_.size()) return;  // which Jinja does not mind
   const std::size_t close = source_.find("#}", at_);
-  if (close == std::string_view::npos) fail("a comment has no end");
+  if (close == std::string_view::npos) fail("a comment is not closed");
   const bool has_sign = close > at_ && (source_[close - 1] == '-' || source_[close - 1] == '+');
   pass(end_behind(has_sign ? close - 1 : close, "#}", true));
 }
@@ -170,7 +170,7 @@ void Lexer::raw(std::size_t begin) {
     data(tag, sign, false);
     return pass(end_behind(close, "%}", true));
   }
-  fail("a raw block has no end");
+  fail("a raw block is not closed");
 }
 
 bool Lexer::tag_ends(bool output) {
@@ -204,11 +204,11 @@ void Lexer::word() {
   if (is_word(c)) {
     std::size_t end = at_;
     while (is_word(byte(end))) ++end;
-    if (static_cast<unsigned char>(byte(end)) >= 0x80) fail("a name with characters beyond ASCII is not understood");
+    if (static_cast<unsigned char>(byte(end)) >= 0x80) fail("a name with non-ASCII characters is not supported");
     add(TemplateTokenKind::name, source_.substr(at_, end - at_));
     return pass(end);
   }
-  if (static_cast<unsigned char>(c) >= 0x80) fail("a name with characters beyond ASCII is not understood");
+  if (static_cast<unsigned char>(c) >= 0x80) fail("a name with non-ASCII characters is not supported");
   operation();
 }
 
@@ -217,7 +217,7 @@ void Lexer::operation() {
   std::string_view found = source_.substr(at_, 2);
   if (std::ranges::find(doubled, found) == doubled.end()) found = source_.substr(at_, 1);
   if (found.size() == 1 && std::string_view("+-/*%~[](){}><=.:|,;").find(found) == std::string_view::npos)
-    fail(fmt::format("the character '{}' means nothing in a tag", found));
+    fail(fmt::format("unexpected character '{}' in a tag", found));
   const char c = found.front();
   if (c == '(') open_.push_back(')');
   if (c == '[') open_.push_back(']');
@@ -295,7 +295,7 @@ void Lexer::escape(std::string& out, std::string_view body, std::size_t& at) con
       value = value * static_cast<char32_t>(base) + static_cast<char32_t>(digit_value(body[i++]));
     at = i;
     if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
-      fail(fmt::format("the escape \\{} is no character", body.substr(first - 1, i - first + 1)));
+      fail(fmt::format("the escape \\{} is not a character", body.substr(first - 1, i - first + 1)));
     append_point(out, value);
     return i - first;
   };
@@ -312,7 +312,7 @@ void Lexer::escape(std::string& out, std::string_view body, std::size_t& at) con
     const std::size_t wanted = c == 'x' ? 2 : c == 'u' ? 4 : 8;
     if (number(at + 1, wanted, 16) != wanted) fail(fmt::format("the escape \\{} lacks digits", c));
   } else if (c == 'N') {
-    fail("the escape \\N{…} of a character's name is not understood");
+    fail("the escape \\N{…} of a character's name is not supported");
   } else {
     // Python keeps the backslash; of what is beyond ASCII it has made an escape by then, which stays one.
     const std::size_t begin = at;
@@ -333,7 +333,7 @@ void Lexer::text() {
   const char quote = source_[at_];
   std::size_t end = at_ + 1;
   while (end < source_.size() && source_[end] != quote) end += source_[end] == '\\' ? 2 : 1;
-  if (end >= source_.size()) fail("a text in quotes has no end");
+  if (end >= source_.size()) fail("a quoted string is not closed");
   const std::string_view body = source_.substr(at_ + 1, end - at_ - 1);
   std::string out;
   for (std::size_t at = 0; at < body.size();) {

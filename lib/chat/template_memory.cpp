@@ -50,13 +50,13 @@ void TemplateMemory::refuse_steps() {
 }
 
 void TemplateMemory::refuse_bytes() const {
-  throw TemplateFault(fmt::format("the template makes more than {} bytes", limits_.bytes));
+  throw TemplateFault(fmt::format("the template uses more than {} bytes of memory", limits_.bytes));
 }
 
 void TemplateMemory::refuse_depth() {
   --depth_;
-  throw TemplateFault(
-      fmt::format("the template nests deeper than {}: a macro that calls itself without end?", limits_.depth));
+  throw TemplateFault(fmt::format("the template is nested deeper than {} levels: does a macro call itself without end?",
+                                  limits_.depth));
 }
 
 }  // namespace lockstep::jinja

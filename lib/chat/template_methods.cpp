@@ -59,7 +59,7 @@ class TextMethod {
     }
     if (name_ == "ljust" || name_ == "rjust" || name_ == "center" || name_ == "zfill") return padded();
     if (name_ == "format") return format();
-    throw TemplateFault(fmt::format("the method str.{} is not understood", name_));
+    throw TemplateFault(fmt::format("the method str.{} is not supported", name_));
   }
 
  private:
@@ -102,7 +102,7 @@ class TextMethod {
     if (separator.is(Kind::missing) || separator.is(Kind::none))
       return list_of_texts(split_at_space(text_, times, right), memory_);
     const std::string_view at = text_argument(name_, separator);
-    if (at.empty()) throw TemplateFault(fmt::format("{} at an empty text is not possible", name_));
+    if (at.empty()) throw TemplateFault(fmt::format("{} needs a separator that is not empty", name_));
     return list_of_texts(split_at(text_, at, times, right), memory_);
   }
 
@@ -167,14 +167,14 @@ class TextMethod {
     const std::size_t at = !part ? std::string_view::npos : right ? part->rfind(wanted) : part->find(wanted);
     if (at != std::string_view::npos)
       return Value::of(static_cast<std::int64_t>(begin + count_points(part->substr(0, at))));
-    if (name_ == "index" || name_ == "rindex") throw TemplateFault("the text has no such part");
+    if (name_ == "index" || name_ == "rindex") throw TemplateFault("the string does not contain this part");
     return Value::of(std::int64_t{-1});
   }
 
   Value partition() {
     arguments_.require_positional(name_, 1, 1);
     const std::string_view separator = text(0);
-    if (separator.empty()) throw TemplateFault(fmt::format("{} at an empty text is not possible", name_));
+    if (separator.empty()) throw TemplateFault(fmt::format("{} needs a separator that is not empty", name_));
     const bool right = name_ == "rpartition";
     const std::size_t at = right ? text_.rfind(separator) : text_.find(separator);
     const Value empty = Value::of(std::string_view());
@@ -190,7 +190,7 @@ class TextMethod {
     arguments_.require_positional(name_, 1, name_ == "zfill" ? 1 : 2);
     const std::int64_t width = integer_argument(name_, arguments_.positional[0]);
     const std::string_view fill = name_ == "zfill" ? "0" : arguments_.positional.size() > 1 ? text(1) : " ";
-    if (count_points(fill) != 1) throw TemplateFault(fmt::format("{} fills with one character", name_));
+    if (count_points(fill) != 1) throw TemplateFault(fmt::format("the fill of {} must be one character", name_));
     const auto length = static_cast<std::int64_t>(count_points(text_));
     if (width <= length) return Value::of(text_);
     const std::int64_t missing = width - length;
@@ -225,10 +225,10 @@ class TextMethod {
         continue;
       }
       const std::size_t end = text_.find('}', at);
-      if (c == '}' || end == std::string_view::npos) throw TemplateFault("format: a brace stands alone");
+      if (c == '}' || end == std::string_view::npos) throw TemplateFault("format: a brace has no counterpart");
       const std::string_view field = text_.substr(at + 1, end - at - 1);
       if (field.find_first_of("!:.[{") != std::string_view::npos)
-        throw TemplateFault(fmt::format("format: the field '{{{}}}' is not understood", field));
+        throw TemplateFault(fmt::format("format: the field '{{{}}}' is not supported", field));
       append_text(out, field_value(field, next), memory_);
       memory_.require_room(out.size());
       at = end;
@@ -274,7 +274,7 @@ Value sequence_method(const Value& self, std::string_view name, const CallArgume
     }
     throw TemplateFault("the list has no such item");
   }
-  throw TemplateFault(fmt::format("the method {}.{} is not understood", type_name(self), name));
+  throw TemplateFault(fmt::format("the method {}.{} is not supported", type_name(self), name));
 }
 
 Value dict_method(const Value& self, std::string_view name, const CallArguments& arguments, TemplateMemory& memory) {
@@ -284,20 +284,20 @@ Value dict_method(const Value& self, std::string_view name, const CallArguments&
     if (found != nullptr) return *found;
     return arguments.positional.size() > 1 ? arguments.positional[1] : Value::none();
   }
-  if (name == "fromkeys") throw TemplateFault("the method dict.fromkeys is not understood");
+  if (name == "fromkeys") throw TemplateFault("the method dict.fromkeys is not supported");
   arguments.require_positional(name, 0, 0);
   if (name == "items") return Value::view(Kind::items, self);
   if (name == "keys") return Value::view(Kind::keys, self);
   if (name == "values") return Value::view(Kind::values, self);
   if (name == "copy") return self;
-  throw TemplateFault(fmt::format("the method dict.{} is not understood", name));
+  throw TemplateFault(fmt::format("the method dict.{} is not supported", name));
 }
 
 Value loop_method(LoopBody& loop, std::string_view name, const CallArguments& arguments, TemplateMemory& memory) {
   const auto given = arguments.positional;
-  if (!arguments.named.empty()) throw TemplateFault(fmt::format("loop.{} takes no arguments by name", name));
+  if (!arguments.named.empty()) throw TemplateFault(fmt::format("loop.{} takes no keyword arguments", name));
   if (name == "cycle") {
-    if (given.empty()) throw TemplateFault("loop.cycle takes the values to go through");
+    if (given.empty()) throw TemplateFault("loop.cycle needs at least one value");
     return given[static_cast<std::size_t>(loop.index0) % given.size()];
   }
   Value* const kept = memory.items<Value>(given.size());
@@ -310,7 +310,7 @@ Value loop_method(LoopBody& loop, std::string_view name, const CallArguments& ar
 
 Value cycler_method(CyclerBody& cycler, std::string_view name, const CallArguments& arguments) {
   arguments.require_positional(name, 0, 0);
-  if (name == "current") throw TemplateFault("cycler.current is an attribute and not understood");
+  if (name == "current") throw TemplateFault("the attribute cycler.current is not supported");
   if (name == "reset") {
     cycler.position = 0;
     return Value::none();
@@ -325,13 +325,13 @@ Value cycler_method(CyclerBody& cycler, std::string_view name, const CallArgumen
 Value call_method(const MethodBody& method, const CallArguments& arguments, TemplateMemory& memory) {
   const Value& self = method.self;
   if (self.is_safe())
-    throw TemplateFault(fmt::format("the method {} of text that is marked safe is not understood", method.name));
+    throw TemplateFault(fmt::format("the method {} of text marked safe is not supported", method.name));
   if (self.is(Kind::text)) return TextMethod(self.text(), method.name, arguments, memory).call();
   if (self.is_sequence()) return sequence_method(self, method.name, arguments, memory);
   if (self.is(Kind::dict)) return dict_method(self, method.name, arguments, memory);
   if (self.is(Kind::loop)) return loop_method(self.body<LoopBody>(), method.name, arguments, memory);
   if (self.is(Kind::cycler)) return cycler_method(self.body<CyclerBody>(), method.name, arguments);
-  throw TemplateFault(fmt::format("the method {}.{} is not understood", type_name(self), method.name));
+  throw TemplateFault(fmt::format("the method {}.{} is not supported", type_name(self), method.name));
 }
 
 }  // namespace lockstep::jinja

@@ -81,7 +81,7 @@ class Parser {
 };
 
 Body Parser::statements(Names ends) {
-  if (++depth_ > deepest_blocks) tokens_.fail(fmt::format("blocks nest deeper than {}", deepest_blocks));
+  if (++depth_ > deepest_blocks) tokens_.fail(fmt::format("blocks are nested deeper than {} levels", deepest_blocks));
   Body body;
   const auto put_out = [&](ExpressionPointer expression) {
     if (body.empty() || body.back()->kind != StatementKind::output)
@@ -135,9 +135,9 @@ StatementPointer Parser::statement() {
   if (name == "print") return print(line);
   if (name == "break") return jump(StatementKind::stop, line);
   if (name == "continue") return jump(StatementKind::next, line);
-  throw TemplateSyntaxFault(line, fmt::format("the statement '{}' is not understood{}", name,
+  throw TemplateSyntaxFault(line, fmt::format("the statement '{}' is not supported{}", name,
                                               name.starts_with("end") || name == "else" || name == "elif"
-                                                  ? " here: no block is open that it belongs to"
+                                                  ? " here: there is no open block that it belongs to"
                                                   : ""));
 }
 
@@ -161,7 +161,7 @@ StatementPointer Parser::loop(int line) {
   tokens_.expect_name("in");
   node->expressions.push_back(expressions_.tuple(ExpressionParser::Conditionals::without, {"recursive"}));
   if (tokens_.skip_name("if")) node->test = expressions_.expression();
-  if (tokens_.is_name("recursive")) tokens_.fail("a recursive for is not understood");
+  if (tokens_.is_name("recursive")) tokens_.fail("a recursive for is not supported");
   ++loops_;
   node->body = block({"endfor", "else"});
   --loops_;
@@ -181,7 +181,7 @@ StatementPointer Parser::conditional(int line) {
       first->otherwise = whole_block("endif");
       return first;
     }
-    if (first->branches.size() > 1000) tokens_.fail("more than 1000 elif stand in one if");
+    if (first->branches.size() > 1000) tokens_.fail("more than 1000 elif in one if");
     first->branches.push_back(make(StatementKind::conditional, end.line));
     node = first->branches.back().get();
   }
@@ -205,12 +205,12 @@ void Parser::signature(MacroSyntax& macro) {
     if (!macro.parameters.empty()) tokens_.expect_sign(",");
     std::string name = tokens_.take_name();
     if (std::ranges::find(macro.parameters, name) != macro.parameters.end())
-      tokens_.fail(fmt::format("the parameter {} stands twice", name));
+      tokens_.fail(fmt::format("the parameter {} appears twice", name));
     macro.parameters.push_back(std::move(name));
     if (tokens_.skip_sign("=")) {
       macro.defaults.push_back(expressions_.expression());
     } else if (!macro.defaults.empty()) {
-      tokens_.fail("a parameter without a default stands behind one that has one");
+      tokens_.fail("a parameter without a default follows one with a default");
     }
   }
   tokens_.expect_sign(")");
@@ -231,7 +231,7 @@ StatementPointer Parser::call_block(int line) {
   if (tokens_.is_sign("(")) signature(*node->macro);
   node->expressions.push_back(expressions_.expression());
   if (node->expressions.front()->kind != ExpressionKind::call)
-    throw TemplateSyntaxFault(line, "a call block has to call something");
+    throw TemplateSyntaxFault(line, "a call block needs a call");
   node->body = apart(Output::aside, [&] { return whole_block("endcall"); });
   return node;
 }
@@ -248,8 +248,8 @@ StatementPointer Parser::generation(int line) {
   if (output_ == Output::aside)
     throw TemplateSyntaxFault(
         line,
-        "a generation block inside of a macro, a set or filter block or another generation block is not understood: "
-        "where its text will stand is not known");
+        "a generation block inside of a macro, a set or filter block or another generation block is not supported: "
+        "the position of its text is not known");
   StatementPointer node = make(StatementKind::generation, line);
   marks_generation_ = true;
   node->body = apart(Output::aside, [&] { return whole_block("endgeneration"); });
@@ -268,7 +268,7 @@ StatementPointer Parser::print(int line) {
 StatementPointer Parser::jump(StatementKind kind, int line) {
   if (loops_ == 0)
     throw TemplateSyntaxFault(
-        line, "break or continue outside of a loop, or in a block of it that puts text aside, is not understood");
+        line, "break or continue outside of a loop, or in a block that captures text, is not supported");
   return make(kind, line);
 }
 

@@ -94,7 +94,7 @@ bool is_remainder(const Value& value, const Value& divisor, std::int64_t rest, T
 
 bool same(const Value& a, const Value& b) {
   const bool single = a.is(Kind::none) || a.is(Kind::boolean) || b.is(Kind::none) || b.is(Kind::boolean);
-  if (!single) throw TemplateFault("the test sameas of values other than none, true and false is not understood");
+  if (!single) throw TemplateFault("the test sameas of values other than none, true and false is not supported");
   return a.kind() == b.kind() && (a.is(Kind::none) || a.boolean() == b.boolean());
 }
 
@@ -153,7 +153,7 @@ bool apply_test(int index, const Value& value, const CallArguments& arguments, T
       if (!value.is(Kind::text)) return false;
       if (is_unknown_but_there(value.text()))
         throw TemplateFault(
-            fmt::format("whether '{}' is a {} is not said: it is not understood", value.text(), named.name));
+            fmt::format("whether '{}' is a {} cannot be tested: it is not supported", value.text(), named.name));
       return (named.test == TestName::filter ? filter_index(value.text()) : test_index(value.text())) >= 0;
     }
     case TestName::equal: return compare(Comparison::equal);

@@ -13,11 +13,11 @@ namespace lockstep::jinja {
 namespace {
 
 [[noreturn]] void fail_without_text(const Value& value) {
-  throw TemplateFault(fmt::format(
-      "the text of a {} is not understood: a template would put out how Python names it{}", type_name(value),
-      value.is(Kind::method)      ? fmt::format(" (is a call of {}() meant?)", value.body<MethodBody>().name)
-      : value.is(Kind::generator) ? " (is the filter list or join missing?)"
-                                  : ""));
+  throw TemplateFault(
+      fmt::format("printing a {} is not supported: Jinja would print its Python representation{}", type_name(value),
+                  value.is(Kind::method)      ? fmt::format(" (did you mean {}()?)", value.body<MethodBody>().name)
+                  : value.is(Kind::generator) ? " (is the filter list or join missing?)"
+                                              : ""));
 }
 
 template <class Range, class Append>

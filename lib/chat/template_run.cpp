@@ -117,7 +117,7 @@ TemplateRun::Flow TemplateRun::run_loop(const Statement& statement, RunFrame* fr
   const TemplateMemory::Deeper deeper(memory_);
   Value items = value_of(*statement.expressions.front(), frame);
   line_ = statement.line;
-  if (items.is(Kind::loop)) throw TemplateFault("a loop over a loop is not understood");
+  if (items.is(Kind::loop)) throw TemplateFault("a loop over a loop is not supported");
   if (statement.test) items = filtered_loop(statement, items, frame);
   RunFrame* const inner = enter(statement.frame, frame);
   auto* const loop = memory_.make<LoopBody>(ItemSource(items, memory_));
@@ -188,15 +188,14 @@ void TemplateRun::assign(const Expression& target, const Value& value, RunFrame*
   if (target.kind == ExpressionKind::attribute_target) {
     const Value& holder = variable(target.place, frame);
     if (!holder.is(Kind::name_space))
-      throw TemplateFault(fmt::format("'{}' is no namespace: its attributes cannot be assigned", target.text));
+      throw TemplateFault(fmt::format("'{}' is not a namespace: its attributes cannot be assigned", target.text));
     return set_attribute(holder.body<NamespaceBody>(), target.attribute, value, memory_);
   }
   if (!can_be_gone_through(value))
-    throw TemplateFault(
-        fmt::format("a {} cannot be taken apart into {} names", type_name(value), target.operands.size()));
+    throw TemplateFault(fmt::format("cannot unpack a {} into {} names", type_name(value), target.operands.size()));
   const std::vector<Value> parts = items_of(value, memory_);
   if (parts.size() != target.operands.size())
-    throw TemplateFault(fmt::format("{} values are assigned to {} names", parts.size(), target.operands.size()));
+    throw TemplateFault(fmt::format("cannot unpack {} values into {} names", parts.size(), target.operands.size()));
   for (std::size_t i = 0; i < parts.size(); ++i) assign(*target.operands[i], parts[i], frame);
 }
 

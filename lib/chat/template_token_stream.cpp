@@ -16,10 +16,10 @@ std::string_view name_of(TemplateTokenKind kind) {
     case TemplateTokenKind::block_begin: return "{%";
     case TemplateTokenKind::block_end: return "%}";
     case TemplateTokenKind::name: return "a name";
-    case TemplateTokenKind::text: return "a text in quotes";
+    case TemplateTokenKind::text: return "a quoted string";
     case TemplateTokenKind::integer:
     case TemplateTokenKind::number: return "a number";
-    case TemplateTokenKind::sign: return "a sign";
+    case TemplateTokenKind::sign: return "an operator";
     case TemplateTokenKind::end: return "the end of the template";
   }
   return "?";

@@ -31,7 +31,7 @@ void check(const ExpressionPointer& expression, Refused refused) {
   const bool names = node.kind == ExpressionKind::filter || node.kind == ExpressionKind::test;
   if (names && node.builtin < 0 && refused == Refused::as_compiled && !is_unknown_but_there(node.text))
     throw TemplateSyntaxFault(
-        node.line, fmt::format("the {} '{}' is not understood", node.kind == ExpressionKind::filter ? "filter" : "test",
+        node.line, fmt::format("the {} '{}' is not supported", node.kind == ExpressionKind::filter ? "filter" : "test",
                                node.text));
   if (node.kind == ExpressionKind::conditional) refused = Refused::as_reached;
   check(node.operands, refused);

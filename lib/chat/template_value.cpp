@@ -13,7 +13,8 @@ namespace lockstep::jinja {
 
 Value::Value(Kind kind, const void* pointer, std::size_t size)
     : pointer_(pointer), size_(static_cast<std::uint32_t>(size)), kind_(kind) {
-  if (size > std::numeric_limits<std::uint32_t>::max()) throw TemplateFault("a value has more than 4 G parts");
+  if (size > std::numeric_limits<std::uint32_t>::max())
+    throw TemplateFault("a value has more than 2^32 - 1 bytes or items");
 }
 
 std::string_view type_name(const Value& value) {
@@ -119,8 +120,8 @@ bool equal_dicts(std::span<const Pair> a, std::span<const Pair> b, TemplateMemor
   if (a.is(Kind::undefined)) fail_undefined(a);
   if (b.is(Kind::undefined)) fail_undefined(b);
   const auto is_view = [](const Value& value) { return value.is(Kind::keys) || value.is(Kind::items); };
-  if (is_view(a) && is_view(b)) throw TemplateFault("the comparison of views of a dict is not understood");
-  throw TemplateFault(fmt::format("{} and {} cannot be compared by {}", type_name(a), type_name(b), operation));
+  if (is_view(a) && is_view(b)) throw TemplateFault("the comparison of dict views is not supported");
+  throw TemplateFault(fmt::format("{} and {} cannot be compared with {}", type_name(a), type_name(b), operation));
 }
 
 /// Where two lists or tuples first differ; their shorter length if nowhere.
@@ -165,11 +166,11 @@ bool equal(const Value& a, const Value& b, TemplateMemory& memory) {
       const MethodBody& one = a.body<MethodBody>();
       const MethodBody& other = b.body<MethodBody>();
       if (one.name != other.name) return false;
-      throw TemplateFault("the comparison of methods is not understood");
+      throw TemplateFault("the comparison of methods is not supported");
     }
     case Kind::keys:
     case Kind::items:
-    case Kind::values: throw TemplateFault(fmt::format("the comparison of {} is not understood", type_name(a)));
+    case Kind::values: throw TemplateFault(fmt::format("the comparison of {} is not supported", type_name(a)));
     case Kind::generator:
     case Kind::macro:
     case Kind::name_space:
@@ -209,7 +210,7 @@ void refuse_unhashable(const Value& key) {
   if (key.is(Kind::tuple)) {
     for (const Value& item : key.sequence()) refuse_unhashable(item);
   } else if (key.is(Kind::list) || key.is(Kind::dict) || key.is(Kind::keys) || key.is(Kind::items)) {
-    throw TemplateFault(fmt::format("a {} cannot be a key", type_name(key)));
+    throw TemplateFault(fmt::format("a {} cannot be a key of a dict", type_name(key)));
   }
 }
 
@@ -255,7 +256,7 @@ Value value_of(const Json& json, TemplateMemory& memory) {
     case Json::value_t::number_unsigned: {
       const auto number = json.get<std::uint64_t>();
       if (!std::in_range<std::int64_t>(number))
-        throw TemplateFault(fmt::format("the integer {} of the input does not fit 64 bits with a sign", number));
+        throw TemplateFault(fmt::format("the integer {} of the input does not fit a signed 64-bit integer", number));
       return Value::of(static_cast<std::int64_t>(number));
     }
     case Json::value_t::number_float: return Value::of(json.get<double>());
@@ -277,7 +278,7 @@ Value value_of(const Json& json, TemplateMemory& memory) {
     case Json::value_t::binary:
     case Json::value_t::discarded: break;
   }
-  throw TemplateFault("the input has a value that JSON does not have");
+  throw TemplateFault("the input has a value that is not JSON");
 }
 
 }  // namespace lockstep::jinja

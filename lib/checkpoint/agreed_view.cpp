@@ -33,7 +33,7 @@ struct RankSighting {
 };
 
 RankSighting decode(const std::string& text, std::size_t rank) {
-  const Json json = parse_json(text, "what a rank sees");
+  const Json json = parse_json(text, "a rank's report");
   RankSighting seen;
   const auto verdict = verdict_of(static_cast<ExitCode>(json.at("code").get<int>()));
   seen.sighting.judgement = {verdict.value_or(Verdict::sound), json.at("reason"), json.at("hint")};
@@ -55,8 +55,8 @@ std::optional<std::string> difference(const RankSighting& first, const RankSight
     return sighting.lacking.empty() ? std::string("all files are there") : sighting.lacking;
   };
   if (view(a) == view(b))
-    return fmt::format("{} and {} see other lengths, or another {}", first.who, other.who, manifest_file);
-  return fmt::format("the ranks do not see the same: {}: {}; {}: {}", first.who, view(a), other.who, view(b));
+    return fmt::format("{} and {} see different file sizes, or a different {}", first.who, other.who, manifest_file);
+  return fmt::format("the ranks see different files: {}: {}; {}: {}", first.who, view(a), other.who, view(b));
 }
 
 // The verdict on what each node has a part of; nothing if that is not the matter. It lacks nothing where nodes look for
@@ -65,9 +65,9 @@ std::optional<Judgement> kept_by_nodes(const std::vector<RankSighting>& seen) {
   const auto one = std::ranges::find_if(seen, [](const RankSighting& each) { return each.sighting.elsewhere; });
   if (one == seen.end()) return std::nullopt;
   return Judgement{
-      Verdict::unreadable, fmt::format("{}: {}, and checkpoint.storage is shared", one->who, one->sighting.lacking),
-      "the run saved with checkpoint.storage: per_node: start it so, on nodes that have the parts, or copy "
-      "what they have of this checkpoint into one folder: equal names are equal files"};
+      Verdict::unreadable, fmt::format("{}: {}, but checkpoint.storage is shared", one->who, one->sighting.lacking),
+      "the run saved with checkpoint.storage: per_node: start it with this option on the nodes that have the parts, "
+      "or copy this checkpoint's files from all nodes into one folder: files of the same name are identical"};
 }
 
 // Returns what the sightings of all ranks come to at this moment.
@@ -90,7 +90,7 @@ bool Patience::wait(Communicator& ranks, const std::string& thing, const std::st
   const auto [entry, is_first] = since_.try_emplace(thing, monotonic_seconds());
   const double longest = ranks.all_reduce(monotonic_seconds() - entry->second, Reduce::max);  // clocks differ
   if (longest >= limit_s_) return false;
-  if (is_first && tell_) tell_(fmt::format("{}: looked at anew for up to {:g} s", reason, limit_s_));
+  if (is_first && tell_) tell_(fmt::format("{}: retrying for up to {:g} s", reason, limit_s_));
   const double pause_s = std::clamp(limit_s_ - longest, 0.0, longest < 1 ? 0.1 : 1.0);
   std::this_thread::sleep_for(std::chrono::duration<double>(pause_s));
   return true;
@@ -119,16 +119,15 @@ std::vector<CheckpointEntry> agreed_list(Communicator& ranks, const Path& run, P
                            *other);
     }
     if (!patience.wait(ranks, run.string(), reason))
-      throw Error(code_of(Verdict::unreadable),
-                  fmt::format("{} (looked at anew for {:g} s)", reason, patience.limit_s()),
-                  "mend the storage and start the same command again");
+      throw Error(code_of(Verdict::unreadable), fmt::format("{} (retried for {:g} s)", reason, patience.limit_s()),
+                  "repair the storage and start the same command again");
   }
 }
 
 Judgement agreed_judgement(Communicator& ranks, const Path& checkpoint, Patience& patience) {
   while (true) {
     std::string mine;
-    together(ranks, fmt::format("looking at {}", checkpoint.string()),
+    together(ranks, fmt::format("checking {}", checkpoint.string()),
              [&] { mine = encode(see_checkpoint(checkpoint)); });
     std::vector<RankSighting> seen;
     for (const std::string& text : ranks.all_gather(mine)) seen.push_back(decode(text, seen.size()));
@@ -140,7 +139,7 @@ Judgement agreed_judgement(Communicator& ranks, const Path& checkpoint, Patience
                           (judgement.verdict == Verdict::damaged && judgement.reason == lacking);
     if (!may_pass) return judgement;
     if (!patience.wait(ranks, checkpoint.string(), fmt::format("{}: {}", checkpoint.string(), judgement.reason))) {
-      judgement.reason += fmt::format(" (looked at anew for {:g} s)", patience.limit_s());
+      judgement.reason += fmt::format(" (retried for {:g} s)", patience.limit_s());
       return judgement;
     }
   }

@@ -206,14 +206,14 @@ class Contribution {
     } else {
       entry.holding = TensorHolding::boxes;
       if (component.pattern == Pattern::global || cell_owned(component.pattern))
-        fail(ExitCode::bug, "component '{}' is {}, so '{}' is held whole and not by boxes", component.key,
+        fail(ExitCode::bug, "component '{}' is {}, so '{}' is held whole, not by boxes", component.key,
              name_of(component.pattern), tensor.name);
     }
     for (const StateBox& held : boxes) {
       const auto bytes =
           static_cast<std::size_t>(elements(held.box)) * static_cast<std::size_t>(size_of(tensor.layout.dtype));
       if (held.bytes.size() != bytes || (!empty(held.box) && !contains(whole(tensor.layout.global), held.box)))
-        fail(ExitCode::bug, "'{}' of component '{}' brings {} bytes for its box {} of {} {}, which has {}", tensor.name,
+        fail(ExitCode::bug, "'{}' of component '{}' has {} bytes for its box {} of {} {}, which needs {}", tensor.name,
              component.key, held.bytes.size(), to_text(held.box), name_of(tensor.layout.dtype),
              to_text(tensor.layout.global), bytes);
     }
@@ -291,7 +291,7 @@ Merged merge(const std::vector<Descriptor>& descriptors) {
     std::vector<Box> boxes;
     for (const Holding& holding : holdings) boxes.push_back(holding.box);
     if (const auto defect = coverage_defect(merged.tensors[tensor].layout.global, boxes))
-      fail(ExitCode::usage, "the ranks do not hold {} once: {}", full_name(merged.tensors[tensor]), *defect);
+      fail(ExitCode::usage, "the ranks do not hold {} exactly once: {}", full_name(merged.tensors[tensor]), *defect);
   }
   return merged;
 }
@@ -332,7 +332,7 @@ std::vector<std::vector<Holding>> holders_of_all(const CollectedState& state,
 
 [[noreturn]] void fail_different(const std::string& what, const std::string& how) {
   throw Error(ExitCode::verdict, fmt::format("replicas differ in {}: {}", what, how),
-              "the ranks do not hold the same state: go on from the last checkpoint");
+              "the ranks do not hold the same state: resume from the last checkpoint");
 }
 
 // A holder brings the bytes of its box: what it lacks cannot be compared, nor written by it. Which of two ranks is

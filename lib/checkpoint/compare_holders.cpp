@@ -162,7 +162,7 @@ std::vector<std::span<const std::byte>> compared_parts(Validation validation, st
     case Validation::rolling: return {bytes.subspan(begin, end - begin)};
     case Validation::full: return {bytes};
   }
-  fail(ExitCode::bug, "a level of validation that there is not");
+  fail(ExitCode::bug, "unknown Validation {}", static_cast<int>(validation));
 }
 
 Evidence evidence_of(Validation validation, const Fingerprint& sum, std::span<const std::byte> bytes,
@@ -212,7 +212,7 @@ std::string tell_differences(Communicator& ranks, const CollectedState& state, s
                   alike.size() == 1 ? to_text(first.box) : "(" + counted(std::ssize(alike), "piece") + ")",
                   to_text(different.front().sides));
   const std::string elements = elements_that_differ(ranks, tensor.layout.dtype, boxes, alike);
-  text += elements.empty() ? std::string(" (the bytes of that time are gone)") : ": " + elements;
+  text += elements.empty() ? std::string(" (the compared bytes are no longer available)") : ": " + elements;
   if (others > 0)
     text += fmt::format("; between other ranks in {}", counted(static_cast<std::int64_t>(others), "piece"));
   if (tensors.size() > 1) text += fmt::format("; and in {} more tensors", tensors.size() - 1);
@@ -222,9 +222,9 @@ std::string tell_differences(Communicator& ranks, const CollectedState& state, s
 void fail_diverged(Communicator& ranks, const std::string& told) {
   together(ranks, "", [&] {
     throw Error(ExitCode::verdict, told,
-                "the ranks no longer hold the same state: nothing was saved; go on from the last checkpoint");
+                "the ranks no longer hold the same state: nothing was saved; resume from the last checkpoint");
   });
-  fail(ExitCode::bug, "ranks that differ went on");
+  fail(ExitCode::bug, "differing replicas were not reported");
 }
 
 void compare_holders(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes) {

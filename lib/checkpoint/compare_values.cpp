@@ -139,7 +139,7 @@ std::vector<DifferingEntry> find_differing_values(Communicator& ranks, const Wor
     for (const auto& [name, digest] : mine[number]) told[name] = digest;
     std::vector<Digests> all;
     for (const std::string& text : ranks.all_gather(to_text(told)))
-      all.push_back(parse_json(text, "what a rank has").get<Digests>());
+      all.push_back(parse_json(text, "a rank's digests").get<Digests>());
     for (DifferingEntry& entry : entries_of(number, components[number], world, all))
       entries.push_back(std::move(entry));
   }

@@ -105,7 +105,7 @@ std::string ElementDifferences::text() const {
   if (different_ == 0) return "no element";
   std::string text = fmt::format("{} of {}, the first at {}", different_, counted(looked_at_, "element"), first_);
   if (different_ > no_numbers_) text += fmt::format(", by at most {:.6g}", most_);
-  if (no_numbers_ > 0) text += fmt::format(", {} of them NaN on a side", no_numbers_);
+  if (no_numbers_ > 0) text += fmt::format(", {} of them NaN on one side", no_numbers_);
   return text;
 }
 

@@ -136,7 +136,7 @@ void Load::prepare() {
     if (asked || !belongs(stored.key)) continue;
     const std::string what = fmt::format("component '{}' of {} is not known", stored.key, reader_.path().string());
     if (stored.required) fail_foreign(what, reader_.manifest().software);
-    leave_out(what + ": it is not used");
+    leave_out(what + ": it is ignored");
   }
   match_tensors();
   check_nothing_left();
@@ -167,18 +167,18 @@ LoadMode Load::load_mode_of(const Component& component, const StoredComponent* s
   if (stored == nullptr) {
     if (component.required && !part_)
       throw Error(ExitCode::usage, fmt::format("{} holds no component '{}'", place, component.key),
-                  "a run goes on from all of its state: another run, with a train.run_dir of its own, may start from "
-                  "what there is, with checkpoint.resume; checkpoint.components says what is saved");
+                  "a run resumes from all of its state; to start from a part of it, use a new train.run_dir with "
+                  "checkpoint.resume; checkpoint.components selects what is saved");
     notes_.push_back(fmt::format("the checkpoint holds no component '{}': it starts afresh", component.key));
     return LoadMode::absent;
   }
   if (component.remap_policy == Remap::drop && !cell_owned(stored->pattern) && names_differ(component.key)) {
-    leave_out(fmt::format("{} holds component '{}' of other cells, which is not used: {}", place, component.key,
+    leave_out(fmt::format("{} holds component '{}' of other cells, which is ignored: {}", place, component.key,
                           component.dropped));
     return LoadMode::absent;
   }
   if (cell_owned(component.pattern) != cell_owned(stored->pattern)) {
-    fail(ExitCode::usage, "component '{}' was saved {} in {} and is now declared {}", component.key,
+    fail(ExitCode::usage, "component '{}' was saved as {} in {}, but is now declared {}", component.key,
          name_of(stored->pattern), place, name_of(component.pattern));
   }
   const auto owned = [&](const StoredTensor& tensor) {
@@ -201,13 +201,13 @@ LoadMode Load::load_mode_of(const Component& component, const StoredComponent* s
               now->cells.size(), to_text(world_.mesh)),
           "start as many ranks as the checkpoint had, on the same mesh");
     case Remap::derive:
-      notes_.push_back(
-          fmt::format("component '{}' is derived anew for {}", component.key, counted(std::ssize(now->cells), "cell")));
+      notes_.push_back(fmt::format("component '{}' is derived again for {}", component.key,
+                                   counted(std::ssize(now->cells), "cell")));
       return LoadMode::derive;
     case Remap::redistribute:
       if (!access_.readers.empty())
         throw Error(ExitCode::usage,
-                    fmt::format("component '{}' of {} is to be redistributed, for which each rank reads all cells, and "
+                    fmt::format("component '{}' of {} must be redistributed, which needs all cells on each rank, but "
                                 "its files lie on different nodes",
                                 component.key, place),
                     gather_hint());
@@ -215,7 +215,7 @@ LoadMode Load::load_mode_of(const Component& component, const StoredComponent* s
                                    counted(std::ssize(now->cells), "cell")));
       return LoadMode::redistribute;
     case Remap::drop:
-      leave_out(fmt::format("component '{}' of the checkpoint is dropped: other cells", component.key));
+      leave_out(fmt::format("component '{}' of the checkpoint is dropped: its cells differ", component.key));
       return LoadMode::drop;
   }
   return LoadMode::drop;
@@ -260,7 +260,7 @@ void Load::check_nothing_left() const {
     left.push_back(full_name(tensor));
   }
   if (left.empty()) return;
-  fail(ExitCode::usage, "{} holds {}{}, which nobody asked for", reader_.path().string(), left.front(),
+  fail(ExitCode::usage, "{} holds {}{}, which no component loads", reader_.path().string(), left.front(),
        left.size() > 1 ? fmt::format(" and {} more tensors", left.size() - 1) : "");
 }
 
@@ -316,7 +316,7 @@ void Load::check_fingerprints(const std::vector<Fingerprint>& sums) const {
     if (!loads(i)) continue;
     const StoredTensor& stored = reader_.manifest().tensors[static_cast<std::size_t>(source_[i])];
     if (stored.fingerprint != sums[i])
-      fail(ExitCode::input, "{} in {}: what was loaded does not match its fingerprint", full_name(stored),
+      fail(ExitCode::input, "{} in {}: the loaded values do not match its fingerprint", full_name(stored),
            reader_.path().string());
   }
 }

@@ -32,7 +32,7 @@ struct StorageSighting {
 };
 
 StorageSighting decode(const std::string& text) {
-  const Json json = parse_json(text, "what a node sees");
+  const Json json = parse_json(text, "a node's report");
   StorageSighting seen;
   const auto verdict = verdict_of(static_cast<ExitCode>(json.at("code").get<int>()));
   seen.judgement = {verdict.value_or(Verdict::sound), json.at("reason"), json.at("hint")};
@@ -152,7 +152,7 @@ NodesJudgement judge_on_nodes(Communicator& ranks, const RunStorage& storage, co
   while (true) {
     Sighting mine;
     std::string told;
-    together(ranks, fmt::format("looking at {}", checkpoint.string()), [&] {
+    together(ranks, fmt::format("checking {}", checkpoint.string()), [&] {
       if (!storage.keeps(ranks.rank())) return;
       mine = see_checkpoint(checkpoint);
       told = encode_sighting(mine);
@@ -176,7 +176,7 @@ NodesJudgement judge_on_nodes(Communicator& ranks, const RunStorage& storage, co
       const Rank teller = keepers[seen.have_it.front()];
       const std::string defect = ranks.rank() == teller ? mine.defects[*seen.lacking].value_or("") : "";
       judgement.reason =
-          fmt::format("{}{}{}; {} looked, each on its own storage", judgement.reason,
+          fmt::format("{}{}{}; searched by {}, each on its own storage", judgement.reason,
                       judgement.reason.empty() ? "" : "; ", ranks.broadcast(defect, teller), join(storage.nodes, ", "));
       may_pass = true;
     } else if (judgement.verdict == Verdict::damaged && judgement.reason.empty()) {
@@ -185,7 +185,7 @@ NodesJudgement judge_on_nodes(Communicator& ranks, const RunStorage& storage, co
     }
     if (!may_pass) return {judgement, {}};
     if (!patience.wait(ranks, checkpoint.string(), fmt::format("{}: {}", checkpoint.string(), judgement.reason))) {
-      judgement.reason += fmt::format(" (looked at anew for {:g} s)", patience.limit_s());
+      judgement.reason += fmt::format(" (retried for {:g} s)", patience.limit_s());
       return {judgement, {}};
     }
   }
@@ -194,7 +194,7 @@ NodesJudgement judge_on_nodes(Communicator& ranks, const RunStorage& storage, co
 std::vector<Path> finish_publications(Communicator& ranks, const RunStorage& storage, const Path& run) {
   std::map<std::string, Path> sealed;
   std::string mine;
-  const std::string what = fmt::format("finishing what a save of {} left", run.string());
+  const std::string what = fmt::format("finishing an interrupted save of {}", run.string());
   together(ranks, what, [&] {
     if (!storage.keeps(ranks.rank()) || !is_there(checkpoints_folder(run))) return;
     for (const Path& path : list_folder(checkpoints_folder(run)))
@@ -220,7 +220,7 @@ std::vector<Path> finish_publications(Communicator& ranks, const RunStorage& sto
 
 void require_own_storage(Communicator& ranks, const RunStorage& storage, const Path& run, const std::string& asked,
                          const std::string& hint) {
-  const std::string what = "look whether nodes have storage of their own";
+  const std::string what = "checking whether nodes have their own storage";
   const std::string token = rank0_tells(ranks, what, make_uuid);
   const auto name = [&](Rank rank) { return run / fmt::format(".storage-{}-{}", token, rank); };
   const bool keeps = storage.keeps(ranks.rank());
@@ -243,7 +243,8 @@ void require_own_storage(Communicator& ranks, const RunStorage& storage, const P
   for (const std::string& pair : gather_from_keepers(ranks, storage, seen))
     if (!pair.empty())
       throw AgreedError(
-          Error(ExitCode::usage, fmt::format("{}, but {} see one folder at {}", asked, pair, run.string()), hint), 0);
+          Error(ExitCode::usage, fmt::format("{}, but {} see the same folder at {}", asked, pair, run.string()), hint),
+          0);
 }
 
 }  // namespace lockstep

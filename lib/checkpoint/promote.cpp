@@ -38,7 +38,7 @@ struct BrokenOff {};
 class CopyBuffer {
  public:
   CopyBuffer() : memory_(static_cast<std::byte*>(std::aligned_alloc(page_bytes, stretch_bytes))) {
-    if (!memory_) fail(ExitCode::resources, "there is no memory of {} to copy by", human_bytes(stretch_bytes));
+    if (!memory_) fail(ExitCode::resources, "cannot allocate {} for copying", human_bytes(stretch_bytes));
   }
   std::span<std::byte> first(std::uint64_t bytes) { return {memory_.get(), static_cast<std::size_t>(bytes)}; }
 
@@ -92,9 +92,10 @@ void compare_parts(const Path& from, const Path& to, std::uint64_t bytes, const 
     read_at(source, first.first(count), at, from);
     read_at(target, second.first(count), at, to);
     if (std::memcmp(first.first(count).data(), second.first(count).data(), count) != 0)
-      throw Error(ExitCode::storage,
-                  fmt::format("{} reads back otherwise than {}, of which it is a copy", to.string(), from.string()),
-                  "the storage reported no error as it took it: have its disk, controller or driver looked at");
+      throw Error(
+          ExitCode::storage,
+          fmt::format("{} reads back differently than {}, from which it was copied", to.string(), from.string()),
+          "the storage reported no write error: check its disk, controller and driver");
   });
 }
 
@@ -327,7 +328,7 @@ std::optional<PromotionReport> Promoter::advance() {
 bool Promoter::break_off() {
   if (!under_way()) return true;
   if (current_->is_copied()) return false;
-  together(ranks_, "breaking off a promotion", [&] { current_->stop(); });
+  together(ranks_, "cancelling a promotion", [&] { current_->stop(); });
   current_->abandon();
   current_.reset();
   return true;
@@ -362,7 +363,7 @@ std::vector<std::int64_t> unpromoted_steps(Communicator& ranks, const LocalTier&
     return to_text(steps);
   });
   std::vector<std::int64_t> steps;
-  for (const Json& step : parse_json(told, "what rank 0 tells")) {
+  for (const Json& step : parse_json(told, "the list of rank 0")) {
     const Path checkpoint = checkpoint_folder(local.folder, step.get<std::int64_t>());
     if (judge_on_nodes(ranks, local.storage, checkpoint, none).judgement.verdict == Verdict::sound)
       steps.push_back(step.get<std::int64_t>());

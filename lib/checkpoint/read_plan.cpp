@@ -54,7 +54,7 @@ ReadPlan::ReadPlan(const CheckpointReader& reader, std::span<const SharedTensor>
     for (const Holding& holding : tensor.holdings)
       if (std::ranges::binary_search(holding.ranks, rank)) boxes_.back().push_back(holding.box);
     for (const Box& box : boxes_.back())
-      invariant(!empty(box) && contains(whole(tensor.as), box), "what is needed lies in its tensor");
+      invariant(!empty(box) && contains(whole(tensor.as), box), "a box to read lies in its tensor");
   }
   for (std::size_t first = 0, end = 0; first < by_stored_.size(); first = end) {
     const auto stored = [&](std::size_t at) { return tensors_[by_stored_[at]].stored; };

@@ -79,7 +79,7 @@ Replicas::Replicas(Communicator& ranks, const World& world, const std::vector<Co
 std::string Replicas::told() {
   if (!entries_.empty()) {
     const std::string more = boxes_that_differ_.empty() ? std::string()
-                                                        : fmt::format("; and in tensors that they share: {}",
+                                                        : fmt::format("; and in other tensors: {}",
                                                                       counted(std::ssize(boxes_that_differ_), "box"));
     return tell_differences(ranks_, components_, state_.trees, entries_) + more;
   }
@@ -98,9 +98,8 @@ std::string Replicas::obstacle() const {
     if (has_majority(*sides)) continue;
     std::size_t ranks = 0;
     for (const std::vector<Rank>& side : *sides) ranks += side.size();
-    return ranks < 3 ? fmt::format("of {} nobody can say which is right",
-                                   counted(static_cast<std::int64_t>(ranks), "replica"))
-                     : fmt::format("of {} replicas no more than {} agree", ranks, sides->front().size());
+    return ranks < 3 ? fmt::format("with {} there is no majority", counted(static_cast<std::int64_t>(ranks), "replica"))
+                     : fmt::format("of {} replicas at most {} agree", ranks, sides->front().size());
   }
   return "";
 }
@@ -179,7 +178,7 @@ std::string Replicas::repaired() const {
     return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks",
                        rank_ranges(std::vector<int>(ranks.begin(), ranks.end())));
   };
-  return fmt::format("{} took over what most hold, from {}", text(wrong), text(right));
+  return fmt::format("{} copied the state of the majority from {}", text(wrong), text(right));
 }
 
 }  // namespace
@@ -201,7 +200,7 @@ std::optional<std::string> repair_replicas(Communicator& ranks, const World& wor
     fail_diverged(ranks, fmt::format("{}; not repaired: {}", told, obstacle));
   replicas.repair();
   Replicas after(ranks, world, components, share, [] {});
-  if (after.differ()) fail_diverged(ranks, after.told() + "; repairing them was of no use");
+  if (after.differ()) fail_diverged(ranks, after.told() + "; they still differ after the repair");
   return fmt::format("{}; {}", told, replicas.repaired());
 }
 

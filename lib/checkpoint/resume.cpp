@@ -140,7 +140,7 @@ std::vector<CheckpointEntry> Search::best() {
     throw Error(ExitCode::input,
                 fmt::format("checkpoint.resume best: {} has no checkpoint with the metric {}", request_.run.string(),
                             request_.best_by.metric),
-                "a checkpoint has it where the run evaluates at its step; latest is the newest one");
+                "a checkpoint has it if the run evaluates at its step; latest takes the newest one");
   return result;
 }
 
@@ -157,7 +157,7 @@ std::vector<CheckpointEntry> Search::of_wanted_step() const {
   for (const CheckpointEntry& entry : entries_) steps.push_back(fmt::format("{}", entry.step));
   throw Error(ExitCode::input,
               fmt::format("{} has no checkpoint of step {}", request_.run.string(), request_.wanted.step),
-              steps.empty() ? "it has none at all" : fmt::format("it has {}", join(steps, ", ")));
+              steps.empty() ? "it has no checkpoints" : fmt::format("it has {}", join(steps, ", ")));
 }
 
 // In the order in which they would be taken.
@@ -195,13 +195,13 @@ Found Search::find(const std::vector<CheckpointEntry>& candidates) {
   if (!newest_) fail(ExitCode::input, "the checkpoint cannot be used: {}", join(reasons, "; "));
   throw Error(ExitCode::input,
               fmt::format("{} has checkpoints, but none is sound: {}", request_.run.string(), join(reasons, "; ")),
-              "move them away to start anew, or name one to inspect");
+              "move them away to start from scratch, or look at one with checkpoint-inspect");
 }
 
 // The error with what a user can do: the run has not been touched.
 Error Search::with_advice(const Error& error, const std::vector<CheckpointEntry>& candidates) const {
   std::string hint =
-      error.hint().empty() ? std::string("mend the storage and start the same command again") : error.hint();
+      error.hint().empty() ? std::string("repair the storage and start the same command again") : error.hint();
   for (std::size_t i = 0; i + 1 < candidates.size(); ++i) {
     if (candidates[i].path != looked_at_) continue;
     hint += fmt::format(", or start a new run from an older checkpoint: --train.run_dir NEW --checkpoint.resume {}",
@@ -255,7 +255,7 @@ Resumed Search::run(const World& world, const std::vector<Component>& components
       const bool passed_over = verdict == Verdict::damaged || is_local(path);
       if (passed_over) proved_damaged_[path] = error.what();
       if (passed_over || patience_.wait(ranks_, path.string(), error.what())) continue;
-      const std::string what = fmt::format("{} (looked at anew for {:g} s)", error.what(), patience_.limit_s());
+      const std::string what = fmt::format("{} (retried for {:g} s)", error.what(), patience_.limit_s());
       throw AgreedError(with_advice(Error(error.code(), what), all), error.owner());
     }
   }

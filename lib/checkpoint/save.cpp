@@ -20,7 +20,7 @@ void Saver::prepare(const std::vector<Component>& components, const SaveRequest&
       ranks_, request.world, components, request.ranks_per_file, request.storage,
       [&] {
         if (request.enter) request.enter(Phase::save_plan);
-        if (request.step < 0) fail(ExitCode::bug, "a save of step {}", request.step);
+        if (request.step < 0) fail(ExitCode::bug, "a save of the negative step {}", request.step);
       },
       std::move(plan_));
 }

@@ -23,7 +23,7 @@ void complete(SavePlan& save, Rank rank) {
     const std::vector<Holding>& holdings = collected.holdings[piece.tensor];
     const auto holding =
         std::ranges::find_if(holdings, [&](const Holding& candidate) { return contains(candidate.box, piece.box); });
-    invariant(holding != holdings.end(), "a piece lies in a box that somebody holds");
+    invariant(holding != holdings.end(), "a piece lies in a box that a rank holds");
     save.holders.push_back(static_cast<int>(holding->ranks.size()));
     const bool held = std::ranges::binary_search(holding->ranks, rank);
     save.held.push_back(held);
@@ -46,7 +46,7 @@ void check_plans(Communicator& ranks, const SavePlan& save, std::int64_t digest)
       if (written[i] != static_cast<std::uint64_t>(elements(save.plan.tensors[i].layout.global)))
         fail(ExitCode::bug, "the pieces of {} have {} of its {} elements", full_name(save.plan.tensors[i]), written[i],
              elements(save.plan.tensors[i].layout.global));
-    if (!alike) fail(ExitCode::bug, "ranks that write to one part plan different ones");
+    if (!alike) fail(ExitCode::bug, "ranks that write the same part have different plans");
   });
 }
 
@@ -110,7 +110,7 @@ std::unique_ptr<SavePlan> plan_save(Communicator& ranks, const World& world, con
   std::vector<Rank> neighbours;  // that write to the same parts
   together(ranks, "planning the checkpoint", [&] {
     before();
-    if (ranks_per_file.value_or(1) < 1) fail(ExitCode::bug, "a save with {} ranks to a file", *ranks_per_file);
+    if (ranks_per_file.value_or(1) < 1) fail(ExitCode::bug, "ranks_per_file is {}", *ranks_per_file);
     part_of_rank = parts_of_ranks(world, ranks_per_file, storage);
     if (std::ssize(part_of_rank) != ranks.size())
       fail(ExitCode::bug, "a mesh of {} ranks for a communicator of {}", part_of_rank.size(), ranks.size());

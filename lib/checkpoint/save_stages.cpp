@@ -391,7 +391,7 @@ std::vector<std::int64_t> Saver::Save::choose_victims(const Retention& retention
   Json victims = Json::array();
   if (ranks_.rank() == 0) {
     std::vector<Json> seen;
-    for (const std::string& text : told) seen.push_back(parse_json(text, "what a node has"));
+    for (const std::string& text : told) seen.push_back(parse_json(text, "the checkpoints of a node"));
     const auto verdict = [&](const CheckpointEntry& entry) {
       if (committed && entry.step == request_.step) return Verdict::sound;
       std::vector<std::string> sightings;
@@ -403,7 +403,7 @@ std::vector<std::int64_t> Saver::Save::choose_victims(const Retention& retention
     });
   }
   problem_ = join(problems, "; ");
-  return parse_json(prepared_.keepers->broadcast(to_text(victims), 0), "what goes");
+  return parse_json(prepared_.keepers->broadcast(to_text(victims), 0), "the checkpoints to remove");
 }
 
 // All nodes have published: the checkpoint is committed.

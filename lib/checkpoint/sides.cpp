@@ -45,7 +45,7 @@ std::string to_text(const Sides& sides) {
   std::vector<std::string> wrong;
   for (std::size_t i = 1; i < sides.size() && i < most_sides; ++i) wrong.push_back(ranks_text(sides[i]));
   if (sides.size() > most_sides)
-    wrong.push_back(fmt::format("{} more, each other than all,", sides.size() - most_sides));
+    wrong.push_back(fmt::format("{} more groups, all different,", sides.size() - most_sides));
   return fmt::format("{} against {}", join(wrong, " and "), ranks_text(sides.front()));
 }
 

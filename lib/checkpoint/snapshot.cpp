@@ -57,9 +57,9 @@ void Snapshot::reserve(std::uint64_t bytes) {
   const std::uint64_t whole = rounded_to_pages(bytes);
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(page_bytes, whole)));
   if (!memory_)
-    throw Error(ExitCode::resources,
-                fmt::format("there is no memory of {} for a copy of the state", human_bytes(whole)),
-                "a smaller checkpoint.snapshot_memory is filled several times; checkpoint.background false needs none");
+    throw Error(ExitCode::resources, fmt::format("cannot allocate {} for a copy of the state", human_bytes(whole)),
+                "lower checkpoint.snapshot_memory to copy in several rounds, or set checkpoint.background to false, "
+                "which needs no copy");
   std::memset(memory_.get(), 0, whole);
   capacity_ = whole;
 }

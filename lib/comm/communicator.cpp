@@ -37,7 +37,7 @@ std::span<std::byte> bytes_of(T& value) {
 
 }  // namespace
 
-NonBlocking& Communicator::calls() { fail(ExitCode::bug, "{} has no calls that do not wait", name()); }
+NonBlocking& Communicator::calls() { fail(ExitCode::bug, "{} has no non-blocking calls", name()); }
 
 void Communicator::abort(int code) noexcept { ::_exit(code); }
 

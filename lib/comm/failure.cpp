@@ -45,7 +45,11 @@ int severity(ExitCode code) {
     case ExitCode::verdict: return 2;
     case ExitCode::communication: return 3;
     case ExitCode::bug: return 100;
-    default: return 3 + static_cast<int>(code);
+    case ExitCode::usage:
+    case ExitCode::input:
+    case ExitCode::storage:
+    case ExitCode::resources:
+    case ExitCode::numerics: return 3 + static_cast<int>(code);
   }
 }
 

@@ -66,9 +66,9 @@ Injection parse_injection(const std::string& text) {
       refuse(text, fmt::format("there is no key '{}'", key));
     }
   }
-  if (!has_kind) refuse(text, "it does not say which kind");
+  if (!has_kind) refuse(text, "it has no kind");
   if (injection.kind == Injection::Kind::flip && injection.phase != Phase::save_plan)
-    refuse(text, "flip is of phase save.plan: one bit of what a save finds");
+    refuse(text, "kind flip needs phase save.plan: it flips one bit of the state to save");
   if (injection.kind == Injection::Kind::raise && !has_code) injection.code = static_cast<int>(ExitCode::bug);
   return injection;
 }

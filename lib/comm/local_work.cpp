@@ -12,7 +12,7 @@ LocalWork::LocalWork() { ++depth; }
 LocalWork::~LocalWork() { --depth; }
 
 void LocalWork::forbid_collective(const char* collective) {
-  if (depth > 0) fail(ExitCode::bug, "{} inside work that promised to be local", collective);
+  if (depth > 0) fail(ExitCode::bug, "{} called inside LocalWork, which must not communicate", collective);
 }
 
 }  // namespace lockstep

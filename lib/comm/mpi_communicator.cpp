@@ -148,7 +148,7 @@ class Group {
     std::vector<Rank> ranks(static_cast<std::size_t>(size)), result(ranks.size());
     std::iota(ranks.begin(), ranks.end(), 0);
     check(MPI_Group_translate_ranks(handle_, size, ranks.data(), other.handle_, result.data()), name,
-          "asking for the ranks");
+          "translation of ranks");
     return result;
   }
 
@@ -263,7 +263,7 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int colour, const std::string& part_name) override {
     LocalWork::forbid_collective("split");
     const Waiting waiting;
-    invariant(colour >= 0, "the colour of a split is 0 or more");
+    invariant(colour >= 0, "the colour of a split is not negative");
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(handle_, colour, rank(), &part), name(), "split");
     return std::make_unique<MpiCommunicator>(part, part_name, large_, world_);

@@ -63,7 +63,7 @@ bool read_memory(const Peer& peer, std::span<const RemoteRegion> regions) {
     if (count < 0 && errno == ESRCH) return false;
     if (count <= 0)
       fail(ExitCode::communication, "reading {} bytes of process {} failed: {}", regions.front().into.size() - done,
-           peer.process, count < 0 ? std::strerror(errno) : "nothing there");
+           peer.process, count < 0 ? std::strerror(errno) : "no data");
     done += static_cast<std::size_t>(count);
   }
 }

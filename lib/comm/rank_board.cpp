@@ -215,7 +215,7 @@ void RankBoard::share(Communicator& world, const Path& folder) {
   const Json mine = {state.machine_name, host_name(), ::getpid(), usable ? offered : -1, utc_now()};
   std::vector<Json> offers;
   for (const std::string& text : world.all_gather(to_text(mine)))
-    offers.push_back(parse_json(text, "what a rank offers"));
+    offers.push_back(parse_json(text, "shared-memory offer of a rank"));
 
   state.ranks.clear();
   state.hosts.clear();

@@ -50,7 +50,7 @@ std::string who(const Group& group) {
 }
 
 std::string where(const Group& group) {
-  if (!group.first.known) return "no sign, the machine is gone or stopped";
+  if (!group.first.known) return "no answer, the machine has failed or is stopped";
   std::string time = fmt::format("{:.1f}", group.least_s);
   if (fmt::format("{:.1f}", group.most_s) != time) time += fmt::format(" to {:.1f}", group.most_s);
   std::string text = text_of(group.first.phase, group.first.step);

@@ -103,8 +103,19 @@ void put_into(std::span<const std::byte> sum, std::span<std::byte> place, DType 
     case DType::f32: return put_elements<From, Plain<float>>(sum, place, how);
     case DType::bf16: return put_elements<From, Bf16>(sum, place, how);
     case DType::f16: return put_elements<From, Fp16>(sum, place, how);
-    default: fail(ExitCode::bug, "no sum goes into {} elements", name_of(dtype));
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
+    case DType::i64:
+    case DType::i32:
+    case DType::i16:
+    case DType::i8:
+    case DType::u64:
+    case DType::u32:
+    case DType::u16:
+    case DType::u8:
+    case DType::boolean: break;
   }
+  fail(ExitCode::bug, "cannot sum into {} elements", name_of(dtype));
 }
 
 }  // namespace
@@ -124,8 +135,19 @@ void put_sum(std::span<const std::byte> sum, DType dtype, std::span<std::byte> p
     case DType::f32: return put_into<Plain<float>>(sum, place, there, into.how);
     case DType::bf16: return put_into<Bf16>(sum, place, there, into.how);
     case DType::f16: return put_into<Fp16>(sum, place, there, into.how);
-    default: fail(ExitCode::bug, "no sum of {} elements goes into another type", name_of(dtype));
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
+    case DType::i64:
+    case DType::i32:
+    case DType::i16:
+    case DType::i8:
+    case DType::u64:
+    case DType::u32:
+    case DType::u16:
+    case DType::u8:
+    case DType::boolean: break;
   }
+  fail(ExitCode::bug, "cannot sum {} elements into another type", name_of(dtype));
 }
 
 void reduce_in_order(std::span<const std::byte* const> operands, std::span<std::byte> into, DType dtype,
@@ -138,8 +160,16 @@ void reduce_in_order(std::span<const std::byte* const> operands, std::span<std::
     case DType::i64: return reduce_elements<Plain<std::int64_t>>(operands, into, reduce);
     case DType::u64: return reduce_elements<Plain<std::uint64_t>>(operands, into, reduce);
     case DType::i32: return reduce_elements<Plain<std::int32_t>>(operands, into, reduce);
-    default: fail(ExitCode::bug, "no reduction of {} elements", name_of(dtype));
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
+    case DType::i16:
+    case DType::i8:
+    case DType::u32:
+    case DType::u16:
+    case DType::u8:
+    case DType::boolean: break;
   }
+  fail(ExitCode::bug, "cannot reduce {} elements", name_of(dtype));
 }
 
 }  // namespace lockstep

@@ -144,8 +144,8 @@ bool Session::State::wait(double seconds, std::vector<RankBoard::Neighbour>& nei
 /// The launcher knows how the process ended, returns that code and ends the other ranks, within a second or two.
 void Session::State::tell_of_death(const RankStatus& dead) {
   if (!board.claim_report() || ending.exchange(true)) return;
-  const std::string explanation =
-      fmt::format("rank {} ({}) ended without a word in {}", dead.rank, dead.host, text_of(dead.phase, dead.step));
+  const std::string explanation = fmt::format("rank {} ({}) ended without an error message in {}", dead.rank, dead.host,
+                                              text_of(dead.phase, dead.step));
   print_now(explanation + "\n");
   constexpr int code = static_cast<int>(ExitCode::communication);
   tell(end_at(dead, explanation, code));

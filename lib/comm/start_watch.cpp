@@ -102,7 +102,7 @@ std::string_view words_of(RankStatus::Process state) {
     case RankStatus::Process::stopped: return "is stopped";
     case RankStatus::Process::gone: return "has ended";
   }
-  throw Error(ExitCode::bug, "unknown state of a process");
+  fail(ExitCode::bug, "unknown RankStatus::Process {}", static_cast<int>(state));
 }
 
 /// What this machine sees of a start that takes too long.

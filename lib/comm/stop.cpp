@@ -71,7 +71,7 @@ std::string StopChannels::read_control_file() {
   const bool regular = S_ISREG(status.st_mode) && status.st_size <= most_bytes;
   if (regular && status.st_size == 0) return {};  // being written
   seen_ = identity;
-  if (!regular) return fmt::format("{} is no small file: it is left alone; {}", path, accepted());
+  if (!regular) return fmt::format("{} is ignored, because it is not a small regular file; {}", path, accepted());
   std::string content(most_bytes, '\0');
   const FileDescriptor file(::open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   const ssize_t got = file.get() < 0 ? -1 : ::read(file.get(), content.data(), content.size());
@@ -79,7 +79,7 @@ std::string StopChannels::read_control_file() {
   content.resize(static_cast<std::size_t>(got));
   std::string problem = obey(content);
   if (::unlink(path) != 0 && problem.empty())
-    problem = fmt::format("cannot remove {}: {}; what it asks for is done once", path, std::strerror(errno));
+    problem = fmt::format("cannot remove {}: {}; its request is carried out once", path, std::strerror(errno));
   return problem;
 }
 
@@ -102,7 +102,7 @@ std::string StopChannels::obey(const std::string& content) {
              std::ranges::find(settings_.options, word.substr(0, end)) != settings_.options.end()) {
     change_ = {.option = word.substr(0, end), .value = std::string(trim(std::string_view(word).substr(end)))};
   } else {
-    return fmt::format("{} says '{}', which asks for nothing; {}", settings_.control_file.string(), shown(word),
+    return fmt::format("{} contains '{}', which is not a request; {}", settings_.control_file.string(), shown(word),
                        accepted());
   }
   return {};
@@ -110,7 +110,7 @@ std::string StopChannels::obey(const std::string& content) {
 
 std::string StopChannels::accepted() const {
   if (settings_.options.empty()) return accepted_words;
-  return fmt::format("{}, or one of {} and how often", accepted_words, join(settings_.options, ", "));
+  return fmt::format("{}, or one of {} and an interval", accepted_words, join(settings_.options, ", "));
 }
 
 bool StopChannels::out_of_time() {

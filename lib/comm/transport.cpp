@@ -49,7 +49,7 @@ void check_shard(const ShardMap& map, std::size_t ranks, std::size_t rank, std::
                  std::size_t shard_bytes, DType shard_dtype) {
   invariant(map.pieces.size() == ranks, "a shard map has a list for each rank of the group");
   invariant(whole_bytes == static_cast<std::size_t>(map.whole_length) * width_of(dtype),
-            "the whole buffer is as long as its map says");
+            "the whole buffer has the length of its shard map");
   std::int64_t end = 0;
   for (const ShardPiece& piece : map.pieces[rank]) end = std::max(end, piece.shard + piece.length);
   invariant(shard_bytes >= static_cast<std::size_t>(end) * width_of(shard_dtype), "the shard holds all of its pieces");
@@ -189,16 +189,15 @@ struct Transport::State {
   }
 
   const Channel& channel(int lane, int group) const {
-    invariant(lane >= 0 && static_cast<std::size_t>(lane) < lanes.size(), "an operation names a lane that there is");
+    invariant(lane >= 0 && static_cast<std::size_t>(lane) < lanes.size(), "an operation names an existing lane");
     const std::vector<Channel>& channels = lanes[static_cast<std::size_t>(lane)].channels;
-    invariant(group >= 0 && static_cast<std::size_t>(group) < channels.size(),
-              "an operation names a group that there is");
+    invariant(group >= 0 && static_cast<std::size_t>(group) < channels.size(), "an operation names an existing group");
     return channels[static_cast<std::size_t>(group)];
   }
   /// For what this lane sends.
   const Channel& connected(int lane, int group) const {
     const Channel& found = channel(lane, group);
-    invariant(found.ranks || found.members.size() == 1, "a lane sends in the groups that it was made for");
+    invariant(found.ranks || found.members.size() == 1, "a lane sends only in groups that it has a communicator for");
     return found;
   }
   /// For what goes to another rank.
@@ -317,7 +316,7 @@ Ticket Transport::all_reduce_into(int lane, int group, std::span<std::byte> byte
   const State::Channel& channel = state_->connected(lane, group);
   invariant(bytes.size() % width_of(dtype) == 0 &&
                 place.size() == bytes.size() / width_of(dtype) * width_of(into.dtype.value_or(dtype)),
-            "a sum goes where there is as much place");
+            "the output of a sum has as many elements as its input");
   return state_->issue(
       Kind::all_reduce, lane, group, bytes.size(), dtype,
       channel.ranks ? lockstep::all_reduce_into(channel.ranks->calls(), state_->space(lane), bytes, dtype, place, into)
@@ -375,7 +374,7 @@ Ticket Transport::all_to_all_v(int lane, int group, std::span<const std::byte> f
   invariant(from.size() == static_cast<std::size_t>(sum_of(sent)) * width_of(dtype) &&
                 into.size() == static_cast<std::size_t>(sum_of(received)) * width_of(dtype) &&
                 sent[channel.rank()] == received[channel.rank()],
-            "the buffers of all_to_all_v are as long as their counts say");
+            "the buffers of all_to_all_v have the lengths of their counts");
   return state_->issue(Kind::all_to_all_v, lane, group, from.size(), dtype,
                        channel.ranks ? exchange(channel.ranks->calls(), state_->space(lane),
                                                 parts_of(from, sent, dtype), parts_of(into, received, dtype))
@@ -384,7 +383,7 @@ Ticket Transport::all_to_all_v(int lane, int group, std::span<const std::byte> f
 
 Ticket Transport::shift(int lane, int group, std::span<const std::byte> from, std::span<std::byte> into, DType dtype) {
   const State::Channel& channel = state_->connected(lane, group);
-  invariant(from.size() == into.size(), "a shift brings as many bytes as it takes");
+  invariant(from.size() == into.size(), "both buffers of a shift have the same size");
   const int ranks = static_cast<int>(channel.members.size()), mine = static_cast<int>(channel.rank());
   if (!channel.ranks) return state_->issue(Kind::shift, lane, group, from.size(), dtype, copy_alone(from, into));
   const Part<const std::byte> sent{(mine + 1) % ranks, from};
@@ -395,7 +394,7 @@ Ticket Transport::shift(int lane, int group, std::span<const std::byte> from, st
 
 Ticket Transport::copy(int lane, int group, std::vector<RegionCopy> copies) {
   for (const RegionCopy& copy : copies)
-    invariant(copy.from.bytes == copy.to.bytes, "a copy goes where there is as much place");
+    invariant(copy.from.bytes == copy.to.bytes, "source and destination of a copy have the same size");
   return state_->issue(Kind::copy, lane, group, 0, DType::u8, copy_regions(std::move(copies)));
 }
 
@@ -419,7 +418,7 @@ void Transport::State::wait(Ticket ticket) {
   const State::Lane& lane = lanes[ticket.number % lanes.size()];
   const std::uint64_t count = ticket.number / lanes.size();
   std::unique_lock lock(mutex);
-  invariant(count <= lane.issued, "a ticket is waited for on the transport that gave it");
+  invariant(count <= lane.issued, "a ticket belongs to the transport that waits for it");
   if (lane.ended >= count) return;
   ++waiting;
   work.notify_one();  // it may sleep for the sake of a computation
@@ -459,7 +458,7 @@ double Transport::busy_s(int lane) const {
 
 int Transport::group_along(const std::vector<AxisName>& axes) const {
   const auto found = std::ranges::find(state_->groups, axes);
-  if (found == state_->groups.end()) fail(ExitCode::bug, "no communicator was made along {}", joined(axes));
+  if (found == state_->groups.end()) fail(ExitCode::bug, "there is no communicator along {}", joined(axes));
   return static_cast<int>(found - state_->groups.begin());
 }
 

@@ -16,7 +16,7 @@ namespace {
 void check_metadata(const CheckpointOptions& checkpoint, Problems& problems) {
   for (auto entry = checkpoint.metadata.begin(); entry != checkpoint.metadata.end(); ++entry)
     if (std::ranges::find(checkpoint.metadata.begin(), entry, entry->key, &MetadataEntry::key) != entry)
-      problems.add({"checkpoint.metadata"}, fmt::format("checkpoint.metadata says {} twice", entry->key));
+      problems.add({"checkpoint.metadata"}, fmt::format("checkpoint.metadata has {} twice", entry->key));
 }
 
 void check_part(const TrainConfig& config, Problems& problems) {
@@ -25,12 +25,12 @@ void check_part(const TrainConfig& config, Problems& problems) {
     if (patterns->empty()) continue;
     if (config.checkpoint.resume.from != Resume::From::path) {
       problems.add({option, "checkpoint.resume"},
-                   fmt::format("{} has no effect: checkpoint.resume names no checkpoint of another run, and a run goes "
-                               "on from all of its own",
+                   fmt::format("{} has no effect: checkpoint.resume names no checkpoint of another run, and a run "
+                               "loads its own checkpoints whole",
                                option));
     } else if (config.eval_only) {
       problems.add({option, "eval_only"},
-                   fmt::format("{} has no effect: --eval-only evaluates a checkpoint as it is", option));
+                   fmt::format("{} has no effect: --eval-only loads the whole checkpoint", option));
     }
   }
 }
@@ -41,11 +41,11 @@ void check_components(const CheckpointOptions& checkpoint, Problems& problems) {
   if (saved.empty()) return;
   if (!has(SavedComponent::model))
     problems.add({"checkpoint.components"},
-                 "checkpoint.components leaves out the model: a checkpoint without weights is of no use");
+                 "checkpoint.components leaves out the model: a checkpoint without weights is useless");
   if (has(SavedComponent::optimizer) != has(SavedComponent::trainer))
-    problems.add({"checkpoint.components"},
-                 "checkpoint.components has one of optimizer and trainer: moments and the number of steps that they "
-                 "have seen belong together, name both or neither");
+    problems.add(
+        {"checkpoint.components"},
+        "checkpoint.components has only one of optimizer and trainer, which belong together: name both or neither");
 }
 
 void check_interval(const CheckpointOptions& checkpoint, Problems& problems) {
@@ -59,8 +59,8 @@ void check_interval(const CheckpointOptions& checkpoint, Problems& problems) {
 void check_storage(const CheckpointOptions& checkpoint, Problems& problems) {
   if (checkpoint.local_dir && checkpoint.storage == CheckpointStorage::per_node)
     problems.add({"checkpoint.local_dir", "checkpoint.storage"},
-                 "checkpoint.local_dir has checkpoints copied from disks of nodes to storage that all ranks see, and "
-                 "with checkpoint.storage per_node train.run_dir is none: leave one out");
+                 "checkpoint.local_dir copies checkpoints to storage that all ranks share, but with checkpoint.storage "
+                 "per_node train.run_dir is not shared: leave one out");
   if (checkpoint.max_unpromoted && !checkpoint.local_dir)
     problems.add({"checkpoint.max_unpromoted", "checkpoint.local_dir"},
                  "checkpoint.max_unpromoted has no effect: without checkpoint.local_dir saves go to train.run_dir");
@@ -71,32 +71,33 @@ void check_background(const CheckpointOptions& checkpoint, Problems& problems) {
   for (const auto& [option, is_set] : {std::pair("checkpoint.on_busy", checkpoint.on_busy.has_value()),
                                        std::pair("checkpoint.snapshot_memory", checkpoint.snapshot_memory.has_value())})
     if (is_set)
-      problems.add({option, "checkpoint.background"},
-                   fmt::format("{} has no effect: without checkpoint.background each save is waited for", option));
+      problems.add(
+          {option, "checkpoint.background"},
+          fmt::format("{} has no effect: without checkpoint.background, training waits for each save", option));
 }
 
 void check_validation(const CheckpointOptions& checkpoint, Problems& problems) {
   const bool rolls = checkpoint.validation == Compared::rolling;
   if (rolls && (checkpoint.every.steps == 0 || checkpoint.every != Cadence{.steps = checkpoint.every.steps}))
-    problems.add({"checkpoint.validation", "checkpoint.every"},
-                 "checkpoint.validation rolling needs checkpoint.every in steps alone: the share that a save compares "
-                 "follows from its step");
+    problems.add(
+        {"checkpoint.validation", "checkpoint.every"},
+        "checkpoint.validation rolling needs checkpoint.every in steps only: the step of a save selects the part "
+        "that it compares");
   if (checkpoint.validation_saves && !rolls)
     problems.add({"checkpoint.validation_saves", "checkpoint.validation"},
-                 "checkpoint.validation_saves has no effect: only checkpoint.validation rolling goes by turns");
+                 "checkpoint.validation_saves has no effect: it applies only to checkpoint.validation rolling");
   if (checkpoint.validation == Compared::none && checkpoint.on_difference != OnDifference::fail)
     problems.add({"checkpoint.on_difference", "checkpoint.validation"},
-                 "checkpoint.on_difference has no effect: checkpoint.validation none finds no difference");
+                 "checkpoint.on_difference has no effect: checkpoint.validation none compares nothing");
 }
 
 void check_evaluations(const TrainConfig& config, Problems& problems) {
   const EvalOptions& eval = config.eval;
   if (eval.delay && !eval.every)
-    problems.add({"eval.delay", "eval.every"},
-                 "eval.delay has no effect: eval.every is never, so there is nothing that waits");
+    problems.add({"eval.delay", "eval.every"}, "eval.delay has no effect: eval.every is never");
   if (eval.patience && !eval.every && !eval.on_save)
     problems.add({"eval.patience", "eval.every"},
-                 "eval.patience counts evaluations during training: eval.every or eval.on_save make some");
+                 "eval.patience counts evaluations during training: set eval.every or eval.on_save");
   if (eval.min_gain != 0 && !eval.patience)
     problems.add({"eval.min_gain", "eval.patience"}, "eval.min_gain has no effect without eval.patience");
   if (eval.on_save && !saves(config.checkpoint))
@@ -124,8 +125,8 @@ void check_divergence(const TrainConfig& config, Problems& problems) {
                              divergence.few, divergence.many));
   if (divergence.of == DivergenceLoss::eval_loss && !config.eval.every && !config.eval.on_save)
     problems.add({"divergence.detector", "eval.every"},
-                 "divergence.of eval_loss looks at evaluations during training: eval.every or eval.on_save make some, "
-                 "and --divergence.of loss looks at each step");
+                 "divergence.of eval_loss needs evaluations during training: set eval.every or eval.on_save, or use "
+                 "--divergence.of loss to watch each step");
 }
 
 /// Whether each checkpoint that checkpoint.every and checkpoint.interval save is evaluated.
@@ -146,8 +147,8 @@ void check_end(const TrainConfig& config, Problems& problems) {
                    "checkpoint.load_best_at_end has no checkpoint to load: none is saved");
     if (saves(checkpoint) && !evaluates_each(config))
       problems.add({"checkpoint.load_best_at_end", "checkpoint.every", "eval.every"},
-                   "checkpoint.load_best_at_end takes the best of the checkpoints that were evaluated, and "
-                   "checkpoint.every saves some at steps that eval.every leaves out: eval.on_save evaluates each");
+                   "checkpoint.load_best_at_end needs an evaluation of each checkpoint, but checkpoint.every saves at "
+                   "steps without one: set eval.on_save");
     if (checkpoint.keep_best == 0)
       problems.add({"checkpoint.load_best_at_end", "checkpoint.keep_best"},
                    "checkpoint.load_best_at_end has no checkpoint to load: checkpoint.keep_best is 0, so the best one "
@@ -155,13 +156,15 @@ void check_end(const TrainConfig& config, Problems& problems) {
   }
   if (!checkpoint.export_at_end) return;
   if (!checkpoint.at_end && !checkpoint.load_best_at_end)
-    problems.add({"checkpoint.export_at_end", "checkpoint.at_end"},
-                 "checkpoint.export_at_end exports the last checkpoint, and with checkpoint.at_end false there may be "
-                 "none of the last step");
+    problems.add(
+        {"checkpoint.export_at_end", "checkpoint.at_end"},
+        "checkpoint.export_at_end exports the last checkpoint, but with checkpoint.at_end false the last step may "
+        "have none");
   if (checkpoint.storage == CheckpointStorage::per_node)
-    problems.add({"checkpoint.export_at_end", "checkpoint.storage"},
-                 "checkpoint.export_at_end reads a checkpoint that all ranks see, and with checkpoint.storage per_node "
-                 "each node has its own part: gather them with checkpoint-reshard and export with finalize-quantize");
+    problems.add(
+        {"checkpoint.export_at_end", "checkpoint.storage"},
+        "checkpoint.export_at_end reads a checkpoint that all ranks share, but with checkpoint.storage per_node "
+        "each node has only its part: gather them with checkpoint-reshard and export with finalize-quantize");
 }
 
 }  // namespace

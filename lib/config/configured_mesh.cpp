@@ -16,7 +16,7 @@ namespace {
 void refuse_first(const std::string& path, const Problems& problems) {
   if (problems.empty()) return;
   const Problems::Entry& first = problems.entries().front();
-  fail(ExitCode::usage, "{} is no configuration of train: {}{}", path,
+  fail(ExitCode::usage, "{} is not a train configuration: {}{}", path,
        first.where.empty() ? "" : fmt::format("{}: ", first.where), first.text);
 }
 
@@ -53,11 +53,10 @@ ConfiguredMesh read_configured_mesh(const std::string& path) {
   refuse_first(path, problems);
   const ParallelOptions& parallel = config.parallel;
   if (const auto others = options_of_layouts(parallel, config.post_local_sgd); !others.empty())
-    fail(
-        ExitCode::usage,
-        "{} says {}, by which a job lays its state out as no sizes of axes tell: resume with train there, and the next "
-        "save has that layout",
-        path, fmt::join(others, ", "));
+    fail(ExitCode::usage,
+         "{} sets {}, a layout that axis sizes cannot describe: resume with train and this configuration, and its next "
+         "save has the layout",
+         path, fmt::join(others, ", "));
   ConfiguredMesh mesh{.axes = {}, .ep_outside = parallel.ep_outside};
   bool left_to_others = false;
   for (const auto& [name, size] : {std::pair("pp", parallel.pp),

@@ -20,14 +20,16 @@ void check_choice(const std::string& option, const DatasetChoice& dataset, const
                   Problems& problems) {
   const auto names = [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; };
   if (dataset.name && (dataset.name->empty() || !std::ranges::all_of(*dataset.name, names)))
-    problems.add({option}, fmt::format("{}.name {} is not of letters, digits and . _ -", option, *dataset.name));
+    problems.add({option}, fmt::format("{}.name {} may have only letters, digits and . _ -", option, *dataset.name));
   if (!dataset.is_dummy()) {
     for (const auto& [key, is_set] :
          {std::pair("length", dataset.length.has_value()), {"tokens", dataset.tokens.has_value()}})
-      if (is_set) problems.add({option}, fmt::format("{}.{} has no effect: it is of the path dummy", option, key));
+      if (is_set)
+        problems.add({option}, fmt::format("{}.{} has no effect: it applies only to the path dummy", option, key));
     return;
   }
-  if (!dataset.samples) problems.add({option}, fmt::format("{}.samples is needed: how many samples dummy has", option));
+  if (!dataset.samples)
+    problems.add({option}, fmt::format("{}.samples is needed: the number of samples of dummy", option));
   if (dataset.split) problems.add({option}, fmt::format("{}.split has no effect: dummy has no splits", option));
   if (dataset.length && config.data.sequence_length > 0 && *dataset.length > config.data.sequence_length)
     problems.add({option, "data.sequence_length"}, fmt::format("{}.length {} is more than data.sequence_length {}",
@@ -40,7 +42,7 @@ void check_names(const std::string& option, const std::vector<Choice>& datasets,
   std::set<std::string> names;
   for (const DatasetChoice& dataset : datasets)
     if (dataset.name && !names.insert(*dataset.name).second)
-      problems.add({option}, fmt::format("{} has two datasets of the name {}", option, *dataset.name));
+      problems.add({option}, fmt::format("{} has two datasets named {}", option, *dataset.name));
 }
 
 void check_datasets(const TrainConfig& config, Problems& problems) {
@@ -48,9 +50,9 @@ void check_datasets(const TrainConfig& config, Problems& problems) {
   const std::string option = "data.datasets";
   const bool has_path = std::ranges::any_of(data.path, [](const std::string& word) { return !word.empty(); });
   if (!has_path && data.datasets.empty())
-    problems.add({"data.path", option}, "data.path or data.datasets is needed: what to train on");
+    problems.add({"data.path", option}, "data.path or data.datasets is needed: the data to train on");
   if (has_path && !data.datasets.empty())
-    problems.add({"data.path", option}, "data.path and data.datasets both say what is trained on: leave one out");
+    problems.add({"data.path", option}, "data.path and data.datasets both name the training data: leave one out");
   for (std::size_t i = 0; i < data.datasets.size(); ++i)
     check_choice(fmt::format("{}.{}", option, i), data.datasets[i], config, problems);
   check_names(option, data.datasets, problems);
@@ -60,9 +62,10 @@ void check_datasets(const TrainConfig& config, Problems& problems) {
     problems.add({option}, fmt::format("{} of {} datasets of {} have a weight: give all of them one, or none", weighted,
                                        data.datasets.size(), option));
   if (weighted > 0 && data.drop_last)
-    problems.add({"data.drop_last", option},
-                 "data.drop_last has no effect: by weights each dataset has epochs of its own, and steps go on across "
-                 "them");
+    problems.add(
+        {"data.drop_last", option},
+        "data.drop_last has no effect: with weights, each dataset has its own epochs, and steps continue across "
+        "them");
   if (data.shuffle_where && data.datasets.empty())
     problems.add({"data.shuffle_where", option}, "data.shuffle_where has no effect without data.datasets");
   if (data.shuffle_where && !data.shuffle)
@@ -97,7 +100,7 @@ void check_samples(const TrainConfig& config, Problems& problems) {
   const bool packs = training != SamplePacking::windows || evaluation != SamplePacking::windows;
   if (config.data.isolate_documents && !either(SamplePacking::windows))
     problems.add({"data.isolate_documents", "data.packing"},
-                 "data.isolate_documents has no effect: documents that are packed (data.packing) are isolated");
+                 "data.isolate_documents has no effect: packed documents (data.packing) are always isolated");
   const auto looks_at_groups = [](SamplePacking packing) {
     return packing == SamplePacking::multipack || packing == SamplePacking::best_fit || plugin_index(packing);
   };
@@ -108,7 +111,7 @@ void check_samples(const TrainConfig& config, Problems& problems) {
                                        {"data.pad_to_multiple_of", config.data.pad_to_multiple_of.has_value()}})
     if (is_set && !packs)
       problems.add({option, "data.packing"},
-                   fmt::format("{} has no effect: data.packing is windows, which take all tokens", option));
+                   fmt::format("{} has no effect: data.packing is windows, which uses all tokens", option));
 }
 
 }  // namespace
@@ -116,7 +119,7 @@ void check_samples(const TrainConfig& config, Problems& problems) {
 void check_data(const TrainConfig& config, Problems& problems) {
   check(config.data.preparation, problems);
   if (std::ranges::find(config.data.path, "-") != config.data.path.end())
-    problems.add({"data.path"}, "data.path takes files and folders: standard input (-) is what prepare-data reads");
+    problems.add({"data.path"}, "data.path takes files and folders: only prepare-data reads standard input (-)");
   check_datasets(config, problems);
   check_evaluation(config, problems);
   check_samples(config, problems);

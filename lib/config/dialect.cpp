@@ -23,7 +23,7 @@ OptionType type_of(DialectKey::Value value) {
     case DialectKey::Value::map:
       return {.kind = OptionType::Kind::list, .optional = true, .element = {{.kind = OptionType::Kind::text}}};
   }
-  throw Error(ExitCode::bug, "a kind of value without a type");
+  throw Error(ExitCode::bug, "unknown DialectKey::Value");
 }
 
 /// The dotted names of all values of a document, down to `depth` maps.
@@ -65,7 +65,7 @@ std::string meaning(const DialectKey& key) {
                                                 join(split(std::string(key.harmless), '|'), " or "), key.note);
       break;
   }
-  if (!key.below.empty()) text += fmt::format("; counts while {} is on", key.below);
+  if (!key.below.empty()) text += fmt::format("; used only if {} is on", key.below);
   return text;
 }
 
@@ -116,7 +116,7 @@ const Dialect* dialect_of(const Node& document, const Declaration& canonical, Pr
     std::vector<std::string> which;
     for (const Dialect* const dialect : fitting) which.push_back(fmt::format("\"dialect: {}\"", dialect->name));
     problems.add_unread(document.origin,
-                        fmt::format("its keys are those of several trainers: say {}", join(which, " or ")));
+                        fmt::format("its keys belong to several trainers: add {}", join(which, " or ")));
   }
   return fitting.empty() ? nullptr : fitting.front();
 }

@@ -20,8 +20,8 @@ using enum DialectKey::Value;
 using enum DialectKey::State;
 using hf::jointly;
 
-constexpr const char* follows = "it holds by design";
-constexpr const char* no_fp8 = "this version trains in fp32, fp64, bf16 and fp16 alone";
+constexpr const char* follows = "not needed";
+constexpr const char* no_fp8 = "this version trains only in fp32, fp64, bf16 and fp16";
 
 void param_dtype(const Node& value, Lowering& lowering) { hf::dtype(value, "precision.dtype", lowering); }
 void reduce_dtype(const Node& value, Lowering& lowering) { hf::dtype(value, "precision.reduce_dtype", lowering); }
@@ -29,7 +29,7 @@ void reduce_dtype(const Node& value, Lowering& lowering) { hf::dtype(value, "pre
 /// The type that a model is built in, and so kept and updated in.
 void default_dtype(const Node& value, Lowering& lowering) {
   if (value.text.ends_with("float16") && !value.text.ends_with("bfloat16"))
-    return lowering.refuse(value, "weights that are updated are fp32, fp64 or bf16: mixed_precision computes in fp16");
+    return lowering.refuse(value, "weights are fp32, fp64 or bf16: use mixed_precision to compute in fp16");
   hf::dtype(value, "precision.dtype", lowering);
   if (value.text.ends_with("bfloat16")) lowering.set("precision.weights", "bf16", value);
 }
@@ -42,7 +42,7 @@ void activation_budget(const Node& value, Lowering& lowering) {
   double share = 0;
   const auto [end, error] = std::from_chars(value.text.data(), value.text.data() + value.text.size(), share);
   if (error != std::errc{} || end != value.text.data() + value.text.size() || !(share >= 0 && share <= 1))
-    return lowering.refuse(value, "it is a fraction, from 0 to 1");
+    return lowering.refuse(value, "it must be a fraction from 0 to 1");
   lowering.set("train.activation_memory_budget", fmt::format("{}%", share * 100), value);
 }
 
@@ -114,7 +114,7 @@ Node group_of(const std::string& name, const Node& said, Lowering& lowering) {
     group.entries.push_back({"match", *pattern});
   for (const auto& [key, value] : said.entries)
     if (key != "regex" && key != "config")
-      lowering.refuse(value, fmt::format("a group has regex and config, no {}", key));
+      lowering.refuse(value, fmt::format("a group has only regex and config, not {}", key));
   const Node* const config = said.find("config");
   if (config == nullptr) return group;
   for (const auto& [key, value] : config->entries) {
@@ -127,7 +127,7 @@ Node group_of(const std::string& name, const Node& said, Lowering& lowering) {
 }
 
 void optimizer_groups(const Node& value, Lowering& lowering) {
-  if (value.kind != Node::Kind::map) return lowering.refuse(value, "it is a map of groups by name");
+  if (value.kind != Node::Kind::map) return lowering.refuse(value, "it must be a map of groups by name");
   Node groups = value;
   for (auto& [name, said] : groups.entries)
     if (said.kind != Node::Kind::null) said = group_of(name, said, lowering);
@@ -146,29 +146,27 @@ constexpr std::array keys{
     DialectKey{"output_dir", text, "tmp_trainer", taken, "train.run_dir"},
     DialectKey{"logging_dir", text, "", taken, "log.tensorboard_dir", "auto: RUN/tensorboard", "", "", hf::logging_dir},
     DialectKey{"device", text, "", taken, "train.device", "", "", "", hf::device},
-    DialectKey{"seed", number, "-1", taken, "train.seed", "-1 draws one, which a resume keeps"},
+    DialectKey{"seed", number, "-1", taken, "train.seed", "-1 draws one; a resume keeps it"},
     DialectKey{"use_cpu", flag, "false", taken, "train.device", "true: cpu", "", "", hf::use_cpu},
-    DialectKey{"num_train_epochs", number, "1", taken, "train.epochs", "max_steps comes before it", "", "", jointly},
-    DialectKey{"max_steps", number, "-1", taken, "train.max_steps", "extends and shortens; less than 0: none", "", "",
-               jointly},
+    DialectKey{"num_train_epochs", number, "1", taken, "train.epochs", "max_steps takes precedence", "", "", jointly},
+    DialectKey{"max_steps", number, "-1", taken, "train.max_steps", "may extend or shorten a run; less than 0: none",
+               "", "", jointly},
     DialectKey{"epoch_train_steps", number, "100000", moot, "", "the length of prepared data is known"},
     DialectKey{"per_device_train_batch_size", number, "16", taken, "train.micro_batch",
-               "of a pipeline divided by n_microbatches", "", "", jointly},
+               "with a pipeline divided by n_microbatches", "", "", jointly},
     DialectKey{"per_device_eval_batch_size", number, "16", taken, "eval.micro_batch",
-               "of a pipeline divided by n_microbatches", "", "", jointly},
+               "with a pipeline divided by n_microbatches", "", "", jointly},
     DialectKey{"gradient_accumulation_steps", number, "1", taken, "train.accumulation"},
     DialectKey{"max_grad_norm", number, "", taken, "optimizer.clip_norm", "0: null", "", "", hf::max_grad_norm},
     DialectKey{"dataloader_num_workers", number, "0", taken, "data.prefetch", "batches are made by one thread", "", "",
                jointly},
-    DialectKey{"dataloader_pin_memory", flag, "true", moot, "",
-               "memory of a device's copies is pinned where there is one"},
-    DialectKey{"dataloader_persistent_workers", flag, "false", moot, "", "the thread that makes batches stays"},
+    DialectKey{"dataloader_pin_memory", flag, "true", moot, "", "host buffers are pinned if there is a device"},
+    DialectKey{"dataloader_persistent_workers", flag, "false", moot, "", "the thread that makes batches is kept"},
     DialectKey{"dataloader_prefetch_factor", number, "", taken, "data.prefetch", "", "", "", jointly},
     DialectKey{"dataloader_drop_last", flag, "false", taken, "data.drop_last"},
     DialectKey{"eval_strategy", text, "no", taken, "eval.every", "no, steps or epoch", "", "", jointly},
     DialectKey{"eval_steps", number, "100", taken, "eval.every", "at multiples of it", "", "", jointly},
-    DialectKey{"eval_delay", number, "0", taken, "eval.delay", "in steps; it waits for what eval_strategy says", "", "",
-               jointly},
+    DialectKey{"eval_delay", number, "0", taken, "eval.delay", "in steps; used with eval_strategy", "", "", jointly},
     DialectKey{"logging_strategy", text, "steps", taken, "log.every", "no, steps or epoch", "", "", jointly},
     DialectKey{"logging_steps", number, "50", taken, "log.every", "at multiples of it", "", "", jointly},
     DialectKey{"logging_first_step", flag, "false", taken, "log.first_step"},
@@ -180,34 +178,32 @@ constexpr std::array keys{
     DialectKey{"save_strategy", text, "steps", taken, "checkpoint.every, checkpoint.at_end",
                "no, steps or epoch; no: none at the end either", "", "", jointly},
     DialectKey{"save_steps", number, "1000", taken, "checkpoint.every", "at multiples of it", "", "", jointly},
-    DialectKey{"save_total_limit", number, "2", taken, "checkpoint.keep_last", "besides the best; 0: 1; less: all", "",
+    DialectKey{"save_total_limit", number, "2", taken, "checkpoint.keep_last", "without the best; 0: 1; less: all", "",
                "", hf::save_total_limit},
     DialectKey{"save_safetensors", flag, "true", moot, "", "checkpoints are HDF5 files, and exports safetensors"},
     DialectKey{"save_on_each_node", flag, "false", taken, "checkpoint.storage", "true: per_node", "", "",
                hf::node_storage},
-    DialectKey{"overwrite_output_dir", flag, "false", moot, "",
-               "it is of save_model alone there, and no checkpoint is ever overwritten"},
+    DialectKey{"overwrite_output_dir", flag, "false", moot, "", "checkpoints are never overwritten"},
     DialectKey{"resume_from_checkpoint", text, "true", taken, "checkpoint.resume",
                "true: auto; false: never; or a path", "", "", hf::resume_from_checkpoint},
     DialectKey{"load_best_model_at_end", flag, "false", taken, "checkpoint.load_best_at_end",
-               "weights alone, after the last checkpoint"},
+               "only the weights, after the last checkpoint"},
     DialectKey{"metric_for_best_model", text, "loss", taken, "checkpoint.best_metric, checkpoint.best_dataset",
                "loss, eval_loss or eval_SET_loss, likewise of the others", "", "", hf::metric},
     DialectKey{"greater_is_better", flag, "", taken, "checkpoint.best_direction", "", "", "", hf::greater_is_better},
     DialectKey{"learning_rate", number, "5e-5", taken, "optimizer.lr"},
     DialectKey{"weight_decay", number, "0.0", taken, "optimizer.weight_decay, optimizer.decay",
-               "of all tensors, as there", "", "", hf::weight_decay},
+               "applies to all tensors", "", "", hf::weight_decay},
     DialectKey{"adam_beta1", number, "0.9", taken, "optimizer.betas", "the first", "", "", jointly},
     DialectKey{"adam_beta2", number, "0.999", taken, "optimizer.betas", "the second", "", "", jointly},
     DialectKey{"adam_epsilon", number, "1e-8", taken, "optimizer.eps"},
-    DialectKey{"lr_scheduler_type", text, "linear", taken, "schedule.name", "as named there", "", "", jointly},
+    DialectKey{"lr_scheduler_type", text, "linear", taken, "schedule.name", "same names", "", "", jointly},
     DialectKey{"lr_scheduler_kwargs", map, "{}", taken,
                "schedule.min_lr, schedule.power, schedule.timescale, schedule.cycles, schedule.cooldown_steps, "
                "schedule.cooldown_shape",
                "", "", "", jointly},
     DialectKey{"warmup_steps", number, "0", taken, "schedule.warmup_steps, schedule.warmup_from",
-               "counted from zero, so that the first step has a rate of 0; the schedule constant has no warm-up", "",
-               "", jointly},
+               "counted from 0: the first step has learning rate 0; schedule constant has no warm-up", "", "", jointly},
     DialectKey{"gradient_checkpointing", flag, "false", taken, "train.recompute", "block or none", "", "",
                hf::recompute},
     DialectKey{"default_dtype", text, "", taken, "precision.dtype, precision.weights", "float32, float64 or bfloat16",
@@ -225,25 +221,25 @@ constexpr std::array keys{
     DialectKey{"enable_activation_offloading", flag, "false", taken, "train.offload", "true: activations", "", "",
                offload_activations},
     DialectKey{"detect_anomaly", flag, "false", taken, "train.detect_anomaly, train.on_nonfinite",
-               "true: on_nonfinite stop, as there", "", "", detect_anomaly},
-    DialectKey{"sdpa_backend", text, "", moot, "", "attention is one function here, computed in blocks"},
-    DialectKey{"sdpa_set_priority", flag, "false", moot, "", "attention is one function here, computed in blocks"},
-    DialectKey{"float32_matmul_precision", text, "", moot, "", "products of fp32 are as exact as highest asks"},
+               "true: also on_nonfinite stop", "", "", detect_anomaly},
+    DialectKey{"sdpa_backend", text, "", moot, "", "there is one attention kernel, computed in blocks"},
+    DialectKey{"sdpa_set_priority", flag, "false", moot, "", "there is one attention kernel, computed in blocks"},
+    DialectKey{"float32_matmul_precision", text, "", moot, "", "fp32 products always have the precision of highest"},
     DialectKey{"dynamo_recompile_limit", number, "", moot, "", hf::no_compile},
     DialectKey{"mixed_precision", text, "", taken, "precision.dtype", "no: default_dtype, else fp32; bf16; fp16", "",
                "", mixed_precision},
     DialectKey{"fp8_recipe", text, "", refused, "", no_fp8},
-    DialectKey{"fp8_dim_alignment", number, "16", moot, "", "it is of fp8_recipe, which is refused"},
-    DialectKey{"qat_recipe", text, "", refused, "", "finalize-quantize quantises what was trained"},
-    DialectKey{"gc_threshold", number, "0.5", moot, "", "there is no garbage to collect"},
-    DialectKey{"construct_model_on", text, "default", refused, "", "weights are initialised where they lie",
+    DialectKey{"fp8_dim_alignment", number, "16", moot, "", "belongs to fp8_recipe, which is refused"},
+    DialectKey{"qat_recipe", text, "", refused, "", "finalize-quantize quantises after training"},
+    DialectKey{"gc_threshold", number, "0.5", moot, "", "there is no garbage collector"},
+    DialectKey{"construct_model_on", text, "default", refused, "", "each rank initialises its own weights",
                "default|device|meta"},
     DialectKey{"activation_memory_budget", number, "", taken, "train.activation_memory_budget",
                "a fraction: 0.4 is 40%", "", "", activation_budget},
     DialectKey{"fuse_optim_with_backward", flag, "false", taken, "optimizer.in_backward, train.on_nonfinite",
                "true: with stop", "", "", in_backward},
     DialectKey{"speed_metrics_start_step", number, "1", taken, "log.speed_from_step",
-               "1 more: its step is the last that does not count", "", "", speed_from_step},
+               "plus 1: the step itself is not measured", "", "", speed_from_step},
     DialectKey{"set_dataset_epoch", flag, "true", taken, "data.repeat_order", "false: the same order in every epoch",
                "", "", repeat_order},
     DialectKey{"checkpoint_components", list, "", taken, "checkpoint.components",
@@ -263,7 +259,7 @@ constexpr std::array keys{
                "post_local_sgd.enabled", jointly},
     DialectKey{"post_local_sgd.period", number, "4", taken, "post_local_sgd.period", "", "", "post_local_sgd.enabled"},
     DialectKey{"post_local_sgd.post_local_gradient_allreduce", flag, "false", refused, "",
-               "post_local_sgd.cell says how many ranks go on summing gradients with each other: lockstep: "
+               "post_local_sgd.cell sets how many ranks keep summing gradients with each other: lockstep: "
                "{post_local_sgd: {cell: RANKS OF A NODE}}",
                "false", "post_local_sgd.enabled"},
     DialectKey{"fsdp2.reshard_after_forward", text, "true", taken, "parallel.reshard_after_forward",
@@ -276,39 +272,38 @@ constexpr std::array keys{
     DialectKey{"fsdp2.shard_transformer_layers", flag, "true", taken, "parallel.bucket_size",
                "false: the model is one unit", "", "", one_unit},
     DialectKey{"fsdp2.transformer_layers_path", text, "causal_lm.layer_stack.layers", moot, "",
-               "blocks of a model are known"},
-    DialectKey{"n_microbatches", number, "4", taken, "parallel.micro_batches", "of a pipeline", "", "", jointly},
-    DialectKey{"stages_per_rank", number, "1", taken, "parallel.stages_per_rank", "of a pipeline", "", "", jointly},
+               "the blocks of a model are known"},
+    DialectKey{"n_microbatches", number, "4", taken, "parallel.micro_batches", "with a pipeline", "", "", jointly},
+    DialectKey{"stages_per_rank", number, "1", taken, "parallel.stages_per_rank", "with a pipeline", "", "", jointly},
     DialectKey{"pp_stage_type", text, "loop", refused, "",
                "stages lie in a V with pipe_schedule_factory: ScheduleZBVZeroBubble, otherwise in a loop", "loop"},
-    DialectKey{"is_multistage", flag, "false", moot, "", "stages_per_rank says it"},
+    DialectKey{"is_multistage", flag, "false", moot, "", "follows from stages_per_rank"},
     DialectKey{"debug_pipeline", flag, "false", refused, "", "--print-program shows what each rank does", "false"},
     DialectKey{"debug_split_model", flag, "false", refused, "", "--print-layout shows the stages of tensors", "false"},
     DialectKey{"debug_model_params", flag, "false", refused, "", "--print-layout shows all tensors", "false"},
     DialectKey{"debug_model_init", flag, "false", refused, "", "checkpoint-inspect shows values of any step", "false"},
 
-    DialectKey{"args", text, "", refused, "", "its members stand at the top of the file"},
+    DialectKey{"args", text, "", refused, "", "write its members at the top level of the file"},
     DialectKey{"model", text, "", taken, "model.path", "a folder with weights, or a model in the cache of the hub"},
     DialectKey{"model_init", text, "", taken, "model.config", "weights are initialised by seed"},
-    DialectKey{"data_collator", text, "", refused, "", "data.packing says how documents become samples"},
+    DialectKey{"data_collator", text, "", refused, "", "data.packing sets how documents become samples"},
     DialectKey{"train_dataset", text, "", taken, "data.path"},
     DialectKey{"eval_dataset", text, "", refused, "",
                "data.validation_split is evaluated, or eval.datasets in the section lockstep"},
-    DialectKey{"processing_class", text, "", taken, "data.tokenizer", "prepares text; absent: the model's own"},
-    DialectKey{"callbacks", list, "", taken, "train.callbacks", "by name, those of plug-ins too: lockstep-plugin(7)"},
-    DialectKey{"compute_loss_func", text, "", taken, "train.loss",
-               "by name, those of plug-ins too: lockstep-plugin(7)"},
-    DialectKey{"distributed_env", text, "", moot, "", "mpirun or srun say how many ranks there are, and where"},
+    DialectKey{"processing_class", text, "", taken, "data.tokenizer", "used to prepare text; default: the model's own"},
+    DialectKey{"callbacks", list, "", taken, "train.callbacks", "by name, also of plug-ins: lockstep-plugin(7)"},
+    DialectKey{"compute_loss_func", text, "", taken, "train.loss", "by name, also of plug-ins: lockstep-plugin(7)"},
+    DialectKey{"distributed_env", text, "", moot, "", "mpirun or srun set the number of ranks and their nodes"},
     DialectKey{"optimizer_factory", text, "", taken, "optimizer.name", "by name"},
     DialectKey{"optimizer_cls_and_kwargs", list, "", refused, "",
-               "optimizer_factory names the optimizer, and the options of optimizer what it takes"},
+               "optimizer_factory names the optimizer, the section optimizer has its options"},
     DialectKey{"optimizer_groups", map, "", taken, "optimizer.groups, optimizer.unmatched",
                "regex and config of each; a regex that matches nothing is a warning", "", "", optimizer_groups},
     DialectKey{"lr_scheduler_factory", text, "", taken, "schedule.name", "by name"},
     DialectKey{"enable_activation_checkpoint_fn", text, "", taken, "train.recompute",
-               "by name: none, block, every:K, or what a plug-in brings"},
-    DialectKey{"fused_loss_factory", text, "", moot, "", "the head always computes the loss together with its product"},
-    DialectKey{"accelerator", text, "", moot, "", "mpirun or srun say how many ranks there are, and where"},
+               "by name: none, block, every:K, or a name from a plug-in"},
+    DialectKey{"fused_loss_factory", text, "", moot, "", "the head always fuses the loss with its product"},
+    DialectKey{"accelerator", text, "", moot, "", "mpirun or srun set the number of ranks and their nodes"},
     DialectKey{"model_splitter", text, "", taken, "parallel.stage_splitter",
                "by name; parallel.split_points in the section lockstep names the first blocks of stages"},
     DialectKey{"pipe_schedule_factory", text, "", taken, "parallel.schedule", "", "", "", pipe_schedule},
@@ -326,7 +321,7 @@ void lower_trainer(Lowering& lowering) {
     lowering.set(pipeline ? "parallel.pp" : "parallel.dp_shard", "auto", *trainer);
     if (pipeline) lowering.set("parallel.dp_shard", "1", *trainer);
   } else {
-    lowering.refuse(*trainer, "it is one of single, ddp, accelerate, fsdp2 and pipeline");
+    lowering.refuse(*trainer, "it must be one of single, ddp, accelerate, fsdp2 and pipeline");
   }
   const std::int64_t parts = pipeline ? lowering.integer("n_microbatches").value_or(4) : 1;
   if (pipeline) lowering.set("parallel.micro_batches", std::to_string(parts), *trainer);
@@ -338,7 +333,7 @@ void lower_trainer(Lowering& lowering) {
     if (!batch) continue;
     const Node& said = *lowering.said(theirs);
     if (parts < 1 || *batch % parts != 0)
-      lowering.refuse(said, fmt::format("it is no multiple of n_microbatches, {}", parts));
+      lowering.refuse(said, fmt::format("it is not a multiple of n_microbatches, {}", parts));
     else
       lowering.set(ours, std::to_string(*batch / parts), said);
   }

@@ -31,7 +31,7 @@ void lower_strategy(std::string_view strategy_key, const Node* steps, std::strin
   } else if (how == "epoch") {
     lowering.set(canonical, "1 epochs", *strategy);
   } else {
-    lowering.refuse(*strategy, "it is no, steps or epoch");
+    lowering.refuse(*strategy, "it must be no, steps or epoch");
   }
 }
 
@@ -127,7 +127,7 @@ void dtype(const Node& value, std::string_view canonical, Lowering& lowering) {
                                                                                         {"fp16", "fp16"}}};
   for (const auto& [theirs, ours] : names)
     if (value.text == theirs) return lowering.set(canonical, std::string(ours), value);
-  lowering.refuse(value, "it is one of float32, float64, bfloat16 and float16");
+  lowering.refuse(value, "it must be one of float32, float64, bfloat16 and float16");
 }
 
 void bucket_cap(const Node& value, Lowering& lowering) {
@@ -163,7 +163,7 @@ void pipeline_schedule(const std::string& name, const Node& value, Lowering& low
     if (name == theirs) return lowering.set("parallel.schedule", std::string(ours), value);
   for (const auto& brought : Plugins::opened().pipeline_schedules())
     if (name == brought.table->name) return lowering.set("parallel.schedule", name, value);
-  lowering.refuse(value, "schedules are GPipe, 1F1B, Interleaved1F1B, InterleavedZeroBubble and ZBVZeroBubble");
+  lowering.refuse(value, "it must be one of GPipe, 1F1B, Interleaved1F1B, InterleavedZeroBubble and ZBVZeroBubble");
 }
 
 void one_micro_batch(std::string_view batch, std::string_view accumulation, Lowering& lowering) {
@@ -234,8 +234,8 @@ void lower_schedule(Lowering& lowering) {
       lowering.set("schedule.cycles", value);
     } else {
       lowering.refuse(value,
-                      "min_lr, lr_end, power, timescale, num_decay_steps, decay_type and the num_cycles of "
-                      "cosine_with_restarts are read, each of its schedule");
+                      "only min_lr, lr_end, power, timescale, num_decay_steps, decay_type and the num_cycles of "
+                      "cosine_with_restarts are supported, each for its schedule");
     }
   }
 }

@@ -46,6 +46,6 @@ void lower_cadence(Lowering& lowering);    // strategies and steps of logging, e
 void lower_delay(const std::string& unit, Lowering& lowering);
 void lower_prefetch(Lowering& lowering);  // dataloader_num_workers, dataloader_prefetch_factor
 
-inline constexpr const char* no_compile = "kernels are compiled before, not while a model runs";
+inline constexpr const char* no_compile = "kernels are compiled ahead of time";
 
 }  // namespace lockstep::hf

@@ -21,10 +21,10 @@ using enum DialectKey::Value;
 using enum DialectKey::State;
 using hf::jointly;
 
-constexpr const char* launched = "mpirun or srun say how many ranks there are, and where";
-constexpr const char* nothing_sent = "nothing is sent anywhere";
-constexpr const char* follows = "it holds by design";
-constexpr const char* one_loader = "every weight is read once a job, by the rank that it is for";
+constexpr const char* launched = "mpirun or srun set the number of ranks and their nodes";
+constexpr const char* nothing_sent = "nothing is uploaded";
+constexpr const char* follows = "not needed";
+constexpr const char* one_loader = "each weight is read once, by the rank that needs it";
 
 std::string lower_case(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -51,16 +51,17 @@ void optim(const Node& value, Lowering& lowering) {
   if (value.text == "sgd") return lowering.set("optimizer.name", "sgd", value);
   if (value.text == "adafactor") return lowering.set("optimizer.name", "adafactor", value);
   if (value.text == "lion_32bit") return lowering.set("optimizer.name", "lion", value);
-  lowering.refuse(value, "it is one of adamw_torch, adamw_torch_fused, adafactor, lion_32bit and sgd");
+  lowering.refuse(value, "it must be one of adamw_torch, adamw_torch_fused, adafactor, lion_32bit and sgd");
 }
 
 void distributed_type(const Node& value, Lowering& lowering) {
   static const std::set<std::string> known{"NO", "MULTI_CPU", "MULTI_GPU", "FSDP"};
-  if (!known.contains(value.text)) lowering.refuse(value, "it is one of NO, MULTI_CPU, MULTI_GPU and FSDP");
+  if (!known.contains(value.text)) lowering.refuse(value, "it must be one of NO, MULTI_CPU, MULTI_GPU and FSDP");
 }
 
 void seed(const Node& value, Lowering& lowering) {
-  if (value.text.starts_with('-')) return lowering.refuse(value, "it is a number from 0 on: train.seed -1 draws one");
+  if (value.text.starts_with('-'))
+    return lowering.refuse(value, "it must be at least 0: use train.seed -1 to draw one");
   lowering.set("train.seed", value);
 }
 
@@ -76,8 +77,8 @@ void lower_start(Lowering& lowering) {
   const Node& skips = *lowering.said("ignore_data_skip");
   if (flag_word(resumes->text))
     return lowering.refuse(skips,
-                           "a run itself goes on where its data stood, each time that it starts; with a "
-                           "resume_from_checkpoint that is a path, of another run, its data begins anew");
+                           "a run that resumes itself continues at its data position; data can begin anew only with a "
+                           "resume_from_checkpoint that is the path of another run");
   Node data = skips;
   data.text = "data";
   lowering.set("checkpoint.skip", std::move(data));
@@ -87,23 +88,23 @@ constexpr std::array keys{
     DialectKey{"output_dir", text, "trainer_output", taken, "train.run_dir"},
     DialectKey{
         "overwrite_output_dir", flag, "false", taken, "checkpoint.resume",
-        "true without resume_from_checkpoint: afresh; older checkpoints are put aside, unless the run was stopped "
+        "true without resume_from_checkpoint: afresh; older checkpoints are moved aside, unless the run was stopped "
         "with exit code 75 or requeued",
         "", "", jointly},
-    DialectKey{"do_train", flag, "", refused, "", "train trains", "true"},
-    DialectKey{"do_eval", flag, "", moot, "", "eval_strategy and eval.at_end say it"},
-    DialectKey{"do_predict", flag, "", refused, "", "train trains and evaluates", "false"},
+    DialectKey{"do_train", flag, "", refused, "", "train always trains", "true"},
+    DialectKey{"do_eval", flag, "", moot, "", "set by eval_strategy and eval.at_end"},
+    DialectKey{"do_predict", flag, "", refused, "", "train only trains and evaluates", "false"},
     DialectKey{"num_train_epochs", number, "3", taken, "train.epochs",
-               "max_steps comes before it; the last step of an epoch may be short (data.short_last_step)", "", "",
+               "max_steps takes precedence; the last step of an epoch may be short (data.short_last_step)", "", "",
                jointly},
     DialectKey{"max_steps", number, "-1", taken, "train.max_steps", "less than 0: none", "", "", jointly},
     DialectKey{"per_device_train_batch_size", number, "8", taken, "train.micro_batch"},
     DialectKey{"per_device_eval_batch_size", number, "8", taken, "eval.micro_batch"},
     DialectKey{
         "gradient_accumulation_steps", number, "1", taken, "train.accumulation",
-        "the last step of an epoch takes the samples that are left (data.short_last_step), and its loss is the mean "
-        "over its own tokens; on several ranks none of them is repeated"},
-    DialectKey{"eval_accumulation_steps", number, "", moot, "", "an evaluation keeps sums alone"},
+        "the last step of an epoch takes the remaining samples (data.short_last_step), and its loss is the mean over "
+        "its own tokens; no sample is repeated on several ranks"},
+    DialectKey{"eval_accumulation_steps", number, "", moot, "", "an evaluation keeps only sums"},
     DialectKey{"learning_rate", number, "5e-5", taken, "optimizer.lr"},
     DialectKey{"weight_decay", number, "0.0", taken, "optimizer.weight_decay",
                "of matrices: norms and biases do not decay there either"},
@@ -112,106 +113,102 @@ constexpr std::array keys{
     DialectKey{"adam_epsilon", number, "1e-8", taken, "optimizer.eps"},
     DialectKey{"max_grad_norm", number, "1.0", taken, "optimizer.clip_norm", "0: null", "", "", hf::max_grad_norm},
     DialectKey{"optim", text, "adamw_torch", taken, "optimizer.name", "", "", "", optim},
-    DialectKey{"optim_args", text, "", refused, "",
-               "the options of optimizer, in the section lockstep, say what it takes"},
-    DialectKey{"lr_scheduler_type", text, "linear", taken, "schedule.name", "as named there", "", "", jointly},
+    DialectKey{"optim_args", text, "", refused, "", "set its options in lockstep: {optimizer: ...}"},
+    DialectKey{"lr_scheduler_type", text, "linear", taken, "schedule.name", "same names", "", "", jointly},
     DialectKey{"lr_scheduler_kwargs", map, "{}", taken,
                "schedule.min_lr, schedule.power, schedule.timescale, schedule.cycles, schedule.cooldown_steps, "
                "schedule.cooldown_shape",
                "", "", "", jointly},
-    DialectKey{
-        "warmup_steps", number, "0", taken, "schedule.warmup_steps, schedule.warmup_ratio, schedule.warmup_from",
-        "below 1 a ratio; counted from zero, so that the first step has a rate of 0; the schedule constant has no "
-        "warm-up",
-        "", "", jointly},
+    DialectKey{"warmup_steps", number, "0", taken, "schedule.warmup_steps, schedule.warmup_ratio, schedule.warmup_from",
+               "below 1 a ratio; counted from 0: the first step has learning rate 0; schedule constant has no "
+               "warm-up",
+               "", "", jointly},
     DialectKey{"warmup_ratio", number, "0.0", taken, "schedule.warmup_ratio, schedule.warmup_from",
-               "warmup_steps comes before it", "", "", jointly},
+               "warmup_steps takes precedence", "", "", jointly},
     DialectKey{"eval_strategy", text, "no", taken, "eval.every", "no, steps or epoch", "", "", jointly},
     DialectKey{"eval_steps", number, "", taken, "eval.every", "at multiples of it", "", "", jointly},
-    DialectKey{"eval_delay", number, "0", taken, "eval.delay",
-               "in steps, or in epochs with eval_strategy: epoch; it waits for what that says", "", "", jointly},
+    DialectKey{"eval_delay", number, "0", taken, "eval.delay", "in steps, or in epochs with eval_strategy: epoch", "",
+               "", jointly},
     DialectKey{"eval_on_start", flag, "false", taken, "eval.at_start"},
-    DialectKey{"logging_dir", text, "", taken, "log.tensorboard_dir", "where report_to has no tensorboard: no effect",
-               "", "", jointly},
+    DialectKey{"logging_dir", text, "", taken, "log.tensorboard_dir", "used only if report_to has tensorboard", "", "",
+               jointly},
     DialectKey{"logging_strategy", text, "steps", taken, "log.every", "no, steps or epoch", "", "", jointly},
     DialectKey{"logging_steps", number, "500", taken, "log.every", "at multiples of it", "", "", jointly},
     DialectKey{"logging_first_step", flag, "false", taken, "log.first_step"},
-    DialectKey{"logging_nan_inf_filter", flag, "true", moot, "", "records have the losses as they are"},
-    DialectKey{"log_level", text, "passive", refused, "", "--log-level is said on the command line", "passive"},
+    DialectKey{"logging_nan_inf_filter", flag, "true", moot, "", "records always have the unfiltered losses"},
+    DialectKey{"log_level", text, "passive", refused, "", "use --log-level on the command line", "passive"},
     DialectKey{"log_on_each_node", flag, "true", moot, "", "a job has one log"},
-    DialectKey{"disable_tqdm", flag, "", moot, "", "--progress says it"},
+    DialectKey{"disable_tqdm", flag, "", moot, "", "set by --progress"},
     DialectKey{"report_to", list, "none", taken, "log.tensorboard, log.wandb",
                "tensorboard, wandb, which is offline, all or none", "", "", jointly},
-    DialectKey{"run_name", text, "", taken, "log.wandb_name", "where report_to has no wandb: no effect", "", "",
-               jointly},
+    DialectKey{"run_name", text, "", taken, "log.wandb_name", "used only if report_to has wandb", "", "", jointly},
     DialectKey{"save_strategy", text, "steps", taken, "checkpoint.every, checkpoint.at_end",
                "no, steps or epoch; no: none at the end either", "", "", jointly},
     DialectKey{"save_steps", number, "500", taken, "checkpoint.every", "at multiples of it", "", "", jointly},
-    DialectKey{"save_total_limit", number, "", taken, "checkpoint.keep_last", "besides the best; less than 0: all", "",
+    DialectKey{"save_total_limit", number, "", taken, "checkpoint.keep_last", "without the best; less than 0: all", "",
                "", hf::save_total_limit},
     DialectKey{"save_safetensors", flag, "true", moot, "", "checkpoints are HDF5 files, and exports safetensors"},
     DialectKey{"save_on_each_node", flag, "false", taken, "checkpoint.storage", "true: per_node", "", "",
                hf::node_storage},
     DialectKey{"save_only_model", flag, "false", taken, "checkpoint.components",
-               "true: the model alone, from which no run goes on", "", "", save_only_model},
+               "true: only the model; no run can resume from it", "", "", save_only_model},
     DialectKey{"resume_from_checkpoint", text, "", taken, "checkpoint.resume", "true: auto; false: never; or a path",
                "", "", jointly},
     DialectKey{"restore_callback_states_from_checkpoint", flag, "false", moot, "",
-               "what is part of a run is part of its checkpoints"},
+               "checkpoints always hold the whole state of a run"},
     DialectKey{"ignore_data_skip", flag, "false", taken, "checkpoint.skip",
-               "data, where resume_from_checkpoint is the path of another run: it begins anew once, not at each start",
+               "data, if resume_from_checkpoint is the path of another run: data begins anew once, not at each start",
                "", "", jointly},
     DialectKey{"load_best_model_at_end", flag, "false", taken, "checkpoint.load_best_at_end",
-               "weights alone, after the last checkpoint"},
+               "only the weights, after the last checkpoint"},
     DialectKey{"metric_for_best_model", text, "", taken, "checkpoint.best_metric, checkpoint.best_dataset",
                "loss, eval_loss or eval_SET_loss, likewise of the others", "", "", hf::metric},
     DialectKey{"greater_is_better", flag, "", taken, "checkpoint.best_direction", "", "", "", hf::greater_is_better},
     DialectKey{"use_cpu", flag, "false", taken, "train.device", "true: cpu", "", "", hf::use_cpu},
     DialectKey{"no_cuda", flag, "false", taken, "train.device", "true: cpu", "", "", hf::use_cpu},
-    DialectKey{"seed", number, "42", taken, "train.seed", "from 0 on", "", "", seed},
+    DialectKey{"seed", number, "42", taken, "train.seed", "at least 0", "", "", seed},
     DialectKey{"data_seed", number, "", taken, "data.seed"},
     DialectKey{"full_determinism", flag, "false", moot, "", "runs are deterministic"},
     DialectKey{"bf16", flag, "false", taken, "precision.dtype", "true: bf16", "", "", bf16},
     DialectKey{"fp16", flag, "false", taken, "precision.dtype", "true: fp16", "", "", fp16},
-    DialectKey{"bf16_full_eval", flag, "false", refused, "", "evaluations compute as training does", "false"},
-    DialectKey{"fp16_full_eval", flag, "false", refused, "", "evaluations compute as training does", "false"},
-    DialectKey{"tf32", flag, "", moot, "", "products of fp32 are exact to fp32"},
-    DialectKey{"mixed_precision", text, "", taken, "precision.dtype", "of Accelerate's file", "", "", mixed_precision},
-    DialectKey{"downcast_bf16", text, "no", refused, "", "it is of processors that are not used here", "no|false"},
+    DialectKey{"bf16_full_eval", flag, "false", refused, "", "evaluations use the types of training", "false"},
+    DialectKey{"fp16_full_eval", flag, "false", refused, "", "evaluations use the types of training", "false"},
+    DialectKey{"tf32", flag, "", moot, "", "fp32 products always have full precision"},
+    DialectKey{"mixed_precision", text, "", taken, "precision.dtype", "from Accelerate's file", "", "",
+               mixed_precision},
+    DialectKey{"downcast_bf16", text, "no", refused, "", "TPUs are not supported", "no|false"},
     DialectKey{"gradient_checkpointing", flag, "false", taken, "train.recompute", "block or none", "", "",
                hf::recompute},
-    DialectKey{"gradient_checkpointing_kwargs", map, "", moot, "", "a block is recomputed in one way"},
+    DialectKey{"gradient_checkpointing_kwargs", map, "", moot, "", "there is one way to recompute a block"},
     DialectKey{"torch_compile", flag, "false", refused, "", hf::no_compile, "false"},
     DialectKey{"torch_compile_backend", text, "", refused, "", hf::no_compile, "", "torch_compile"},
     DialectKey{"torch_compile_mode", text, "", refused, "", hf::no_compile, "", "torch_compile"},
     DialectKey{"dataloader_num_workers", number, "0", taken, "data.prefetch", "batches are made by one thread", "", "",
                jointly},
     DialectKey{"dataloader_prefetch_factor", number, "", taken, "data.prefetch", "", "", "", jointly},
-    DialectKey{"dataloader_pin_memory", flag, "true", moot, "",
-               "memory of a device's copies is pinned where there is one"},
-    DialectKey{"dataloader_persistent_workers", flag, "false", moot, "", "the thread that makes batches stays"},
-    DialectKey{
-        "dataloader_drop_last", flag, "false", taken, "data.drop_last",
-        "leaves out samples that are fewer than a micro-batch of every rank; the last step of an epoch may be short "
-        "(data.short_last_step)"},
-    DialectKey{"remove_unused_columns", flag, "true", moot, "", "columns are read by their names, others never"},
+    DialectKey{"dataloader_pin_memory", flag, "true", moot, "", "host buffers are pinned if there is a device"},
+    DialectKey{"dataloader_persistent_workers", flag, "false", moot, "", "the thread that makes batches is kept"},
+    DialectKey{"dataloader_drop_last", flag, "false", taken, "data.drop_last",
+               "drops the rest that is less than a micro-batch of every rank; the last step of an epoch may be short "
+               "(data.short_last_step)"},
+    DialectKey{"remove_unused_columns", flag, "true", moot, "", "only named columns are read"},
     DialectKey{"group_by_length", flag, "false", refused, "",
-               "data.packing, in the section lockstep, leaves less padding", "false"},
+               "use data.packing in the section lockstep: it needs less padding", "false"},
     DialectKey{"label_smoothing_factor", number, "0.0", taken, "train.label_smoothing",
                "of steps; there evaluations are smoothed too"},
-    DialectKey{"torch_empty_cache_steps", number, "", moot, "", "memory is laid out once, before the first step"},
+    DialectKey{"torch_empty_cache_steps", number, "", moot, "", "memory is planned once, before the first step"},
     DialectKey{"ddp_backend", text, "", moot, "", launched},
     DialectKey{"ddp_bucket_cap_mb", number, "", taken, "parallel.bucket_size", "in MiB", "", "", hf::bucket_cap},
     DialectKey{"ddp_find_unused_parameters", flag, "", moot, "", follows},
     DialectKey{"ddp_broadcast_buffers", flag, "", moot, "", follows},
     DialectKey{"ddp_timeout", number, "1800", taken, "train.watchdog", "seconds"},
     DialectKey{"local_rank", number, "-1", moot, "", launched},
-    DialectKey{"deepspeed", text, "", refused, "", "fsdp shares out what its stages do"},
+    DialectKey{"deepspeed", text, "", refused, "", "use fsdp instead"},
     DialectKey{"push_to_hub", flag, "false", refused, "", nothing_sent, "false"},
     DialectKey{"hub_model_id", text, "", moot, "", nothing_sent},
     DialectKey{"model_name_or_path", text, "", taken, "model.path"},
     DialectKey{"config_name", text, "", taken, "model.config"},
-    DialectKey{"tokenizer_name", text, "", taken, "data.tokenizer", "prepares text; absent: the model's own"},
+    DialectKey{"tokenizer_name", text, "", taken, "data.tokenizer", "used to prepare text; default: the model's own"},
     DialectKey{"train_file", text, "", taken, "data.path"},
     DialectKey{"block_size", number, "", taken, "data.sequence_length"},
 
@@ -220,7 +217,7 @@ constexpr std::array keys{
                jointly},
     DialectKey{"fsdp_config", map, "", taken,
                "parallel.dp_shard, parallel.reshard_after_forward, parallel.prefetch, train.offload",
-               "its keys with fsdp_ before them or without", "", "", jointly},
+               "its keys, with or without the prefix fsdp_", "", "", jointly},
     DialectKey{"compute_environment", text, "LOCAL_MACHINE", moot, "", launched},
     DialectKey{"distributed_type", text, "", taken, "", "NO, MULTI_CPU, MULTI_GPU or FSDP", "", "", distributed_type},
     DialectKey{"num_processes", number, "", moot, "", launched},
@@ -244,31 +241,31 @@ constexpr std::array parts{
     DialectKey{"fsdp.shard_grad_op", text, "", taken, "parallel.dp_shard, parallel.reshard_after_forward"},
     DialectKey{"fsdp.no_shard", text, "", taken, "parallel.dp_shard"},
     DialectKey{"fsdp.hybrid_shard", text, "", taken, "parallel.dp_shard, parallel.dp_replicate",
-               "the ranks of a node share a model out"},
+               "shards within a node, replicas across nodes"},
     DialectKey{"fsdp.hybrid_shard_zero2", text, "", taken,
                "parallel.dp_shard, parallel.dp_replicate, parallel.reshard_after_forward",
-               "the ranks of a node share a model out"},
+               "shards within a node, replicas across nodes"},
     DialectKey{"fsdp.offload", text, "", taken, "train.offload", "with full_shard or shard_grad_op"},
     DialectKey{"fsdp.auto_wrap", text, "", taken, "parallel.bucket_size", "without it the model is one unit"},
     DialectKey{"fsdp_config.fsdp_auto_wrap_policy", text, "", taken, "parallel.bucket_size",
                "TRANSFORMER_BASED_WRAP; SIZE_BASED_WRAP; NO_WRAP: the model is one unit"},
     DialectKey{"fsdp_config.fsdp_backward_prefetch_policy", text, "", moot, "",
-               "parallel.prefetch holds for both passes"},
+               "parallel.prefetch applies to both passes"},
     DialectKey{"fsdp_config.fsdp_forward_prefetch", flag, "", taken, "parallel.prefetch", "true: 1; false: 0"},
     DialectKey{"fsdp_config.fsdp_cpu_ram_efficient_loading", flag, "", moot, "", one_loader},
     DialectKey{"fsdp_config.fsdp_offload_params", flag, "", taken, "train.offload", "true: optimizer and shards"},
     DialectKey{"fsdp_config.fsdp_sharding_strategy", text, "", taken,
-               "parallel.dp_shard, parallel.reshard_after_forward", "as a word of fsdp, or its number"},
+               "parallel.dp_shard, parallel.reshard_after_forward", "a word of fsdp, or its number"},
     DialectKey{"fsdp_config.fsdp_reshard_after_forward", flag, "", taken, "parallel.reshard_after_forward",
-               "of FSDP2: true is full_shard, false shard_grad_op"},
+               "FSDP2: true is full_shard, false is shard_grad_op"},
     DialectKey{"fsdp_config.fsdp_version", number, "", moot, "", "the keys of both versions are read"},
     DialectKey{"fsdp_config.fsdp_activation_checkpointing", flag, "", taken, "train.recompute"},
     DialectKey{"fsdp_config.fsdp_min_num_params", number, "", taken, "parallel.bucket_size",
-               "units of whole blocks, as many as have so many weights in fp32"},
+               "units of whole blocks with this many weights in fp32"},
     DialectKey{"fsdp_config.fsdp_state_dict_type", text, "", refused, "",
-               "each rank saves what it holds: finalize-quantize writes whole tensors", "SHARDED_STATE_DICT"},
+               "each rank saves its shards: finalize-quantize writes whole tensors", "SHARDED_STATE_DICT"},
     DialectKey{"fsdp_config.fsdp_sync_module_states", flag, "", moot, "", one_loader},
-    DialectKey{"fsdp_config.fsdp_transformer_layer_cls_to_wrap", text, "", moot, "", "blocks of a model are known"},
+    DialectKey{"fsdp_config.fsdp_transformer_layer_cls_to_wrap", text, "", moot, "", "the blocks of a model are known"},
     DialectKey{"fsdp_config.fsdp_use_orig_params", flag, "", moot, "", "parameters keep their names and shapes"},
 };
 
@@ -308,8 +305,7 @@ void take_word(const std::string& word, const Node& place, Sharding& sharding, L
                                                 "hybrid_shard_zero2"};
   if (strategies.contains(word)) {
     if (!sharding.strategy.empty() && sharding.strategy != word)
-      lowering.refuse(place,
-                      fmt::format("it contradicts {}, which {} says", sharding.strategy, sharding.place->origin));
+      lowering.refuse(place, fmt::format("it contradicts {} from {}", sharding.strategy, sharding.place->origin));
     sharding.strategy = word;
     sharding.place = &place;
   } else if (word == "offload") {
@@ -318,7 +314,7 @@ void take_word(const std::string& word, const Node& place, Sharding& sharding, L
   } else if (word == "auto_wrap") {
     sharding.wrap = true;
   } else if (!word.empty() && word != "false") {
-    lowering.refuse(place, fmt::format("\"{}\" is none of full_shard, shard_grad_op, no_shard, hybrid_shard, "
+    lowering.refuse(place, fmt::format("\"{}\" is not one of full_shard, shard_grad_op, no_shard, hybrid_shard, "
                                        "hybrid_shard_zero2, offload and auto_wrap",
                                        word));
   }
@@ -356,7 +352,7 @@ void take_config(const std::string& key, const Node& value, Sharding& sharding, 
       "use_orig_params",          "version",           "transformer_layer_cls_to_wrap", "limit_all_gathers"};
   static const std::set<std::string> flags{"offload_params", "forward_prefetch", "activation_checkpointing"};
   const std::optional<bool> truth = flag_word(value.text);
-  if (flags.contains(key) && !truth) return lowering.refuse(value, "it is true or false");
+  if (flags.contains(key) && !truth) return lowering.refuse(value, "it must be true or false");
   if (key == "sharding_strategy") {
     take_strategy(value, sharding, lowering);
   } else if (key == "reshard_after_forward") {
@@ -371,19 +367,19 @@ void take_config(const std::string& key, const Node& value, Sharding& sharding, 
   } else if (key == "auto_wrap_policy") {
     sharding.wrap = value.text != "NO_WRAP";
     if (value.text != "TRANSFORMER_BASED_WRAP" && value.text != "SIZE_BASED_WRAP" && value.text != "NO_WRAP")
-      lowering.refuse(value, "blocks are units: it is TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP");
+      lowering.refuse(value, "it must be TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP");
   } else if (key == "min_num_params") {
     std::int64_t weights = 0;
     const auto [end, error] = std::from_chars(value.text.data(), value.text.data() + value.text.size(), weights);
     if (error != std::errc{} || end != value.text.data() + value.text.size() || weights < 0 || weights > most_weights)
-      return lowering.refuse(value, "it is a number of weights");
+      return lowering.refuse(value, "it must be a number of weights");
     if (weights > 0) lowering.set("parallel.bucket_size", std::to_string(4 * weights), value);
   } else if (key == "state_dict_type") {
     if (value.text != "SHARDED_STATE_DICT")
       lowering.refuse(value,
-                      "each rank saves what it holds, as SHARDED_STATE_DICT: finalize-quantize writes whole tensors");
+                      "each rank saves its shards, as with SHARDED_STATE_DICT: finalize-quantize writes whole tensors");
   } else if (key == "xla" || key == "xla_fsdp_v2" || key == "xla_fsdp_grad_ckpt") {
-    if (truth.value_or(true)) lowering.refuse(value, "it is of processors that are not used here");
+    if (truth.value_or(true)) lowering.refuse(value, "TPUs are not supported");
   } else if (!moot_keys.contains(key)) {
     lowering.refuse(value, fmt::format("fsdp_config has no key \"{}\"", key));
   }
@@ -403,8 +399,7 @@ void lower_sharding(Lowering& lowering) {
     if (sharding.place == nullptr) sharding.place = type;
   }
   if (sharding.strategy.empty()) {
-    if (sharding.offload)
-      lowering.refuse(*sharding.place, "it goes with a word that shares something out, as full_shard");
+    if (sharding.offload) lowering.refuse(*sharding.place, "it needs a word that shards, such as full_shard");
     return;
   }
   const Node& place = *sharding.place;

@@ -19,8 +19,7 @@ using enum DialectKey::Value;
 using enum DialectKey::State;
 using hf::jointly;
 
-constexpr const char* no_adapters =
-    "this version trains no adapters: all weights are trained, but for optimizer.frozen";
+constexpr const char* no_adapters = "this version trains no adapters: all weights are trained, except optimizer.frozen";
 /// A flag as one of two values.
 void choose(std::string_view key, std::string_view canonical, const char* yes, const char* no, Lowering& lowering) {
   if (const Node* const value = lowering.said(key)) lowering.set(canonical, lowering.on(key, false) ? yes : no, *value);
@@ -93,7 +92,7 @@ void validation(const Node& value, Lowering& lowering) {
 
 void hub_token(const Node& value, Lowering& lowering) {
   if (!flag_word(value.text))
-    lowering.refuse(value, "a token is not written into configurations: HF_TOKEN or its usual file has it");
+    lowering.refuse(value, "a configuration must not hold a token: use HF_TOKEN or its usual file");
 }
 
 void resume(const Node& value, Lowering& lowering) {
@@ -106,46 +105,47 @@ void config_path(const Node& value, Lowering& lowering) {
   if (weights == nullptr) return lowering.set("model.config", value);
   if (weights->text != value.text)
     lowering.refuse(value,
-                    "weights are read with the config.json that lies beside them: leave it out, or for weights "
-                    "that are initialised leave out model_path");
+                    "weights are read with the config.json in their folder: leave it out, or leave out model_path to "
+                    "initialise the weights");
 }
 
 constexpr std::array keys{
     DialectKey{"model.model_path", text, "", taken, "model.path", "a folder, or a model in the cache of the hub"},
-    DialectKey{"model.config_path", text, "", taken, "model.config", "beside model_path it says the same or is refused",
-               "", "", config_path},
-    DialectKey{"model.tokenizer_path", text, "", taken, "data.tokenizer", "prepares text; absent: the model's own"},
+    DialectKey{"model.config_path", text, "", taken, "model.config", "with model_path it must name the same folder", "",
+               "", config_path},
+    DialectKey{"model.tokenizer_path", text, "", taken, "data.tokenizer",
+               "used to prepare text; default: the model's own"},
     DialectKey{"model.attn_implementation", text, "flash_attention_3", refused, "",
-               "attention is one function here, computed in blocks, whatever the kernel",
+               "there is one attention kernel, computed in blocks",
                "eager|sdpa|native|flash_attention_2|flash_attention_3|flash_attention_4"},
-    DialectKey{"model.moe_implementation", text, "", moot, "", "products of experts are grouped by a kernel of ours"},
-    DialectKey{"model.ep_dispatch", text, "alltoall", refused, "", "rows go to their experts by MPI or NCCL: alltoall",
+    DialectKey{"model.moe_implementation", text, "", moot, "", "experts always use a grouped product"},
+    DialectKey{"model.ep_dispatch", text, "alltoall", refused, "", "tokens go to their experts by all-to-all",
                "alltoall"},
-    DialectKey{"model.deepep_buffer_size_gb", number, "2.0", moot, "", "it is of deepep, which ep_dispatch refuses"},
-    DialectKey{"model.deepep_num_sms", number, "20", moot, "", "it is of deepep, which ep_dispatch refuses"},
-    DialectKey{"model.deepep_async_combine", flag, "false", moot, "", "it is of deepep, which ep_dispatch refuses"},
+    DialectKey{"model.deepep_buffer_size_gb", number, "2.0", moot, "", "belongs to deepep, which ep_dispatch refuses"},
+    DialectKey{"model.deepep_num_sms", number, "20", moot, "", "belongs to deepep, which ep_dispatch refuses"},
+    DialectKey{"model.deepep_async_combine", flag, "false", moot, "", "belongs to deepep, which ep_dispatch refuses"},
     DialectKey{"model.merge_qkv", flag, "true", moot, "", "layouts are views of tensors, fused or not"},
     DialectKey{"model.basic_modules", list, "[]", taken, "parallel.units"},
     DialectKey{"model.foundation", map, "{}", refused, "", "models other than language models are not trained", "{}"},
     DialectKey{"model.encoders", map, "{}", refused, "", "models of images, videos and sound are not trained", "{}"},
     DialectKey{"model.train_router", flag, "", refused, "",
-               "the router is trained with the rest: optimizer.frozen keeps tensors as they are", "true"},
+               "the router is trained with the rest: optimizer.frozen can freeze it", "true"},
 
     DialectKey{"data.datasets", list, "", taken, "data.path, data.datasets, data.records, data.max_length",
                "one entry is data.path, several are data.datasets", "", "", jointly},
     DialectKey{"data.test_datasets", list, "[]", taken, "eval.datasets", "", "", "", jointly},
     DialectKey{"data.dataset_prepared_path", text, "last_prepared_dataset", taken, "data.cache"},
-    DialectKey{"data.select_columns", list, "", moot, "", "columns are read by their names, others never"},
+    DialectKey{"data.select_columns", list, "", moot, "", "only named columns are read"},
     DialectKey{"data.sample_packing_method", text, "sequential", taken, "data.packing",
                "multipack sorts by length, the longest first", "", "", jointly},
     DialectKey{"data.sample_packing_sequence_len", number, "32000", taken, "data.sequence_length",
-               "longer samples are split rather than refused"},
-    DialectKey{"data.sample_packing_group_size", number, "100000", taken, "data.packing_group", "counts with multipack",
+               "longer samples are split, not refused"},
+    DialectKey{"data.sample_packing_group_size", number, "100000", taken, "data.packing_group", "used with multipack",
                "", "", jointly},
-    DialectKey{"data.sample_packing_sequentially", flag, "", taken, "data.packing",
-               "true: sequential, whatever the method", "", "", jointly},
+    DialectKey{"data.sample_packing_sequentially", flag, "", taken, "data.packing", "true: sequential", "", "",
+               jointly},
     DialectKey{"data.sample_packing_mp_start_method", text, "", refused, "",
-               "packing takes threads, which have no start method"},
+               "packing uses threads, which have no start method"},
     DialectKey{"data.sample_packing_bin_size", number, "", refused, "",
                "a row takes as many samples as it has room for"},
     DialectKey{"data.eval_sample_packing", flag, "", taken, "eval.packing", "false: none, true: as in training", "", "",
@@ -153,8 +153,7 @@ constexpr std::array keys{
     DialectKey{"data.dataloader_num_workers", number, "8", taken, "data.prefetch",
                "batches are made by one thread; 0: none ahead", "", "", jointly},
     DialectKey{"data.dataloader_prefetch_factor", number, "2", taken, "data.prefetch", "", "", "", jointly},
-    DialectKey{"data.dataloader_pin_memory", flag, "true", moot, "",
-               "memory of a device's copies is pinned where there is one"},
+    DialectKey{"data.dataloader_pin_memory", flag, "true", moot, "", "host buffers are pinned if there is a device"},
     DialectKey{"data.dataloader_drop_last", flag, "true", taken, "data.drop_last"},
     DialectKey{"data.pad_to_multiple_of", number, "128", moot, "", "packed rows all have data.sequence_length"},
     DialectKey{"data.val_set_size", number, "", taken, "data.validation",
@@ -168,29 +167,29 @@ constexpr std::array keys{
     DialectKey{"data.dataset_shard_idx", number, "", taken, "data.shard", "counted from 0 there, from 1 here", "", "",
                jointly},
     DialectKey{"data.num_dataset_shards_to_save", number, "", taken, "data.shards"},
-    DialectKey{"data.skip_prepare_dataset", flag, "false", taken, "data.prepare", "true loads, and never prepares", "",
+    DialectKey{"data.skip_prepare_dataset", flag, "false", taken, "data.prepare", "true: only load, never prepare", "",
                "", jointly},
-    DialectKey{"data.push_dataset_to_hub", text, "", refused, "", "nothing is sent anywhere"},
+    DialectKey{"data.push_dataset_to_hub", text, "", refused, "", "nothing is uploaded"},
     DialectKey{"data.hf_use_auth_token", text, "", taken, "", "the token comes from HF_TOKEN or its usual file", "", "",
                hub_token},
 
     DialectKey{"train.data_parallel_mode", text, "fsdp2", taken, "parallel.dp_replicate, parallel.dp_shard", "", "", "",
                jointly},
-    DialectKey{"train.data_parallel_shard_size", number, "-1", taken, "parallel.dp_shard",
-               "-1: what the other axes leave", "", "", jointly},
+    DialectKey{"train.data_parallel_shard_size", number, "-1", taken, "parallel.dp_shard", "-1: the remaining ranks",
+               "", "", jointly},
     DialectKey{"train.data_parallel_replicate_size", number, "-1", taken, "parallel.dp_replicate", "", "", "", jointly},
     DialectKey{"train.tensor_parallel_size", number, "1", taken, "parallel.tp"},
     DialectKey{"train.pipeline_parallel_size", number, "1", taken, "parallel.pp"},
     DialectKey{"train.pipeline_parallel_schedule", text, "1F1B", taken, "parallel.schedule",
-               "counts where there is a pipeline", "", "", schedule},
+               "used only with a pipeline", "", "", schedule},
     DialectKey{"train.pipeline_parallel_virtual_stages", number, "", taken, "parallel.stages_per_rank"},
     DialectKey{"train.pp_variable_seq_lengths", flag, "true", moot, "",
                "stages know the length of every row before the step"},
     DialectKey{"train.expert_parallel_size", number, "1", taken, "parallel.ep", "", "", "", jointly},
     DialectKey{"train.ulysses_parallel_size", number, "1", taken, "parallel.ulysses"},
     DialectKey{"train.ringattn_parallel_size", number, "1", taken, "parallel.ring"},
-    DialectKey{"train.cp_fsdp_mode", text, "all", taken, "parallel.cp_fsdp_mode",
-               "counts where there is context parallelism", "", "", jointly},
+    DialectKey{"train.cp_fsdp_mode", text, "all", taken, "parallel.cp_fsdp_mode", "used only with context parallelism",
+               "", "", jointly},
     DialectKey{"train.reshard_after_forward", flag, "", taken, "parallel.reshard_after_forward", "", "", "", jointly},
     DialectKey{"train.ep_outside", flag, "false", taken, "parallel.ep_outside", "", "", "", jointly},
     DialectKey{"train.ep_intranode", flag, "", taken, "parallel.ep_outside", "the opposite of ep_outside", "", "",
@@ -199,48 +198,47 @@ constexpr std::array keys{
     DialectKey{"train.optimizer", text, "adamw", taken, "optimizer.name, optimizer.state_dtype",
                "anyprecision_adamw: adamw with moments in optimizer_dtype", "", "", jointly},
     DialectKey{"train.optimizer_dtype", text, "bf16", taken, "optimizer.state_dtype",
-               "counts with anyprecision_adamw and muon", "", "", jointly},
+               "used with anyprecision_adamw and muon", "", "", jointly},
     DialectKey{"train.lr", number, "5e-5", taken, "optimizer.lr"},
-    DialectKey{"train.lr_min", number, "1e-7", taken, "schedule.min_lr", "counts where the learning rate falls", "", "",
+    DialectKey{"train.lr_min", number, "1e-7", taken, "schedule.min_lr", "used only if the learning rate falls", "", "",
                jointly},
     DialectKey{"train.lr_start", number, "0.0", taken, "schedule.start_lr"},
     DialectKey{"train.lr_warmup_ratio", number, "0.0", taken, "schedule.warmup_ratio", "rounded up"},
     DialectKey{"train.lr_decay_style", text, "constant", taken, "schedule.name"},
     DialectKey{"train.lr_decay_ratio", number, "1.0", taken, "schedule.decay_ratio",
-               "counts where the learning rate falls", "", "", jointly},
+               "used only if the learning rate falls", "", "", jointly},
     DialectKey{"train.weight_decay", number, "0.0", taken, "optimizer.weight_decay, optimizer.decay",
-               "of all tensors, as there", "", "", hf::weight_decay},
+               "applies to all tensors", "", "", hf::weight_decay},
     DialectKey{"train.no_decay_modules", list, "[]", taken, "optimizer.decay_exclude, optimizer.unmatched",
                "parts of names; one that no name has is a warning", "", "", no_decay},
     DialectKey{"train.no_decay_params", list, "[]", taken, "optimizer.decay_exclude, optimizer.unmatched",
                "parts of names; one that no name has is a warning", "", "", no_decay},
     DialectKey{"train.max_grad_norm", number, "1.0", taken, "optimizer.clip_norm", "0 or less: null", "", "",
                clip_norm},
-    DialectKey{"train.muon_lr", number, "0.02", taken, "optimizer.muon_lr", "counts with muon", "", "", jointly},
-    DialectKey{"train.muon_momentum", number, "0.95", taken, "optimizer.muon_momentum", "counts with muon", "", "",
+    DialectKey{"train.muon_lr", number, "0.02", taken, "optimizer.muon_lr", "used with muon", "", "", jointly},
+    DialectKey{"train.muon_momentum", number, "0.95", taken, "optimizer.muon_momentum", "used with muon", "", "",
                jointly},
-    DialectKey{"train.muon_nesterov", flag, "true", taken, "optimizer.muon_nesterov", "counts with muon", "", "",
+    DialectKey{"train.muon_nesterov", flag, "true", taken, "optimizer.muon_nesterov", "used with muon", "", "",
                jointly},
-    DialectKey{"train.muon_ns_steps", number, "5", taken, "optimizer.muon_steps", "counts with muon", "", "", jointly},
-    DialectKey{"train.muon_adjust_lr_fn", text, "", taken, "optimizer.muon_adjust", "counts with muon", "", "",
-               jointly},
+    DialectKey{"train.muon_ns_steps", number, "5", taken, "optimizer.muon_steps", "used with muon", "", "", jointly},
+    DialectKey{"train.muon_adjust_lr_fn", text, "", taken, "optimizer.muon_adjust", "used with muon", "", "", jointly},
 
     DialectKey{"train.micro_batch_size", number, "1", taken, "train.micro_batch"},
     DialectKey{"train.gradient_accumulation_steps", number, "1", taken, "train.accumulation, parallel.micro_batches",
                "with a pipeline the micro-batches of one pass", "", "", jointly},
-    DialectKey{"train.num_train_epochs", number, "1", taken, "train.epochs", "max_steps comes before it", "", "",
+    DialectKey{"train.num_train_epochs", number, "1", taken, "train.epochs", "max_steps takes precedence", "", "",
                jointly},
-    DialectKey{"train.max_steps", number, "", taken, "train.max_steps", "extends and shortens", "", "", jointly},
+    DialectKey{"train.max_steps", number, "", taken, "train.max_steps", "may extend or shorten a run", "", "", jointly},
 
     DialectKey{"train.enable_mixed_precision", flag, "true", taken, "precision.dtype", "bf16 or fp32", "", "", jointly},
     DialectKey{"train.enable_gradient_checkpointing", flag, "true", taken, "train.recompute", "block or none", "", "",
                jointly},
-    DialectKey{"train.enable_reentrant", flag, "false", moot, "", "a block is recomputed in one way"},
+    DialectKey{"train.enable_reentrant", flag, "false", moot, "", "there is one way to recompute a block"},
     DialectKey{"train.recompute_modules", list, "", taken, "train.recompute, train.recompute_keeps",
-               "what is not among them keeps its products, and norms and activations are computed again", "",
+               "other modules keep their products; norms and activations are recomputed", "",
                "train.enable_gradient_checkpointing", jointly},
     DialectKey{"train.moe_checkpoint_method", text, "", taken, "train.recompute, train.recompute_keeps",
-               "moe_act: experts, to which rows are sent again", "", "train.enable_gradient_checkpointing", jointly},
+               "moe_act: experts, whose rows are sent again", "", "train.enable_gradient_checkpointing", jointly},
     DialectKey{"train.enable_full_shard", flag, "true", taken, "parallel.reshard_after_forward",
                "false: gathered weights stay", "", "", jointly},
     DialectKey{"train.enable_forward_prefetch", flag, "true", taken, "parallel.prefetch", "false: 0", "", "", jointly},
@@ -248,22 +246,21 @@ constexpr std::array keys{
                jointly},
     DialectKey{"train.activation_gpu_limit", number, "0.0", refused, "",
                "train.host_memory limits what goes to the host instead", "0|0.0", "train.enable_activation_offload"},
-    DialectKey{"train.enable_compile", flag, "false", refused, "",
-               "kernels are compiled before, not while a model runs", "false"},
-    DialectKey{"train.init_device", text, "cuda", refused, "", "weights are initialised where they lie",
+    DialectKey{"train.enable_compile", flag, "false", refused, "", "kernels are compiled ahead of time", "false"},
+    DialectKey{"train.init_device", text, "cuda", refused, "", "each rank initialises its own weights",
                "cpu|cuda|meta"},
     DialectKey{"train.load_weights_mode", text, "broadcast", refused, "",
-               "each byte of a model is read once a job and handed on", "broadcast|all_ranks|grouped"},
+               "each byte of a model is read once and sent to the ranks that need it", "broadcast|all_ranks|grouped"},
     DialectKey{"train.enable_full_determinism", flag, "false", moot, "", "runs are deterministic"},
-    DialectKey{"train.allow_cuda_launch_blocking", flag, "false", moot, "", "nothing here asks for it"},
-    DialectKey{"train.empty_cache_steps", number, "500", moot, "", "memory is laid out once, before the first step"},
-    DialectKey{"train.gc_steps", number, "500", moot, "", "there is no garbage to collect"},
+    DialectKey{"train.allow_cuda_launch_blocking", flag, "false", moot, "", "not needed"},
+    DialectKey{"train.empty_cache_steps", number, "500", moot, "", "memory is planned once, before the first step"},
+    DialectKey{"train.gc_steps", number, "500", moot, "", "there is no garbage collector"},
 
     DialectKey{"train.output_dir", text, "", taken, "train.run_dir"},
     DialectKey{"train.ckpt_manager", text, "dcp", refused, "", "checkpoints are HDF5 files, lockstep-checkpoint(5)",
                "dcp"},
     DialectKey{"train.save_steps", number, "0", taken, "checkpoint.every", "0: none by steps", "", "", jointly},
-    DialectKey{"train.save_epochs", number, "1", taken, "checkpoint.every", "0: none by epochs; besides steps: both",
+    DialectKey{"train.save_epochs", number, "1", taken, "checkpoint.every", "0: none by epochs; with save_steps: both",
                "", "", jointly},
     DialectKey{"train.save_async", flag, "false", taken, "checkpoint.background"},
     DialectKey{"train.save_hf_weights", flag, "true", taken, "checkpoint.export_at_end"},
@@ -293,9 +290,8 @@ constexpr std::array keys{
     DialectKey{"train.profile_profile_memory", flag, "true", taken, "log.profile_memory", "", "",
                "train.enable_profiling"},
     DialectKey{"train.profile_with_stack", flag, "true", refused, "",
-               "actions of a step program are timed, which say themselves where they stand in the step: there are no "
-               "stacks of Python",
-               "false", "train.enable_profiling"},
+               "the trace shows the actions of the step program: there are no Python stacks", "false",
+               "train.enable_profiling"},
     DialectKey{"train.profile_rank0_only", flag, "true", taken, "log.profile_ranks", "true: [0]", "",
                "train.enable_profiling", profiled_ranks},
     DialectKey{"train.seed", number, "42", taken, "train.seed"},
@@ -311,8 +307,7 @@ constexpr std::array keys{
     DialectKey{"lora.exclude_modules", list, "", refused, "", no_adapters, "", "lora.enable_qlora"},
     DialectKey{"lora.merge_lora_interval", number, "0", refused, "", no_adapters, "0", "lora.enable_lora"},
     DialectKey{"lora.reset_optimizer_on_merge", flag, "false", refused, "", no_adapters, "false", "lora.enable_lora"},
-    DialectKey{"lora.enable_aqn", flag, "false", refused, "",
-               "noise is of quantised weights, which are not trained here", "false"},
+    DialectKey{"lora.enable_aqn", flag, "false", refused, "", "quantised weights are not trained", "false"},
     DialectKey{"lora.aqn_alpha", number, "1.0", refused, "", no_adapters, "", "lora.enable_aqn"},
 };
 
@@ -325,12 +320,13 @@ constexpr std::array parts{
     DialectKey{"data.datasets.trust_remote_code", flag, "false", refused, "", "code that comes with data is never run",
                "false"},
     DialectKey{"data.datasets.data_files", list, "", taken, "data.data_files"},
-    DialectKey{"data.datasets.ds_type", text, "", moot, "", "the names of files say it"},
+    DialectKey{"data.datasets.ds_type", text, "", moot, "", "file names tell the format"},
     DialectKey{"data.datasets.max_seq_len", number, "", taken, "data.max_length, data.too_long",
-               "longer samples are left out, as there"},
-    DialectKey{"data.datasets.shards", number, "", taken, "data.shard", "of several datasets, that of the entry"},
+               "longer samples are left out"},
+    DialectKey{"data.datasets.shards", number, "", taken, "data.shard", "with several datasets, that of the entry"},
     DialectKey{"data.datasets.shards_idx", number, "0", taken, "data.shard", "counted from 0 there, from 1 here"},
-    DialectKey{"data.datasets.preprocess_shards", number, "", moot, "", "memory is bounded however long the data are"},
+    DialectKey{"data.datasets.preprocess_shards", number, "", moot, "",
+               "memory use does not depend on the size of the data"},
 };
 
 void lower_axes(Lowering& lowering) {
@@ -339,7 +335,7 @@ void lower_axes(Lowering& lowering) {
   const Node* const replicate = lowering.said("train.data_parallel_replicate_size");
   const std::string how = mode == nullptr ? "fsdp2" : mode->text;
   if (how != "none" && how != "ddp" && how != "fsdp2")
-    return lowering.refuse(*mode, "it is one of none, ddp and fsdp2");
+    return lowering.refuse(*mode, "it must be one of none, ddp and fsdp2");
   if (how == "none") {
     lowering.set("parallel.dp_replicate", "1", *mode);
     lowering.set("parallel.dp_shard", "1", *mode);
@@ -347,7 +343,7 @@ void lower_axes(Lowering& lowering) {
     lowering.set("parallel.dp_shard", "1", *mode);
     if (replicate != nullptr) axis(*replicate, "parallel.dp_replicate", lowering);
     if (shard != nullptr && shard->text != "-1" && shard->text != "1")
-      lowering.refuse(*shard, "ddp shares out nothing: data_parallel_mode: fsdp2 does");
+      lowering.refuse(*shard, "ddp shards nothing: use data_parallel_mode: fsdp2");
   } else {
     const bool sharded = shard != nullptr && shard->text != "-1";
     if (sharded) lowering.set("parallel.dp_shard", *shard);
@@ -411,7 +407,7 @@ void lower_optimizer(Lowering& lowering) {
   };
   const std::string kept = lowering.text("train.optimizer_dtype");
   if (kept != "bf16" && kept != "fp32")
-    lowering.refuse(place("train.optimizer_dtype"), "it is bf16 or fp32");
+    lowering.refuse(place("train.optimizer_dtype"), "it must be bf16 or fp32");
   else
     lowering.set("optimizer.state_dtype", kept == "bf16" ? "bf16" : "weights", place("train.optimizer_dtype"));
   if (!muon) return;
@@ -458,10 +454,10 @@ void lower_recomputation(Lowering& lowering) {
       mlp = mlp || module.text == "mlp";
       known = known && (module.text == "self_attn" || module.text == "mlp");
     }
-    if (!known) return lowering.refuse(*modules, "it is [self_attn], [mlp] or both");
+    if (!known) return lowering.refuse(*modules, "it must be [self_attn], [mlp] or both");
   }
   if (method != nullptr && method->text != "moe_act")
-    return lowering.refuse(*method, "it is moe_act, or left out: then experts are recomputed with the rest");
+    return lowering.refuse(*method, "it must be moe_act or not set: without it, experts are recomputed with the rest");
   Node keeps = list_at(*place);
   const auto keep = [&](const char* what) {
     Node item;
@@ -515,7 +511,7 @@ class EntryLowering {
 
   /// Adds an entry of data.datasets or eval.datasets.
   void add_to(Node& list, const Node& said) {
-    if (said.kind != Node::Kind::map) return lowering_.refuse(said, "an entry is a map with a path");
+    if (said.kind != Node::Kind::map) return lowering_.refuse(said, "an entry must be a map with a path");
     Node entry;
     entry.kind = Node::Kind::map;
     entry.origin = said.origin;
@@ -532,7 +528,7 @@ class EntryLowering {
       if (value.text == "tokenized" || value.text == "text" || value.text == "messages" || value.text == "prompt")
         lowering_.set("data.records", value.text, value);
       else
-        lowering_.refuse(value, "it is one of tokenized, text, prompt and messages");
+        lowering_.refuse(value, "it must be one of tokenized, text, prompt and messages");
     } else if (key == "max_seq_len") {
       lowering_.set("data.max_length", value);
       lowering_.set("data.too_long", "drop", value);
@@ -553,7 +549,7 @@ class EntryLowering {
     } else if (key == "trust_remote_code") {
       if (flag_word(value.text).value_or(true)) lowering_.refuse(value, "code that comes with data is never run");
     } else if (key == "shards_idx") {
-      if (said.find("shards") == nullptr) lowering_.refuse(value, "shards says of how many it is one");
+      if (said.find("shards") == nullptr) lowering_.refuse(value, "it needs shards, the number of shards");
     } else if (key != "preprocess_shards" && key != "ds_type") {
       lowering_.refuse(value, fmt::format("an entry has no key \"{}\"", key));
     }
@@ -563,7 +559,7 @@ class EntryLowering {
     std::int64_t number = 0;
     const auto [end, error] = std::from_chars(value.text.data(), value.text.data() + value.text.size(), number);
     if (error != std::errc{} || end != value.text.data() + value.text.size() || number < 0)
-      lowering_.refuse(value, "it is a whole number, counted from 0");
+      lowering_.refuse(value, "it must be a whole number, counted from 0");
     return number;
   }
 
@@ -605,7 +601,7 @@ void lower_data(Lowering& lowering) {
                  fmt::format("{}/{}", lowering.integer("data.dataset_shard_idx").value_or(0) + 1, number->text),
                  *number);
   else if (index != nullptr)
-    lowering.refuse(*index, "data.dataset_shard_num says of how many shards it is one");
+    lowering.refuse(*index, "it needs data.dataset_shard_num, the number of shards");
   choose("data.skip_prepare_dataset", "data.prepare", "skip", "auto", lowering);
 }
 

@@ -24,7 +24,7 @@ std::string value_name_of(const OptionType& type) {
     case Kind::group:
     case Kind::map: return "JSON";
   }
-  throw Error(ExitCode::bug, "a kind of option without a value name");
+  throw Error(ExitCode::bug, "unknown OptionType::Kind");
 }
 
 std::string default_text(const Option& option) {
@@ -70,13 +70,14 @@ DocumentedOption documented(const Option& option, const std::string& spelling, c
   if (result.value != DocumentedOption::Value::none) {
     result.value_name = lockstep::value_name_of(option);
     result.choices = type.kind == Kind::boolean ? std::vector<std::string>{"true", "false"} : type.choices;
+    result.phrases = type.phrases;
   }
   result.brief = option.facts.brief;
   result.details = option.facts.details;
   result.notes = notes_of(option);
   result.completes = option.facts.completes;
   result.repeatable = list;
-  result.fixed_on_resume = option.facts.fixed_on_resume;
+  result.on_resume = text_of(option.facts.on_resume);
   return result;
 }
 
@@ -88,7 +89,7 @@ void add_documented(std::vector<DocumentedOption>& options, const Option& option
     const std::string key = fmt::format("{}.{}.{}", option.path, element, field.path);
     options.push_back(documented(field, "--" + key, key));
     options.back().value = DocumentedOption::Value::next_word;
-    options.back().fixed_on_resume = option.facts.fixed_on_resume;
+    options.back().on_resume = text_of(option.facts.on_resume);
   }
 }
 

@@ -21,9 +21,10 @@ struct DocumentedOption {
   std::string details;               // may be empty
   std::string notes;                 // unit, range, default; may be empty
   std::vector<std::string> choices;  // possible values, if they are a list
+  std::vector<std::string> phrases;  // what each of `choices` does; empty: values of a type without phrases
   Completes completes = Completes::nothing;
-  bool repeatable = false;       // each use adds a value
-  bool fixed_on_resume = false;  // a resumed run must not change it
+  bool repeatable = false;  // each use adds a value
+  std::string on_resume;    // "fixed on resume"; empty: a resumed run may change it
 };
 
 struct DocumentedSection {

@@ -6,8 +6,13 @@
 
 namespace lockstep {
 
-ChoiceList<Recipe> choices_of(Recipe) { return {{Recipe::none, "none"}, {Recipe::int8, "int8"}}; }
-ChoiceList<ExportDtype> choices_of(ExportDtype) { return {{ExportDtype::bf16, "bf16"}, {ExportDtype::fp32, "fp32"}}; }
+ChoiceList<Recipe> choices_of(Recipe) {
+  return {{Recipe::none, "none", "weights as trained"},
+          {Recipe::int8, "int8", "compressed-tensors: 8 bits, symmetric, one scale per channel"}};
+}
+ChoiceList<ExportDtype> choices_of(ExportDtype) {
+  return {{ExportDtype::bf16, "bf16", "bfloat16"}, {ExportDtype::fp32, "fp32", "single precision"}};
+}
 
 void describe(Declaration& visit, FinalizeConfig& config) {
   describe_plugin_files(visit, config.plugin);
@@ -21,9 +26,7 @@ void describe(Declaration& visit, FinalizeConfig& config) {
               {.brief = "checkpoint of a run to export: last, best, or a step",
                .details = "last is the newest valid one; best has the best value of the run's best metric"});
   visit.field("recipe", config.recipe,
-              {.brief = "quantisation recipe: none or int8",
-               .details = "none keeps the weights as trained. int8 writes compressed-tensors: 8 bits, symmetric, one "
-                          "scale per channel, lm_head not quantised"});
+              {.brief = "quantisation recipe: none or int8", .details = "int8 leaves lm_head as it is"});
   visit.field("dtype", config.dtype, {.brief = "element type of weights that are not quantised"});
   visit.field("output", config.output,
               {.brief = "folder to create: a Hugging Face model",
@@ -54,8 +57,7 @@ Tool tool_of(const FinalizeConfig&) {
 
 void check(const FinalizeConfig& config, Problems& problems) {
   if (config.recipe == Recipe::int8 && config.dtype == ExportDtype::fp32) {
-    problems.add({"recipe", "dtype"},
-                 "the int8 recipe writes bf16 scales and weights: --dtype fp32 does not go with it");
+    problems.add({"recipe", "dtype"}, "--recipe int8 writes bf16 scales and weights: leave --dtype fp32 out");
   }
 }
 

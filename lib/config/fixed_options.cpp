@@ -8,9 +8,6 @@
 #include "config/option.hpp"
 
 #include <algorithm>
-#include <array>
-#include <map>
-#include <set>
 
 namespace lockstep {
 
@@ -23,65 +20,18 @@ struct Bound {
   explicit Bound(const TrainConfig& values) : config(values) { describe(declaration, config); }
 };
 
-/// Options that several of say one thing together, which is compared as it is resolved.
-const std::set<std::string> resolved_options{
-    "train.global_batch",   "schedule.warmup_steps",   "schedule.warmup_ratio",   "schedule.decay_steps",
-    "schedule.decay_ratio", "schedule.cooldown_steps", "schedule.cooldown_ratio", "data.pad_to_multiple_of"};
-
-/// Another way to say an option that differences name.
-const std::map<std::string, std::string> said_as{{"schedule.warmup_ratio", "schedule.warmup_steps"},
-                                                 {"schedule.decay_ratio", "schedule.decay_steps"},
-                                                 {"schedule.cooldown_ratio", "schedule.cooldown_steps"},
-                                                 {"train.accumulation", "train.global_batch"},
-                                                 {"train.micro_batch", "train.global_batch"},
-                                                 {"train.epochs", "train.max_steps"}};
-
-constexpr const char* counts_samples = "where a run stands in its data is a number of samples, which would be others";
-constexpr const char* shape_of_model = "the shape of the model is that of the weights in the checkpoint";
-constexpr const char* other_state = "the checkpoint holds the state of what was trained, and of the rule that did it";
-
-struct NeverOther {
-  std::string_view option;
-  const char* reason;
-};
-constexpr std::array never_other{NeverOther{"model.config", shape_of_model},
-                                 NeverOther{"model.path", shape_of_model},
-                                 NeverOther{"data.path", counts_samples},
-                                 NeverOther{"data.datasets", counts_samples},
-                                 NeverOther{"data.train_split", counts_samples},
-                                 NeverOther{"data.shard", counts_samples},
-                                 NeverOther{"data.sequence_length", counts_samples},
-                                 NeverOther{"data.packing", counts_samples},
-                                 NeverOther{"data.packing_group", counts_samples},
-                                 NeverOther{"data.long_documents", counts_samples},
-                                 NeverOther{"data.pad_to_multiple_of", counts_samples},
-                                 NeverOther{"data.drop_last", counts_samples},
-                                 NeverOther{"data.short_last_step", counts_samples},
-                                 NeverOther{"optimizer.name", other_state},
-                                 NeverOther{"optimizer.frozen", other_state}};
-
-const NeverOther* find_never_other(std::string_view option) {
-  const auto* const found = std::ranges::find(never_other, option, &NeverOther::option);
-  return found == never_other.end() ? nullptr : found;
-}
-
-bool is_fixed(const Option& option) {
-  return option.facts.fixed_on_resume || resolved_options.contains(option.path) || said_as.contains(option.path) ||
-         option.path == "train.max_steps";
-}
-
-/// Why checkpoint.allow_change cannot name it; empty: it can.
+/// The reason why checkpoint.allow_change cannot name it; empty: it can.
 std::string refusal_of(const Declaration& declaration, const std::string& name) {
-  const Option* const option = declaration.find(name);
-  if (const NeverOther* const never = find_never_other(name))
-    return fmt::format("{} cannot be another one on resume: {}", name, never->reason);
-  if (option != nullptr)
-    return is_fixed(*option) ? "" : fmt::format("{} may be another one on resume in any case", name);
+  if (const Option* const option = declaration.find(name)) {
+    const OnResume& rule = option->facts.on_resume;
+    if (!rule.never.empty()) return fmt::format("{} cannot change on resume: {}", name, rule.never);
+    return rule.is_fixed() ? "" : fmt::format("{} may change on resume in any case", name);
+  }
   const auto in_section = [&](const Option& one) { return one.path.starts_with(name + "."); };
   if (!std::ranges::any_of(declaration.options(), in_section))
     return fmt::format("there is no option and no section {}", name);
   const auto changeable = [&](const Option& one) {
-    return in_section(one) && is_fixed(one) && find_never_other(one.path) == nullptr;
+    return in_section(one) && one.facts.on_resume.is_fixed() && one.facts.on_resume.never.empty();
   };
   if (std::ranges::any_of(declaration.options(), changeable)) return {};
   return fmt::format("no option of the section {} is fixed on resume", name);
@@ -116,7 +66,7 @@ std::vector<Difference> differing_fixed_options(const SavedRun& run, const Train
   }
   std::vector<Difference> differences;
   for (const Option& option : current.declaration.options()) {
-    if (!option.facts.fixed_on_resume || resolved_options.contains(option.path)) continue;
+    if (option.facts.on_resume.compared != OnResume::Compared::as_written) continue;
     const Json before = saved.declaration.find(option.path)->get();
     const Json after = option.get();
     if (before != after) differences.push_back({option.path, to_yaml(before), to_yaml(after)});
@@ -152,8 +102,8 @@ std::string digest_of_run(const TrainConfig& config) {
   StreamHash hash;
   for (const Option& option : bound.declaration.options()) {
     const std::string& path = option.path;
-    const bool makes_the_run = is_fixed(option) || path.starts_with("model.") || path.starts_with("data.") ||
-                               path == "optimizer.frozen" || path == "checkpoint.resume";
+    const bool makes_the_run = option.facts.on_resume.is_fixed() || path.starts_with("model.") ||
+                               path.starts_with("data.") || path == "optimizer.frozen" || path == "checkpoint.resume";
     if (makes_the_run) hash.add(path + " " + to_text(option.get()) + "\n");
   }
   return to_hex(hash.digest());
@@ -167,10 +117,13 @@ void check_allowed_changes(const TrainConfig& config, Problems& problems) {
 }
 
 bool may_change(const TrainConfig& config, const std::string& option) {
-  if (find_never_other(option) != nullptr) return false;
+  const Bound bound(config);
+  const Option* const compared = bound.declaration.find(option);
+  if (compared != nullptr && !compared->facts.on_resume.never.empty()) return false;
   return std::ranges::any_of(config.checkpoint.allow_change, [&](const std::string& name) {
-    const auto said = said_as.find(name);
-    return option == name || option.starts_with(name + ".") || (said != said_as.end() && said->second == option);
+    const Option* const allowed = bound.declaration.find(name);
+    return option == name || option.starts_with(name + ".") ||
+           (allowed != nullptr && allowed->facts.on_resume.as == option);
   });
 }
 

@@ -101,13 +101,23 @@ std::string overview(const DocumentedTool& tool) {
                     tool.tool.name);
 }
 
-/// An option with all that is known about it.
+/// The values of a choice, each with its phrase.
+std::string choices_text(const DocumentedOption& option) {
+  std::size_t width = 0;
+  for (std::size_t i = 0; i < option.phrases.size(); ++i) width = std::max(width, option.choices[i].size());
+  std::string text;
+  for (std::size_t i = 0; i < option.phrases.size(); ++i)
+    text += fmt::format("      {:{}}  {}\n", option.choices[i], width, wrapped(option.phrases[i], width + 8));
+  return text;
+}
+
+/// An option with everything that its declaration says.
 std::string explained(const DocumentedOption& option) {
-  std::string text = with_value(option) + "\n";
-  for (const std::string& part : {option.brief, option.details, option.notes}) {
+  std::string text = with_value(option) + "\n    " + wrapped(option.brief, 4) + "\n" + choices_text(option);
+  for (const std::string& part : {option.details, option.notes}) {
     if (!part.empty()) text += "    " + wrapped(part, 4) + "\n";
   }
-  if (option.fixed_on_resume) text += "    fixed on resume\n";
+  if (!option.on_resume.empty()) text += "    " + wrapped(option.on_resume, 4) + "\n";
   return text;
 }
 

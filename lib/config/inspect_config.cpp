@@ -10,9 +10,24 @@
 
 namespace lockstep {
 
+namespace {
+
+std::string_view phrase_of(VerifyLevel level) {
+  switch (level) {
+    case VerifyLevel::manifest: return "the manifest is complete and has its hash";
+    case VerifyLevel::sizes: return "all files are there, with their sizes";
+    case VerifyLevel::coverage: return "the parts hold every element of every tensor once";
+    case VerifyLevel::hashes: return "the hash of every file";
+    case VerifyLevel::fingerprints: return "the fingerprint of every tensor, from its values";
+  }
+  throw Error(ExitCode::bug, "a level of verification without a phrase");
+}
+
+}  // namespace
+
 ChoiceList<VerifyLevel> choices_of(VerifyLevel) {
   ChoiceList<VerifyLevel> choices;
-  for (const VerifyLevel level : all_verify_levels) choices.emplace_back(level, name_of(level));
+  for (const VerifyLevel level : all_verify_levels) choices.push_back({level, name_of(level), phrase_of(level)});
   return choices;
 }
 
@@ -20,10 +35,10 @@ ValueSetting parse_setting(const std::string& text) {
   const std::size_t sign = text.find('=');
   const std::size_t dot = text.find('.');
   if (sign == std::string::npos || dot == 0 || dot > sign || dot + 1 == sign)
-    fail(ExitCode::usage, "--set {} is no COMPONENT.KEY=JSON, such as trainer.step=7", text);
+    fail(ExitCode::usage, "--set {} is not of the form COMPONENT.KEY=JSON, such as trainer.step=7", text);
   ValueSetting setting{text.substr(0, sign), text.substr(sign + 1)};
   if (!Json::accept(setting.json)) {
-    fail(ExitCode::usage, "--set {}: {} is no JSON; a text stands in double quotes: --set '{}=\"text\"'", text,
+    fail(ExitCode::usage, "--set {}: {} is not JSON; put text in double quotes: --set '{}=\"text\"'", text,
          setting.json.empty() ? "nothing" : setting.json, setting.name);
   }
   return setting;
@@ -83,7 +98,7 @@ void check(const InspectConfig& config, Problems& problems) {
   if (config.diff && subjects != 2 && subjects != 0)
     problems.add({"subjects", "diff"}, "--diff compares two checkpoints: name both");
   if (!config.diff && subjects > 2)
-    problems.add({"subjects"}, "at most a checkpoint and the name of one of its tensors can be given");
+    problems.add({"subjects"}, "too many arguments: give a checkpoint and at most one of its tensors");
   const std::vector<bool> asked{
       config.tree,    config.verify.has_value(), config.diff, config.show_config, config.components,
       config.layouts, config.nonfinite,          config.who,  config.histogram,   config.rebuild_view,
@@ -93,7 +108,7 @@ void check(const InspectConfig& config, Problems& problems) {
     problems.add({"tree", "verify", "diff", "show_config", "components", "layouts", "nonfinite", "who", "histogram",
                   "rebuild_view", "set", "curve"},
                  "--tree, --verify, --diff, --show-config, --components, --layouts, --nonfinite, --who, --histogram, "
-                 "--rebuild-view, --set and --curve are separate questions: ask one");
+                 "--rebuild-view, --set and --curve exclude each other: choose one");
   if (config.set) {
     try {
       parse_setting(*config.set);
@@ -108,11 +123,12 @@ void check(const InspectConfig& config, Problems& problems) {
     problems.add({"output"},
                  "--output has no effect without --set, --histogram or --curve: nothing else is written there");
   if (draws && !config.output.empty() && !config.output.ends_with(".svg"))
-    problems.add({"output"}, "--histogram and --curve draw into a file that ends in .svg");
+    problems.add({"output"}, "--output of --histogram and --curve must end in .svg");
   const bool of_tensor = config.who || config.histogram;
-  if (of_tensor && subjects == 1) problems.add({"subjects"}, "the question is about one tensor: name it too");
+  if (of_tensor && subjects == 1)
+    problems.add({"subjects"}, "--who and --histogram show one tensor: name it after the checkpoint");
   if (!config.diff && !of_tensor && subjects == 2 && questions > 0)
-    problems.add({"subjects"}, "the question is about the whole checkpoint, but a tensor is named too");
+    problems.add({"subjects"}, "this option shows the whole checkpoint: leave the tensor out");
 }
 
 }  // namespace lockstep

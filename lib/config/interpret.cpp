@@ -88,7 +88,7 @@ std::string expected(const OptionType& type) {
     case Kind::group: return "a map of keys";
     case Kind::map: return "a map by name";
   }
-  throw Error(ExitCode::bug, "a kind of option without a description");
+  throw Error(ExitCode::bug, "unknown OptionType::Kind");
 }
 
 /// Those alternatives of a form that are typed as they stand: "none" and "block" of "none|block|every:K".
@@ -107,7 +107,7 @@ std::string shape_of(const Node& node) {
     case Node::Kind::list: return "a list";
     case Node::Kind::map: return "a map of keys";
   }
-  throw Error(ExitCode::bug, "a kind of node without a description");
+  throw Error(ExitCode::bug, "unknown Node::Kind");
 }
 
 /// What can be said behind a dot of an option.
@@ -128,7 +128,12 @@ class Interpreter {
       case Kind::list: return list(type, node);
       case Kind::group: return group(type, node);
       case Kind::map: return map(type, node);
-      default: break;
+      case Kind::boolean:
+      case Kind::integer:
+      case Kind::number:
+      case Kind::text:
+      case Kind::choice:
+      case Kind::form: break;
     }
     if (node.kind != Node::Kind::scalar)
       return refuse(node, fmt::format("{} is given where {} is expected", shape_of(node), expected(type)));
@@ -236,7 +241,7 @@ class Interpreter {
       if (!is_name(name)) {
         complete = false;
         problems_.add_at(value.origin, path_,
-                         fmt::format("\"{}\" is no name: it has letters, digits, _ and - alone", name));
+                         fmt::format("\"{}\" is not a valid name: use only letters, digits, _ and -", name));
         continue;
       }
       Interpreter element(facts_, fmt::format("{}.{}", path_, name), problems_);
@@ -421,7 +426,7 @@ Json as_written(const OptionType& type, const OptionFacts& facts, Json value) {
     case Kind::number:
     case Kind::choice: return value;
   }
-  throw Error(ExitCode::bug, "a kind of option without a written form");
+  throw Error(ExitCode::bug, "unknown OptionType::Kind");
 }
 
 }  // namespace
@@ -432,7 +437,7 @@ Settings apply(Declaration& declaration, const Node& document, Problems& problem
     const Option* const option = declaration.find(path);
     if (const FormerOption* const former = find_former(declaration, path)) {
       if (node.kind != Node::Kind::null)
-        problems.add_at(node.origin, path, fmt::format("this option is no more: {} says it now", former->says));
+        problems.add_at(node.origin, path, fmt::format("this option was removed: use {}", former->says));
     } else if (option == nullptr) {
       others.take(path, node);
     } else if (option->facts.command_line_only && node.origin != "command line") {

@@ -41,7 +41,7 @@ class Loader {
     if (!found_.empty()) layers.dialect = found_.front().second;
     if (other != found_.end()) {
       problems_.add_unread(
-          "", fmt::format("{} is in the dialect {}, {} in {}: one configuration has one dialect", found_.front().first,
+          "", fmt::format("{} is in the dialect {}, but {} in {}: all files must use one dialect", found_.front().first,
                           name_of(found_.front().second), other->first, name_of(other->second)));
       layers.document.entries.clear();
     }
@@ -63,8 +63,8 @@ class Loader {
     }
     if (const auto found = find_foreign_template(text)) {
       problems_.add_unread(fmt::format("{}:{}", path, found->line),
-                           fmt::format("{} is of a template, which is not read: give the values that it comes to, as "
-                                       "the program that it is for prints them",
+                           fmt::format("{} looks like a template or TOML, but only YAML and JSON are read: copy the "
+                                       "final values that its own program prints",
                                        found->seen));
       return {};
     }
@@ -113,14 +113,14 @@ class Loader {
     for (const Node& name : preset.kind == Node::Kind::list ? preset.items : std::vector{preset}) {
       const std::string& text = name.text;
       if (name.kind != Node::Kind::scalar) {
-        problems_.add_unread(preset.origin, "a preset is the name of a configuration file");
+        problems_.add_unread(preset.origin, "preset must be the name of a configuration file");
       } else if (const Dialect* const dialect = dialect_of_preset(text)) {
         merge(base, preset_document(*dialect));
       } else {
         const std::string file = preset_file(path, text, preset.origin);
         if (file.empty()) continue;
         if (outer.size() > max_nested_presets || std::ranges::find(outer, file) != outer.end()) {
-          problems_.add_unread(preset.origin, fmt::format("preset {} leads back to itself", file));
+          problems_.add_unread(preset.origin, fmt::format("preset {} includes itself", file));
         } else if (kind_of(file) != FileKind::file) {
           problems_.add_unread(preset.origin, fmt::format("there is no preset file {}", file));
         } else {

@@ -20,9 +20,10 @@ void check_places(const LogOptions& log, Problems& problems) {
     problems.add({"log.tensorboard_dir", "log.tensorboard"},
                  "log.tensorboard_dir has no effect: log.tensorboard is false");
   if (log.wandb == WandbMode::online)
-    problems.add({"log.wandb"},
-                 "log.wandb online would need the network in the middle of a run: offline writes all of it, and wandb "
-                 "sync RUN/wandb/offline-run-* sends it, also while the run goes on");
+    problems.add(
+        {"log.wandb"},
+        "log.wandb online is not supported: use offline, and upload with wandb sync RUN/wandb/offline-run-*, also "
+        "during the run");
   const auto moot = [&](const std::string& option, bool given) {
     if (log.wandb == WandbMode::off && given) problems.add({option}, option + " has no effect: log.wandb is off");
   };
@@ -35,24 +36,18 @@ void check_places(const LogOptions& log, Problems& problems) {
   if (log.wandb == WandbMode::off || !log.wandb_every || !by_steps_alone) return;
   if (*log.wandb_every % log.every.steps != 0)
     problems.add({"log.wandb_every", "log.every"},
-                 fmt::format("log.wandb_every {} is no multiple of log.every {}: there are step records only at those",
+                 fmt::format("log.wandb_every {} is not a multiple of log.every {}: other steps have no records",
                              *log.wandb_every, log.every.steps));
 }
 
 void check_statistics(const LogOptions& log, Problems& problems) {
   if (log.statistics.empty() && log.statistics_every)
     problems.add({"log.statistics_every", "log.statistics"},
-                 "log.statistics_every has no effect: log.statistics names nothing");
+                 "log.statistics_every has no effect: log.statistics is empty");
   if (!log.statistics.empty() && !log.statistics_every.value_or(log.every))
     problems.add({"log.statistics", log.statistics_every ? "log.statistics_every" : "log.every"},
                  fmt::format("log.statistics has no effect: {} is never",
                              log.statistics_every ? "log.statistics_every" : "log.every"));
-}
-
-std::string_view name_of(Precision type) {
-  for (const auto& [value, name] : choices_of(type))
-    if (value == type) return name;
-  throw Error(ExitCode::bug, "a type without a name");
 }
 
 void check_peak(const TrainConfig& config, Problems& problems) {
@@ -60,18 +55,19 @@ void check_peak(const TrainConfig& config, Problems& problems) {
   if (!log.peak_device) return;
   if (log.peak_tflops)
     problems.add({"log.peak_tflops", "log.peak_device"},
-                 "log.peak_tflops and log.peak_device each say the peak of a rank's hardware: leave one out");
+                 "log.peak_tflops and log.peak_device both set the peak of a rank's hardware: leave one out");
   const DevicePeaks* const device = find_device(*log.peak_device);
   if (device == nullptr) {
     std::vector<std::string> known;
     for (const DevicePeaks& each : known_devices()) known.emplace_back(each.name);
-    problems.add({"log.peak_device"}, fmt::format("no peak is known of a device '{}': say it with log.peak_tflops; "
-                                                  "known are {}",
-                                                  *log.peak_device, join(known, ", ")));
+    problems.add({"log.peak_device"},
+                 fmt::format("the peak of the device '{}' is not known: set log.peak_tflops; known "
+                             "devices are {}",
+                             *log.peak_device, join(known, ", ")));
   } else if (!device->of(config.precision.dtype)) {
     problems.add({"log.peak_device", "precision.dtype"},
-                 fmt::format("{} has no peak in {} that its maker tells: say it with log.peak_tflops", device->name,
-                             name_of(config.precision.dtype)));
+                 fmt::format("the maker of {} publishes no peak in {}: set log.peak_tflops", device->name,
+                             choice_name(config.precision.dtype)));
   }
 }
 
@@ -93,12 +89,12 @@ void check_profile(const TrainConfig& config, Problems& problems) {
   if (end && !start) problems.add(both, "log.profile_end_step has no effect without log.profile_start_step");
   if (config.profile && start)
     problems.add({"profile", "log.profile_start_step"},
-                 "--profile and log.profile_start_step each say which steps to profile");
+                 "--profile and log.profile_start_step both set the steps to profile: leave one out");
   if (config.profile && *config.profile > most_steps)
     problems.add({"profile"}, fmt::format("a profile covers at most {} steps, not {}", most_steps, *config.profile));
   if (!start || !end) return;
   if (*end < *start) {
-    problems.add(both, fmt::format("log.profile_end_step {} lies before log.profile_start_step {}", *end, *start));
+    problems.add(both, fmt::format("log.profile_end_step {} is before log.profile_start_step {}", *end, *start));
   } else if (*end - *start >= most_steps) {
     problems.add(both, fmt::format("a profile covers at most {} steps, not {} to {}", most_steps, *start, *end));
   }

@@ -53,7 +53,7 @@ std::string text_of(const Node& node) {
       for (const Node::Entry& entry : node.entries) parts.push_back(entry.key + ": " + text_of(entry.value));
       return "{" + join(parts, ", ") + "}";
   }
-  throw Error(ExitCode::bug, "a kind of node without a text");
+  throw Error(ExitCode::bug, "unknown Node::Kind");
 }
 
 Lowering::Lowering(const Dialect& dialect, const Node& document, Problems& problems)
@@ -137,7 +137,7 @@ void Lowering::set(std::string_view canonical, Node value) {
   if (set_before && of_preset(value)) return;
   if (set_before && !of_preset(place) && !same(place, value)) {
     problems_.add_at(value.origin, "",
-                     fmt::format("{} contradicts {}, which says {}: both mean {}", text_of(value), place.origin,
+                     fmt::format("{} contradicts {}, which is {}: both set {}", text_of(value), place.origin,
                                  text_of(place), canonical));
     return;
   }
@@ -194,7 +194,7 @@ void Lowering::unknown(const std::string& key, const Node& value) {
   problems_.add_at(value.origin.substr(0, value.origin.rfind(": ")), "",
                    fmt::format("unknown key \"{}\" in the dialect {}{}", key, dialect_.name,
                                meant ? fmt::format(": did you mean \"{}\"?", *meant)
-                                     : "; options of Lockstep's own stand in its section lockstep"));
+                                     : "; Lockstep's own options go into its section lockstep"));
 }
 
 void Lowering::check_flags() {

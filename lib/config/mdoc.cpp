@@ -42,6 +42,12 @@ std::string sentences(const std::string& text) {
 
 std::string item(const std::string& head, const DocumentedOption& option) {
   std::string text = fmt::format(".It {}\n{}", head, sentences(capitalised(option.brief)));
+  if (!option.phrases.empty()) {
+    text += ".Bl -tag -width Ds -compact\n";
+    for (std::size_t i = 0; i < option.phrases.size(); ++i)
+      text += fmt::format(".It Cm {}\n{}", argument(option.choices[i]), sentences(capitalised(option.phrases[i])));
+    text += ".El\n";
+  }
   if (!option.details.empty()) text += sentences(option.details);
   if (!option.notes.empty()) text += sentences(capitalised(option.notes));
   return text;
@@ -59,7 +65,7 @@ std::string keys_of(const DocumentedSection& section) {
   for (const DocumentedOption& option : section.options) {
     if (option.key.empty()) continue;
     text += item(fmt::format("Cm {} : Ar {}", argument(option.key), argument(value_of(option))), option);
-    if (option.fixed_on_resume) text += "Fixed on resume.\n";
+    if (!option.on_resume.empty()) text += sentences(capitalised(option.on_resume));
   }
   return text.empty()
              ? ""

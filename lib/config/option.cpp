@@ -9,4 +9,13 @@ const Option* Declaration::find(std::string_view path) const {
   return found == options_.end() ? nullptr : &*found;
 }
 
+std::string text_of(const OnResume& rule) {
+  if (!rule.never.empty()) return "cannot change on resume: " + std::string(rule.never);
+  if (!rule.is_fixed()) return {};
+  std::string text = "fixed on resume";
+  if (!rule.as.empty()) text += ", as " + std::string(rule.as);
+  if (!rule.when.empty()) text += ", " + std::string(rule.when);
+  return text;
+}
+
 }  // namespace lockstep

@@ -25,6 +25,27 @@ constexpr std::size_t most_brief = 72;  // characters
 /// Names that the command line completes after an option.
 enum class Completes { nothing, files, folders };
 
+/// Whether a resumed run may change an option, and how its value is compared with the saved run's.
+struct OnResume {
+  enum class Compared { no, as_written, as_resolved };
+  Compared compared = Compared::no;
+  std::string_view as = {};     // as_resolved: the option that stands for this one in a difference; empty: itself
+  std::string_view when = {};   // the only case in which it is compared, for help: "in the cooldown of infinite"
+  std::string_view never = {};  // why checkpoint.allow_change cannot permit a change; empty: it can
+
+  static constexpr OnResume fixed(std::string_view never = {}) { return {Compared::as_written, {}, {}, never}; }
+  static constexpr OnResume resolved(std::string_view as = {}, std::string_view never = {}) {
+    return {Compared::as_resolved, as, {}, never};
+  }
+  /// For options that say where something lies, and whose content is compared instead.
+  static constexpr OnResume by_content(std::string_view never) { return {Compared::no, {}, {}, never}; }
+  bool is_fixed() const { return compared != Compared::no; }
+};
+
+/// Returns the rule in words, for help and the manual: "fixed on resume, as schedule.warmup_steps". Empty if a resumed
+/// run may change the option.
+std::string text_of(const OnResume& rule);
+
 /// Facts about an option besides its name, type and default.
 struct OptionFacts {
   std::string brief;               // at most most_brief characters, with the field's term; lower-case, no full stop
@@ -33,14 +54,14 @@ struct OptionFacts {
   std::string unit = {};           // "steps", "1/step"
   std::optional<double> min = {};  // of a number, or of each number in a list
   std::optional<double> max = {};
-  bool above_min = false;        // min itself is excluded
-  std::string value_name = {};   // in help: "FILE"; empty: derived from the type
-  std::string bare = {};         // value of the flag without a value (--verify = --verify=sizes); values then need "="
-  char letter = '\0';            // short spelling: -o
-  bool required = false;         // a file or the command line must set it
-  bool hidden = false;           // not in help, manual or completion
-  bool fixed_on_resume = false;  // affects trajectory or shapes: must not change on resume
-  bool positional = false;       // takes arguments without a name; only outside sections
+  bool above_min = false;       // min itself is excluded
+  std::string value_name = {};  // in help: "FILE"; empty: derived from the type
+  std::string bare = {};        // value of the flag without a value (--verify = --verify=sizes); values then need "="
+  char letter = '\0';           // short spelling: -o
+  bool required = false;        // a file or the command line must set it
+  bool hidden = false;          // not in help, manual or completion
+  OnResume on_resume = {};
+  bool positional = false;         // takes arguments without a name; only outside sections
   bool command_line_only = false;  // not allowed in files, not shown in them
   // Written as in another trainer: names with _, lists as several words, flags as t or 1.
   bool of_dialect = false;
@@ -55,6 +76,7 @@ struct OptionType {
   Kind kind = Kind::text;
   bool optional = false;                                   // null is a value: not set
   std::vector<std::string> choices = {};                   // of choice
+  std::vector<std::string> phrases = {};                   // of choice: what each of `choices` does
   std::string form = {};                                   // of form: describes the text
   std::function<void(const std::string&)> check = {};      // of form: throws Error(usage) with the reason
   std::vector<OptionType> element = {};                    // of list, and of map: one type
@@ -114,14 +136,29 @@ class Declaration {
 template <class T>
 struct OptionValue;
 
-/// An enum is usable as an option if choices_of(E) lists its values with their names.
+/// One value of an enum option: its name in files, and what it does, in a phrase for help.
 template <class E>
-using ChoiceList = std::vector<std::pair<E, std::string_view>>;
+struct Choice {
+  E value;
+  std::string_view name;
+  std::string_view phrase = {};
+};
+/// An enum is usable as an option if choices_of(E) lists its values.
+template <class E>
+using ChoiceList = std::vector<Choice<E>>;
 
 template <class E>
 concept ChoiceOption = std::is_enum_v<E> && requires(E value) {
   { choices_of(value) } -> std::convertible_to<ChoiceList<E>>;
 };
+
+/// Returns the name of an enum option's value.
+template <ChoiceOption E>
+std::string_view choice_name(E value) {
+  for (const Choice<E>& choice : choices_of(value))
+    if (choice.value == value) return choice.name;
+  throw Error(ExitCode::bug, "an enumerator is missing from its list of choices");
+}
 
 template <class T>
 concept FormOption = requires(const T& value, const std::string& text) {
@@ -154,19 +191,16 @@ template <ChoiceOption E>
 struct OptionValue<E> {
   static OptionType type() {
     OptionType result{.kind = OptionType::Kind::choice};
-    for (const auto& [value, name] : choices_of(E{})) result.choices.emplace_back(name);
+    for (const Choice<E>& choice : choices_of(E{})) {
+      result.choices.emplace_back(choice.name);
+      result.phrases.emplace_back(choice.phrase);
+    }
     return result;
   }
-  static Json to_json(E value) {
-    for (const auto& [candidate, name] : choices_of(E{})) {
-      if (candidate == value) return std::string(name);
-    }
-    throw Error(ExitCode::bug, "an enumerator is missing from its list of choices");
-  }
+  static Json to_json(E value) { return std::string(choice_name(value)); }
   static E from_json(const Json& json) {
-    for (const auto& [value, name] : choices_of(E{})) {
-      if (json.get_ref<const std::string&>() == name) return value;
-    }
+    for (const Choice<E>& choice : choices_of(E{}))
+      if (json.get_ref<const std::string&>() == choice.name) return choice.value;
     throw Error(ExitCode::bug, "a choice was not checked");
   }
 };

@@ -104,7 +104,7 @@ class Reader {
       if (map.kind == Node::Kind::map)
         merged_under_.push_back(std::move(map));
       else
-        problems_.add_at(node.origin, "", "\"<<\" is followed by a map, or by a list of maps");
+        problems_.add_at(node.origin, "", "\"<<\" must be followed by a map or a list of maps");
     }
   }
 
@@ -278,14 +278,14 @@ std::string explain(const TextCheck::Swallowed& swallowed, const Source& source)
   const std::string_view line = trim(source.line(swallowed.line));
   if (swallowed.quote != '\0') {
     return fmt::format(
-        "the quote {} that opens here closes only in line {}, behind what reads like a key in line {} "
+        "the quote {} that opens here closes only in line {}, but line {} looks like a key "
         "(\"{}\"): close it in its own line, or write text of several lines after \"|\"",
         swallowed.quote, swallowed.to + 1, swallowed.line + 1, line);
   }
   return fmt::format(
-      "the value that begins here goes on in line {}, which reads like a key (\"{}\"): a key has a blank "
-      "after its colon and the indentation of its neighbours, brackets before it are closed, and text of several lines "
-      "stands after \"|\"",
+      "the value that begins here continues in line {}, which looks like a key (\"{}\"): put a space after "
+      "the colon of a key, indent it as its neighbours, close brackets before it, and write text of several lines "
+      "after \"|\"",
       swallowed.line + 1, line);
 }
 
@@ -293,9 +293,9 @@ std::string explain(const TextCheck::Swallowed& swallowed, const Source& source)
 std::string explain(const YAML::Exception& error) {
   namespace Said = YAML::ErrorMsg;
   static const std::array<std::pair<std::string_view, const char*>, 17> meanings{{
-      {Said::END_OF_MAP_FLOW, "a \"{\" is not closed, or a comma is missing behind a value"},
-      {Said::END_OF_SEQ_FLOW, "a \"[\" is not closed, or a comma is missing behind a value"},
-      {Said::FLOW_END, "a bracket closes here that none has opened"},
+      {Said::END_OF_MAP_FLOW, "a \"{\" is not closed, or a comma is missing after a value"},
+      {Said::END_OF_SEQ_FLOW, "a \"[\" is not closed, or a comma is missing after a value"},
+      {Said::FLOW_END, "a bracket closes here without an opening one"},
       {Said::END_OF_MAP,
        "this does not continue the keys above: their indentation, or a quote in the value before, is not "
        "right"},
@@ -303,31 +303,31 @@ std::string explain(const YAML::Exception& error) {
        "this does not continue the list above: its indentation, or a quote in the value before, is not "
        "right"},
       {Said::MAP_VALUE,
-       "a second colon in one line, or a key that is indented more than its neighbours: a value with \": \" "
-       "in it stands in quotes"},
+       "a second colon in one line, or a key that is indented more than its neighbours: put a value with \": \" "
+       "in quotes"},
       {Said::MAP_KEY, "a key cannot stand here"},
-      {Said::BLOCK_ENTRY, "an item of a list (\"- \") cannot stand here: it begins a line of its own"},
+      {Said::BLOCK_ENTRY, "an item of a list (\"- \") cannot stand here: it must begin a line"},
       {Said::TAB_IN_INDENTATION, "a tab indents this line: YAML is indented with spaces"},
       {Said::DOC_IN_SCALAR, "the document ends within quotes"},
       {Said::EOF_IN_SCALAR, "the text ends within quotes"},
       {Said::INVALID_HEX,
-       "\"\\x\", \"\\u\" and \"\\U\" in double quotes are followed by 2, 4 and 8 hexadecimal digits"},
+       "\"\\x\", \"\\u\" and \"\\U\" in double quotes must be followed by 2, 4 and 8 hexadecimal digits"},
       {Said::UNKNOWN_ANCHOR,
-       "an alias (\"*\") names an anchor (\"&\") that is not there: a value that begins so stands in quotes"},
-      {Said::ALIAS_NOT_FOUND, "a value that begins with \"*\" stands in quotes"},
-      {Said::ANCHOR_NOT_FOUND, "a value that begins with \"&\" stands in quotes"},
-      {Said::CHAR_IN_BLOCK, "behind \"|\" or \">\" the text begins in the next line"},
-      {Said::UNKNOWN_TOKEN, "a value that begins with one of @ ` % stands in quotes"},
+       "an alias (\"*\") names an anchor (\"&\") that does not exist: put a value that begins with \"*\" in quotes"},
+      {Said::ALIAS_NOT_FOUND, "put a value that begins with \"*\" in quotes"},
+      {Said::ANCHOR_NOT_FOUND, "put a value that begins with \"&\" in quotes"},
+      {Said::CHAR_IN_BLOCK, "after \"|\" or \">\" the text must begin in the next line"},
+      {Said::UNKNOWN_TOKEN, "put a value that begins with one of @ ` % in quotes"},
   }};
   for (const auto& [message, meaning] : meanings) {
     if (error.msg == message) return meaning;
   }
   if (error.msg.starts_with(Said::INVALID_ESCAPE)) {
-    return "in double quotes, a backslash and what follows it stand for another character: write \"\\\\\" for a "
+    return "in double quotes, a backslash begins an escape sequence: write \"\\\\\" for a "
            "backslash, "
            "or use single quotes";
   }
-  return "this is not understood";
+  return "syntax error";
 }
 
 /// The first line up to `last` that a tab indents; YAML's own complaints about tabs often sound of something else.
@@ -351,7 +351,7 @@ void refuse(const YAML::Exception& error, const Source& text, std::size_t scalar
     problems.add_unread(line_name(source, text.line_at(quote)),
                         fmt::format("the quote {} that opens here is never closed", text.at(quote)));
   } else if (const auto tab = tab_indented(text, static_cast<std::size_t>(std::max(error.mark.line, 0)))) {
-    problems.add_unread(line_name(source, *tab), "not valid YAML: a tab indents this line, where only spaces may");
+    problems.add_unread(line_name(source, *tab), "not valid YAML: a tab indents this line: use spaces");
   } else {
     problems.add_unread(place(source, error.mark), fmt::format("not valid YAML: {}", explain(error)));
   }
@@ -380,7 +380,7 @@ Node parse_yaml(const std::string& text, const std::string& source, Problems& pr
     // Not asked of yaml-cpp's LoadAll, which never ends where a stray bracket follows the first document.
     if (any && parser.HandleNextDocument(check)) {
       problems.add_at(place(source, check.document), "",
-                      "a configuration file holds one document, here a second one begins");
+                      "a second YAML document begins here, but a configuration file holds only one");
     }
     return Reader(source, problems).read(YAML::Load(text));
   } catch (const YAML::Exception& error) {

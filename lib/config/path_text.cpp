@@ -51,7 +51,7 @@ std::string expand_path(const std::string& text) {
     } else if (braces) {
       const std::size_t end = at + 2 + name.size();
       if (name.empty() || end >= text.size() || text[end] != '}')
-        fail(ExitCode::usage, "\"{}\": behind ${{ the name of an environment variable and }} are expected", text);
+        fail(ExitCode::usage, "\"{}\": after ${{, the name of an environment variable and }} are expected", text);
       path += variable(name, text);
       at = end + 1;
     } else if (!name.empty()) {

@@ -17,11 +17,11 @@ OptionType type_of(const lockstep_option& option) {
     case LOCKSTEP_TEXT: return {.kind = OptionType::Kind::text};
     case LOCKSTEP_BOOLEAN: return {.kind = OptionType::Kind::boolean};
   }
-  throw Error(ExitCode::bug, "a type of a plug-in's option without a meaning");
+  throw Error(ExitCode::bug, "unknown type of a plug-in option");
 }
 
 OptionFacts facts_of(const lockstep_option& option) {
-  OptionFacts facts{.brief = option.help, .fixed_on_resume = option.fixed_on_resume != 0};
+  OptionFacts facts{.brief = option.help, .on_resume = option.fixed_on_resume != 0 ? OnResume::fixed() : OnResume{}};
   const bool is_number = option.type == LOCKSTEP_INTEGER || option.type == LOCKSTEP_NUMBER;
   if (!is_number || !(option.min <= option.max)) return facts;
   facts.min = option.min;
@@ -36,7 +36,7 @@ Json built_in_of(const lockstep_option& option, const std::string& path, const s
   node.text = option.built_in;
   const std::optional<Json> value = interpret(type_of(option), facts_of(option), node, path, problems);
   if (!value)
-    fail(ExitCode::input, "{}: the built-in value of {} is none: {}", file, path, problems.entries().front().text);
+    fail(ExitCode::input, "{}: the default of {} is not valid: {}", file, path, problems.entries().front().text);
   return *value;
 }
 
@@ -63,7 +63,7 @@ void describe_plugin_options(Declaration& visit, PluginValues& values) {
       return option.path == name || option.path.starts_with(name + ".");
     };
     if (std::ranges::any_of(visit.options(), in_section))
-      fail(ExitCode::input, "{}: its name {} is that of options of this program", plugin->file(), name);
+      fail(ExitCode::input, "{}: its name {} is already used by options of this program", plugin->file(), name);
     visit.section(name, plugin->table().help, [] {});
     for (const lockstep_option& option : plugin->options()) {
       const std::string path = path_of(*plugin, option);

@@ -238,95 +238,89 @@ void check_trained(const PrepareConfig& config, Problems& problems) {
   std::vector<std::string> tokens = config.bpe.special_tokens;
   tokens.push_back(config.data.end_of_text.value_or("<|endoftext|>"));
   std::ranges::sort(tokens);
-  if (tokens.front().empty()) problems.add({"bpe.special_tokens"}, "a special token needs characters");
+  if (tokens.front().empty()) problems.add({"bpe.special_tokens"}, "a special token must not be empty");
   if (const auto twice = std::ranges::adjacent_find(tokens); twice != tokens.end())
     problems.add({"bpe.special_tokens", "data.end_of_text"},
-                 fmt::format("the special token {} is there twice", *twice));
+                 fmt::format("the special token {} is given twice", *twice));
   const std::int64_t least = 256 + std::ssize(tokens);
   if (*config.train_tokenizer < least)
-    problems.add({"train_tokenizer", "bpe.special_tokens"},
-                 fmt::format("--train-tokenizer takes at least {}: 256 bytes and {} special", least, tokens.size()));
+    problems.add(
+        {"train_tokenizer", "bpe.special_tokens"},
+        fmt::format("--train-tokenizer must be at least {}: 256 bytes and {} special tokens", least, tokens.size()));
 }
 
 }  // namespace
 
 void check(const PrepareConfig& config, Problems& problems) {
-  if (config.plot && !config.inspect)
-    problems.add({"plot"}, "--plot draws what --inspect shows: name a dataset with it");
+  if (config.plot && !config.inspect) problems.add({"plot"}, "--plot needs --inspect DIR");
   if (config.samples != ShownSamples{} && !config.inspect)
     problems.add({"samples.split", "samples.count", "samples.first", "samples.seed", "samples.tokens"},
-                 "samples says what --inspect shows: it has no effect without it");
+                 "samples.* has no effect without --inspect");
   if (config.bpe != TrainedBpeOptions{} && !config.train_tokenizer)
     problems.add({"bpe.pattern", "bpe.min_count", "bpe.special_tokens"},
-                 "bpe is of the tokenizer that --train-tokenizer makes: it has no effect without it");
+                 "bpe.* has no effect without --train-tokenizer");
   if (config.samples.first && config.samples.seed != 0)
     problems.add({"samples.seed", "samples.first"}, "samples.seed has no effect with samples.first: nothing is drawn");
   if (config.inspect) {
     if (config.verify || config.train_tokenizer || !config.inputs.empty() || !config.output.empty())
       problems.add({"inspect", "inputs", "output", "verify", "train_tokenizer"},
-                   "--inspect shows a dataset and makes nothing: it takes no INPUT, no --output and no other task");
+                   "--inspect only shows a dataset: it takes no INPUT, --output, --verify or --train-tokenizer");
     return;
   }
   if (config.verify) {
     if (config.train_tokenizer)
-      problems.add({"verify", "train_tokenizer"}, "--verify checks a dataset, and --train-tokenizer makes a tokenizer");
+      problems.add({"verify", "train_tokenizer"}, "--verify and --train-tokenizer exclude each other: choose one");
     if (!config.inputs.empty() || !config.output.empty())
-      problems.add({"verify", "inputs", "output"},
-                   "--verify checks a dataset and makes none: it takes no INPUT and no --output");
+      problems.add({"verify", "inputs", "output"}, "--verify only checks a dataset: it takes no INPUT and no --output");
     return;
   }
   if (config.train_tokenizer) check_trained(config, problems);
   if (config.train_tokenizer && config.data.write)
-    problems.add({"train_tokenizer", "data.write"}, "--train-tokenizer makes a tokenizer, and no tokens to write");
+    problems.add({"train_tokenizer", "data.write"}, "--train-tokenizer writes no tokens: leave data.write out");
   if (config.train_tokenizer && config.data.deduplicate != Deduplicate::none)
     problems.add({"train_tokenizer", "data.deduplicate"},
-                 "--train-tokenizer counts documents that are there twice twice: "
-                 "it takes no data.deduplicate");
+                 "--train-tokenizer does not deduplicate documents: leave data.deduplicate out");
   if (config.text().empty()) problems.add({"inputs"}, "INPUT is needed: files, quoted globs or folders of text, or -");
   if (config.output.empty()) problems.add({"output"}, "--output is needed: the folder to create");
   if (std::ranges::find(config.path, "-") != config.path.end())
-    problems.add({"data.path"},
-                 "standard input (-) is prepared where it is named on the command line: data.path takes "
-                 "files and folders");
+    problems.add({"data.path"}, "data.path takes files and folders: name standard input (-) on the command line");
   const bool reads_standard_input = std::ranges::find(config.inputs, "-") != config.inputs.end();
   if (reads_standard_input && config.inputs.size() > 1)
-    problems.add({"inputs"}, "standard input (-) is prepared alone: name no other INPUT beside it");
+    problems.add({"inputs"}, "standard input (-) must be the only INPUT: name no other");
   const auto format = config.input_format();
   if (reads_standard_input && !(format && is_text_format(*format)))
     problems.add({"format"},
-                 "--format txt, jsonl, json, csv, tsv, parquet or arrow is needed: standard input has no name that "
-                 "tells");
+                 "--format txt, jsonl, json, csv, tsv, parquet or arrow is needed: standard input has no file "
+                 "name");
   if (config.format == InputFormat::txt && config.data.records.form != RecordForm::text)
-    problems.add({"format", "data.records"}, "--format txt holds one text, no records: data.records must be text");
+    problems.add({"format", "data.records"}, "--format txt has no records: data.records must be text");
   if (config.train_tokenizer && config.data.records.form != RecordForm::text)
-    problems.add({"train_tokenizer", "data.records"}, "--train-tokenizer reads texts: data.records must be text");
+    problems.add({"train_tokenizer", "data.records"}, "--train-tokenizer reads only text: data.records must be text");
   check(config.data, problems);
 }
 
 void check(const PrepareDataOptions& data, Problems& problems) {
   check_records(data.records, problems);
   if (data.format == InputFormat::txt && data.records.form != RecordForm::text)
-    problems.add({"data.format", "data.records"},
-                 "data.format txt holds one text, no records: data.records must be text");
+    problems.add({"data.format", "data.records"}, "data.format txt has no records: data.records must be text");
   if (data.records.form != RecordForm::text) {
     if (data.text_field != PrepareDataOptions{}.text_field)
       problems.add({"data.text_field", "data.records"}, "data.text_field has no effect unless data.records is text");
     if (data.write)
-      problems.add({"data.write", "data.records"}, "data.write has no place for masks: data.records must be text");
+      problems.add({"data.write", "data.records"}, "data.write cannot keep loss masks: data.records must be text");
     if (data.deduplicate == Deduplicate::caseless)
       problems.add({"data.deduplicate", "data.records"},
-                   "data.deduplicate caseless compares texts: of data.records of another form it takes exact");
+                   "data.deduplicate caseless needs data.records text: use exact");
     if (data.tokenizer_or_bytes().kind == TokenizerChoice::Kind::chars)
       problems.add({"data.tokenizer", "data.records"},
-                   "data.tokenizer chars is made of text: data.records of another form needs a tokenizer of a folder");
+                   "data.tokenizer chars needs data.records text: name the folder of a tokenizer");
   }
   if (data.shards && data.shard_tokens != PrepareDataOptions{}.shard_tokens)
     problems.add({"data.shards", "data.shard_tokens"},
-                 "data.shards and data.shard_tokens both say how large shards are");
+                 "data.shards and data.shard_tokens both set the size of shards: leave one out");
   if (data.validation && data.validation_files)
-    problems.add(
-        {"data.validation", "data.validation_files"},
-        "data.validation says which documents are validation, data.validation_files which files are: leave one out");
+    problems.add({"data.validation", "data.validation_files"},
+                 "data.validation and data.validation_files both choose the validation split: leave one out");
   const bool by_hash = !data.validation || data.validation->by == ValidationSplit::By::hash ||
                        data.validation->by == ValidationSplit::By::count;
   if (data.seed != 0 && !by_hash) {
@@ -334,7 +328,8 @@ void check(const PrepareDataOptions& data, Problems& problems) {
                  "data.validation_seed has no effect unless data.validation is hash:FRACTION or count:N");
   }
   if (data.hub.split && *data.hub.split != "train" && !data.hub.data_files.empty())
-    problems.add({"data.split", "data.data_files"}, "data.data_files says which files are prepared: they are no split");
+    problems.add({"data.split", "data.data_files"},
+                 "data.split has no effect: data.data_files names the files to prepare");
 }
 
 }  // namespace lockstep

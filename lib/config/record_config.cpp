@@ -10,34 +10,30 @@
 namespace lockstep {
 
 ChoiceList<RecordForm> choices_of(RecordForm) {
-  return {{RecordForm::text, "text"},
-          {RecordForm::tokenized, "tokenized"},
-          {RecordForm::prompt, "prompt"},
-          {RecordForm::messages, "messages"}};
+  return {{RecordForm::text, "text", "text in one field"},
+          {RecordForm::tokenized, "tokenized", "input_ids, with or without labels"},
+          {RecordForm::prompt, "prompt", "a prompt and its completion: both texts, or both lists of messages"},
+          {RecordForm::messages, "messages", "a conversation"}};
 }
 ChoiceList<LabelPlace> choices_of(LabelPlace) {
-  return {{LabelPlace::aligned, "aligned"}, {LabelPlace::shifted, "shifted"}};
+  return {{LabelPlace::aligned, "aligned", "each label stands at its own token"},
+          {LabelPlace::shifted, "shifted", "each label stands at the token before"}};
 }
 ChoiceList<TrainOn> choices_of(TrainOn) {
-  return {{TrainOn::completion, "completion"},
-          {TrainOn::assistant, "assistant"},
-          {TrainOn::last, "last"},
-          {TrainOn::all, "all"}};
+  return {{TrainOn::completion, "completion", "the completion of a prompt"},
+          {TrainOn::assistant, "assistant", "all messages of the assistant"},
+          {TrainOn::last, "last", "the last message of the assistant"},
+          {TrainOn::all, "all", "all tokens"}};
 }
 ChoiceList<TooLong> choices_of(TooLong) {
-  return {{TooLong::drop, "drop"}, {TooLong::truncate, "truncate"}, {TooLong::split, "split"}};
+  return {{TooLong::drop, "drop", "leave the sample out"},
+          {TooLong::truncate, "truncate", "keep the first data.max_length tokens"},
+          {TooLong::split, "split", "make several samples"}};
 }
 
 namespace {
 
 constexpr double most_tokens = 0x1p31 - 1;  // of a sample
-
-template <class E>
-std::string_view name_in(E value) {
-  for (const auto& [choice, name] : choices_of(value))
-    if (choice == value) return name;
-  return {};
-}
 
 /// Each form has its own choices of what is trained on.
 void check_train_on(const RecordOptions& records, Problems& problems) {
@@ -45,7 +41,7 @@ void check_train_on(const RecordOptions& records, Problems& problems) {
   const auto refuse = [&](const char* choices) {
     problems.add({"data.train_on", "data.records"},
                  fmt::format("data.train_on {} does not fit data.records {}, which takes {}",
-                             name_in(*records.train_on), name_in(records.form), choices));
+                             choice_name(*records.train_on), choice_name(records.form), choices));
   };
   if (!records.train_on || records.train_on == all) return;
   if (records.form == RecordForm::prompt && records.train_on != completion) refuse("completion or all");
@@ -56,13 +52,11 @@ void check_train_on(const RecordOptions& records, Problems& problems) {
 
 void describe_records(Declaration& visit, RecordOptions& records) {
   visit.field("records", records.form,
-              {.brief = "record type: text, tokenized, prompt or messages",
-               .details = "text is in one field. tokenized has input_ids, with or without labels. prompt has a prompt "
-                          "and its completion, both texts or both lists of messages. messages is a conversation"});
+              {
+                  .brief = "record type: text, tokenized, prompt or messages",
+              });
   visit.field("labels", records.labels,
-              {.brief = "position of labels in tokenized records: aligned or shifted",
-               .details = "aligned puts a label at its own token, shifted at the token before",
-               .unset = "aligned"});
+              {.brief = "position of labels in tokenized records: aligned or shifted", .unset = "aligned"});
   visit.field("prompt_field", records.prompt_field,
               {.brief = "field of the prompt", .unset = "prompt", .value_name = "NAME"});
   visit.field("completion_field", records.completion_field,
@@ -78,8 +72,7 @@ void describe_records(Declaration& visit, RecordOptions& records) {
                .completes = Completes::files});
   visit.field("train_on", records.train_on,
               {.brief = "trained tokens: completion, assistant, last or all",
-               .details = "Of a prompt and its completion: completion or all. Of messages: assistant (all that the "
-                          "assistant writes), last (its last message only), or all",
+               .details = "A prompt and its completion take completion or all. Messages take assistant, last or all",
                .unset = "completion; assistant for messages"});
   visit.field("add_bos", records.add_bos,
               {.brief = "begin each sample with the tokenizer's bos_token, once", .unset = "no"});
@@ -113,7 +106,7 @@ void check_records(const RecordOptions& records, Problems& problems) {
   const auto only_with = [&](bool is_set, const char* option, const std::vector<RecordForm>& forms) {
     if (!is_set || std::ranges::find(forms, records.form) != forms.end()) return;
     std::vector<std::string> names;
-    for (const RecordForm form : forms) names.emplace_back(name_in(form));
+    for (const RecordForm form : forms) names.emplace_back(choice_name(form));
     problems.add({fmt::format("data.{}", option), "data.records"},
                  fmt::format("data.{} has no effect unless data.records is {}", option, join(names, " or ")));
   };
@@ -133,32 +126,31 @@ void check_records(const RecordOptions& records, Problems& problems) {
   if (records.overlap && records.too_long != TooLong::split)
     problems.add({"data.overlap", "data.too_long"}, "data.overlap has no effect unless data.too_long is split");
   if (records.overlap && records.max_length && *records.overlap >= *records.max_length)
-    problems.add({"data.overlap", "data.max_length"},
-                 fmt::format("data.overlap {} leaves nothing new in parts of data.max_length {}", *records.overlap,
-                             *records.max_length));
+    problems.add({"data.overlap", "data.max_length"}, fmt::format("data.overlap {} must be below data.max_length {}",
+                                                                  *records.overlap, *records.max_length));
   if (records.min_length && records.max_length && *records.min_length > *records.max_length)
     problems.add({"data.min_length", "data.max_length"}, fmt::format("data.min_length {} is above data.max_length {}",
                                                                      *records.min_length, *records.max_length));
 }
 
 Json json_of(const RecordOptions& records) {
-  Json json{{"records", name_in(records.form)}};
+  Json json{{"records", choice_name(records.form)}};
   switch (records.form) {
     case RecordForm::text: return json;
-    case RecordForm::tokenized: json["labels"] = name_in(records.labels.value_or(LabelPlace::aligned)); break;
+    case RecordForm::tokenized: json["labels"] = choice_name(records.labels.value_or(LabelPlace::aligned)); break;
     case RecordForm::messages: json["messages_field"] = records.messages_field.value_or("messages"); break;
     case RecordForm::prompt:
       json["prompt_field"] = records.prompt_field.value_or("prompt");
       json["completion_field"] = records.completion_field.value_or("completion");
       break;
   }
-  if (records.form != RecordForm::tokenized) json["train_on"] = name_in(records.trained());
+  if (records.form != RecordForm::tokenized) json["train_on"] = choice_name(records.trained());
   json["add_bos"] = records.add_bos.value_or(false);
   json["add_eos"] = records.adds_eos();
   const auto number = [](const std::optional<std::int64_t>& value) { return value ? Json(*value) : Json(); };
   json["max_length"] = number(records.max_length);
   json["min_length"] = number(records.min_length);
-  if (records.max_length) json["too_long"] = name_in(records.too_long.value_or(TooLong::drop));
+  if (records.max_length) json["too_long"] = choice_name(records.too_long.value_or(TooLong::drop));
   if (records.too_long == TooLong::split) json["overlap"] = records.overlap.value_or(0);
   return json;
 }

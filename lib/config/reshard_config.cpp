@@ -29,16 +29,15 @@ constexpr std::string_view outside_key = "ep_outside";
 
 std::vector<std::string> axis_names() {
   std::vector<std::string> names;
-  for (const auto& [axis, name] : choices_of(MeshAxis{})) names.emplace_back(name);
+  for (const auto& axis : choices_of(MeshAxis{})) names.emplace_back(axis.name);
   names.emplace_back(expert_key);
   return names;
 }
 
 [[noreturn]] void refuse_form(const std::string& text) {
-  fail(
-      ExitCode::usage,
-      "\"{}\" is neither parts=N, nor axes of a mesh as in tp=2,dp_shard=4, nor {{\"parts\": N}}, nor a .yaml of train",
-      text);
+  fail(ExitCode::usage,
+       "\"{}\" is not a layout: give parts=N, mesh axes such as tp=2,dp_shard=4, {{\"parts\": N}}, or a .yaml of train",
+       text);
 }
 
 bool has_axis(const ReshardTarget& target, std::string_view name) {
@@ -47,7 +46,7 @@ bool has_axis(const ReshardTarget& target, std::string_view name) {
 
 void set(ReshardTarget& target, const std::string& key, std::int64_t size) {
   if (size < 1 || static_cast<double>(size) > most_count)
-    fail(ExitCode::usage, "{}={} is not from 1 to {}", key, size, most_count);
+    fail(ExitCode::usage, "{}={}: it must be from 1 to {}", key, size, most_count);
   if (key == parts_key) {
     if (target.parts) fail(ExitCode::usage, "parts is given twice");
     target.parts = size;
@@ -58,7 +57,7 @@ void set(ReshardTarget& target, const std::string& key, std::int64_t size) {
     std::vector<std::string> known = names;
     known.insert(known.end(), {std::string(outside_key), std::string(parts_key)});
     const auto meant = suggested_choice(known, key);
-    throw Error(ExitCode::usage, fmt::format("\"{}\" is no axis of a mesh, which are {}{}", key, join(names, ", "),
+    throw Error(ExitCode::usage, fmt::format("\"{}\" is not a mesh axis, which are {}{}", key, join(names, ", "),
                                              meant ? fmt::format(": did you mean {}?", *meant) : ""));
   }
   if (has_axis(target, key)) fail(ExitCode::usage, "axis {} is given twice", key);
@@ -112,8 +111,8 @@ void add_configured(const std::string& path, ReshardTarget& target) {
   for (const auto& [name, size] : mesh.axes) {
     if (has_axis(target, name)) continue;
     if (size == 0 || size == AxisSize::of_node)
-      fail(ExitCode::usage, "{} leaves the ranks along {} to the {} that a job is started {}: name them, as in {},{}=4",
-           path, name, size == 0 ? "number" : "nodes", size == 0 ? "with" : "on", path, name);
+      fail(ExitCode::usage, "{} leaves the size of {} to the {} of the job: give it, as in {},{}=4", path, name,
+           size == 0 ? "number of ranks" : "nodes", path, name);
     set(target, name, size);
   }
   if (!target.ep_outside) target.ep_outside = mesh.ep_outside;
@@ -122,7 +121,7 @@ void add_configured(const std::string& path, ReshardTarget& target) {
 void check_experts(const ReshardTarget& target) {
   const auto experts = std::ranges::find(target.axes, expert_key, &std::pair<std::string, std::int64_t>::first);
   if (target.ep_outside && (experts == target.axes.end() || experts->second == 1))
-    fail(ExitCode::usage, "{} has no effect: ep is 1, so no ranks share out experts", outside_key);
+    fail(ExitCode::usage, "{} has no effect: ep is 1", outside_key);
 }
 
 void check_ranks(const ReshardTarget& target) {
@@ -130,12 +129,12 @@ void check_ranks(const ReshardTarget& target) {
   for (const auto& [name, size] : target.axes) {
     if (name == expert_key) continue;
     if (size > most_ranks / ranks)
-      fail(ExitCode::usage, "{} is more than {} ranks, the most that are planned for", target.text(), most_ranks);
+      fail(ExitCode::usage, "{} is more than the limit of {} ranks", target.text(), most_ranks);
     ranks *= size;
   }
   if (!target.axes.empty() && target.parts.value_or(1) > ranks)
-    fail(ExitCode::usage, "{} cannot write {} parts, for a rank writes to one: take at most {}", counted(ranks, "rank"),
-         *target.parts, ranks);
+    fail(ExitCode::usage, "{} cannot write {} parts, because a rank writes to one: use at most {}",
+         counted(ranks, "rank"), *target.parts, ranks);
 }
 
 }  // namespace
@@ -145,8 +144,7 @@ std::string ReshardTarget::form() { return "parts=N, AXIS=RANKS,…, JSON or a .
 ReshardTarget ReshardTarget::parse(const std::string& text) {
   ReshardTarget target;
   const bool bare = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  if (bare)
-    fail(ExitCode::usage, "\"{}\" does not say what there are to be {} of: type --to parts={}", text, text, text);
+  if (bare) fail(ExitCode::usage, "\"{}\" is only a number: for {} part files, use --to parts={}", text, text, text);
   if (text.starts_with('{')) {
     read_json(text, target);
   } else if (std::vector<std::string> words = split(text, ','); is_configuration(words.front())) {
@@ -171,7 +169,10 @@ std::string ReshardTarget::text() const {
 }
 
 ChoiceList<CastDtype> choices_of(CastDtype) {
-  return {{CastDtype::bf16, "bf16"}, {CastDtype::fp16, "fp16"}, {CastDtype::fp32, "fp32"}, {CastDtype::fp64, "fp64"}};
+  return {{CastDtype::bf16, "bf16", "bfloat16"},
+          {CastDtype::fp16, "fp16", "half precision"},
+          {CastDtype::fp32, "fp32", "single precision"},
+          {CastDtype::fp64, "fp64", "double precision"}};
 }
 
 void describe(Declaration& visit, ReshardConfig& config) {
@@ -231,19 +232,19 @@ Tool tool_of(const ReshardConfig&) {
 
 void check(const ReshardConfig& config, Problems& problems) {
   if (config.consolidate && config.to)
-    problems.add({"to", "consolidate"}, "--to and --consolidate both say how many parts there will be: give one");
+    problems.add({"to", "consolidate"}, "--to and --consolidate both set the number of parts: leave one out");
   if (!config.consolidate && !config.to && !config.average)
     problems.add({"to", "consolidate"},
-                 "--to parts=N, --to AXIS=RANKS,… or --consolidate is needed: which layout to write");
+                 "--to parts=N, --to AXIS=RANKS,… or --consolidate is needed: the layout to write");
   if (config.average && config.checkpoints.size() == 1)
     problems.add({"average"}, "--average has no effect on one checkpoint: name several");
   if (!config.average && config.checkpoints.size() > 1)
-    problems.add({"checkpoints"}, fmt::format("{} checkpoints are named, but one is written anew: --average makes one "
-                                              "of them",
+    problems.add({"checkpoints"}, fmt::format("{} checkpoints are named, but only one can be resharded: add --average "
+                                              "to average them",
                                               config.checkpoints.size()));
   if (config.memory.bytes < least_memory)
-    problems.add({"memory"}, fmt::format("memory is {}, but blocks that are read and written at once take {}",
-                                         human_bytes(config.memory.bytes), human_bytes(least_memory)));
+    problems.add({"memory"}, fmt::format("memory is {}, but at least {} is needed", human_bytes(config.memory.bytes),
+                                         human_bytes(least_memory)));
 }
 
 }  // namespace lockstep

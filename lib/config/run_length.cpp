@@ -16,14 +16,14 @@ std::int64_t steps_per_epoch(std::int64_t global_batch, std::int64_t samples_per
 
 std::int64_t steps_of(const TrainConfig& config, std::int64_t global_batch, std::int64_t samples_per_epoch) {
   if (config.train.max_steps) return *config.train.max_steps;
-  invariant(config.train.epochs.has_value(), "a run says how long it is");
+  invariant(config.train.epochs.has_value(), "a run needs train.max_steps or train.epochs");
   const double epochs = *config.train.epochs;
   const std::int64_t steps = config.data.short_last_step
                                  ? part_up(Decimal::nearest(epochs), steps_per_epoch(global_batch, samples_per_epoch))
                                  : part_up(Decimal::nearest(epochs), samples_per_epoch, global_batch);
   if (static_cast<double>(steps) > most_count)
     throw Error(ExitCode::usage,
-                fmt::format("train.epochs {} of {} in steps of {} are {}: more than can be counted, {:.0f}", epochs,
+                fmt::format("train.epochs {} of {} in steps of {} are {}, more than the limit of {:.0f}", epochs,
                             counted(samples_per_epoch, "sample"), global_batch, counted(steps, "step"), most_count),
                 "fewer epochs, or a larger global batch");
   return steps;
@@ -84,7 +84,7 @@ std::string to_text(const ResolvedRun& run) {
 ResolvedRun parse_resolved(const std::string& text, const std::string& origin) {
   const Json json = parse_json(text, origin);
   const auto number = [&](const char* key) {
-    if (!json.is_object() || !json.contains(key)) fail(ExitCode::input, "{}: there is no {}", origin, key);
+    if (!json.is_object() || !json.contains(key)) fail(ExitCode::input, "{}: {} is missing", origin, key);
     return integer_from<std::int64_t>(json.at(key), key);
   };
   ResolvedRun run{.global_batch = number("global_batch"),

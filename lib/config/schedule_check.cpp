@@ -73,7 +73,7 @@ void check_schedule_takes(const ScheduleOptions& schedule, Problems& problems) {
 void check_said_once(Problems& problems, const std::string& what, const std::string& steps_option,
                      std::optional<std::int64_t> steps, const std::string& ratio_option, std::optional<double> ratio) {
   if (steps && ratio)
-    problems.add({steps_option, ratio_option}, fmt::format("{} {} and {} {} both say {}: leave one out", steps_option,
+    problems.add({steps_option, ratio_option}, fmt::format("{} {} and {} {} both set {}: leave one out", steps_option,
                                                            *steps, ratio_option, *ratio, what));
 }
 
@@ -81,16 +81,16 @@ void check_said_once(Problems& problems, const std::string& what, const std::str
 
 void check_schedule(const TrainConfig& config, Problems& problems) {
   const ScheduleOptions& schedule = config.schedule;
-  check_said_once(problems, "how long warm-up takes", "schedule.warmup_steps",
+  check_said_once(problems, "the length of the warm-up", "schedule.warmup_steps",
                   schedule.warmup_steps > 0 ? std::optional(schedule.warmup_steps) : std::nullopt,
                   "schedule.warmup_ratio", schedule.warmup_ratio);
-  check_said_once(problems, "when the decay ends", "schedule.decay_steps", schedule.decay_steps, "schedule.decay_ratio",
-                  schedule.decay_ratio);
-  check_said_once(problems, "how long the cooldown takes", "schedule.cooldown_steps", schedule.cooldown_steps,
+  check_said_once(problems, "the end of the decay", "schedule.decay_steps", schedule.decay_steps,
+                  "schedule.decay_ratio", schedule.decay_ratio);
+  check_said_once(problems, "the length of the cooldown", "schedule.cooldown_steps", schedule.cooldown_steps,
                   "schedule.cooldown_ratio", schedule.cooldown_ratio);
   if (schedule.start_lr > 0 && schedule.warmup_steps == 0 && !schedule.warmup_ratio)
     problems.add({"schedule.start_lr", "schedule.warmup_steps"},
-                 "schedule.start_lr has no effect: there is no warm-up (schedule.warmup_steps) that begins there");
+                 "schedule.start_lr has no effect: there is no warm-up (schedule.warmup_steps)");
   if (schedule.warmup_from != WarmupFrom::one && schedule.warmup_steps == 0 && !schedule.warmup_ratio)
     problems.add({"schedule.warmup_from", "schedule.warmup_steps"},
                  "schedule.warmup_from has no effect: there is no warm-up (schedule.warmup_steps)");
@@ -114,22 +114,23 @@ void check_schedule(const TrainConfig& config, Problems& problems) {
   check_schedule_takes(schedule, problems);
   if (schedule.name == ScheduleName::wsd && !schedule.cooldown_steps && !schedule.cooldown_ratio)
     problems.add({"schedule.cooldown_steps", "schedule.cooldown_ratio"},
-                 "schedule.name wsd needs schedule.cooldown_steps or schedule.cooldown_ratio: when the learning rate "
-                 "falls");
+                 "schedule.name wsd needs schedule.cooldown_steps or schedule.cooldown_ratio: the length of the "
+                 "final decay");
   if (schedule.name != ScheduleName::infinite) return;
   if (!schedule.constant_lr)
-    problems.add({"schedule.constant_lr"}, "schedule.name infinite needs schedule.constant_lr, to which it falls");
+    problems.add({"schedule.constant_lr"},
+                 "schedule.name infinite needs schedule.constant_lr: the learning rate after the decay");
   if (!schedule.decay_steps && !schedule.decay_ratio)
     problems.add({"schedule.decay_steps", "schedule.decay_ratio"},
-                 "schedule.name infinite needs schedule.decay_steps or schedule.decay_ratio: when it is at "
-                 "schedule.constant_lr");
+                 "schedule.name infinite needs schedule.decay_steps or schedule.decay_ratio: when the decay to "
+                 "schedule.constant_lr ends");
   if (schedule.constant_lr && (*schedule.constant_lr < schedule.min_lr || *schedule.constant_lr > config.optimizer.lr))
     problems.add({"schedule.constant_lr", "schedule.min_lr", "optimizer.lr"},
-                 fmt::format("schedule.constant_lr {} lies outside of schedule.min_lr {} and optimizer.lr {}",
+                 fmt::format("schedule.constant_lr {} is not between schedule.min_lr {} and optimizer.lr {}",
                              *schedule.constant_lr, schedule.min_lr, config.optimizer.lr));
   if ((schedule.cooldown_steps || schedule.cooldown_ratio) && schedule.min_lr == 0)
     problems.add({"schedule.min_lr", "schedule.cooldown_steps", "schedule.cooldown_ratio"},
-                 "the cooldown of schedule.name infinite is an exponential, which does not reach 0: set "
+                 "the cooldown of schedule.name infinite is exponential and never reaches 0: set "
                  "schedule.min_lr");
 }
 

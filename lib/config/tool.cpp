@@ -5,16 +5,24 @@
 namespace lockstep {
 
 ChoiceList<LogLevel> choices_of(LogLevel) {
-  return {
-      {LogLevel::debug, "debug"}, {LogLevel::info, "info"}, {LogLevel::warning, "warning"}, {LogLevel::error, "error"}};
+  return {{LogLevel::debug, "debug", "every line"},
+          {LogLevel::info, "info", "the course of the work"},
+          {LogLevel::warning, "warning", "warnings and errors"},
+          {LogLevel::error, "error", "errors only"}};
 }
 ChoiceList<When> choices_of(When) {
-  return {{When::automatic, "auto"}, {When::always, "always"}, {When::never, "never"}};
+  return {{When::automatic, "auto", "as the terminal allows"},
+          {When::always, "always", "also without a terminal"},
+          {When::never, "never", "not at all"}};
 }
 ChoiceList<PrintExtent> choices_of(PrintExtent) {
-  return {{PrintExtent::full, "full"}, {PrintExtent::changed, "changed"}};
+  return {{PrintExtent::full, "full", "all options"},
+          {PrintExtent::changed, "changed", "only options that differ from their default"}};
 }
-ChoiceList<SchemaOf> choices_of(SchemaOf) { return {{SchemaOf::records, "records"}, {SchemaOf::config, "config"}}; }
+ChoiceList<SchemaOf> choices_of(SchemaOf) {
+  return {{SchemaOf::records, "records", "the records that the program writes"},
+          {SchemaOf::config, "config", "configuration files"}};
+}
 
 void describe(Declaration& visit, CommonOptions& common, const Tool& tool) {
   visit.field("help", common.help,
@@ -26,9 +34,7 @@ void describe(Declaration& visit, CommonOptions& common, const Tool& tool) {
   visit.field("version", common.version, {.brief = "print the version and exit", .letter = 'V'});
   visit.field("build_info", common.build_info, {.brief = "print the build configuration and exit"});
   visit.field("print_config", common.print_config,
-              {.brief = "print all options with values and origins as YAML, and exit",
-               .details = "changed prints only options that differ from their default",
-               .bare = "full"});
+              {.brief = "print all options with values and origins as YAML, and exit", .bare = "full"});
   const bool records = tool.output == Tool::Output::records;
   visit.field("print_schema", common.print_schema,
               {.brief = records ? "print the JSON Schema of the records, or of the configuration, and exit"

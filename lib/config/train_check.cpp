@@ -22,10 +22,11 @@ namespace {
 void check_model(const TrainConfig& config, Problems& problems) {
   const ModelOptions& model = config.model;
   if (!model.config && !model.path)
-    problems.add({"model.config", "model.path"}, "model.config or model.path is needed: which network to train");
+    problems.add({"model.config", "model.path"}, "model.config or model.path is needed: the network to train");
   if (model.config && model.path) {
-    problems.add({"model.config", "model.path"},
-                 "model.config and model.path both name a network: a folder of weights brings its own config.json");
+    problems.add(
+        {"model.config", "model.path"},
+        "model.config and model.path both name a network: leave one out (a folder of weights has its own config.json)");
   }
 }
 
@@ -35,7 +36,7 @@ void check_length(const TrainConfig& config, Problems& problems) {
     problems.add({"train.max_steps", "train.epochs"}, "train.max_steps or train.epochs is needed: how long to train");
   if (train.max_steps && train.epochs)
     problems.add({"train.max_steps", "train.epochs"},
-                 fmt::format("train.max_steps {} and train.epochs {} both say how long to train: leave one out",
+                 fmt::format("train.max_steps {} and train.epochs {} both set the length of the run: leave one out",
                              *train.max_steps, *train.epochs));
 }
 
@@ -70,61 +71,61 @@ const std::vector<RuleOption>& rule_options() {
   static const std::vector<RuleOption> rules{
       {"momentum",
        {sgd},
-       "what adamw and lion have instead is optimizer.betas, and muon optimizer.muon_momentum",
+       "adamw and lion use optimizer.betas, muon uses optimizer.muon_momentum",
        [](const OptimizerOptions& options) { return options.momentum != plain.momentum; },
        [](const OptimizerGroup& group) { return group.momentum.has_value(); }},
       {"nesterov",
        {sgd},
-       "muon has optimizer.muon_nesterov",
+       "muon uses optimizer.muon_nesterov",
        [](const OptimizerOptions& options) { return options.nesterov; },
        [](const OptimizerGroup& group) { return group.nesterov.has_value(); }},
       {"betas",
        {adamw, lion},
-       "what sgd has instead is optimizer.momentum, and adafactor optimizer.adafactor_decay",
+       "sgd uses optimizer.momentum, adafactor uses optimizer.adafactor_decay",
        [](const OptimizerOptions& options) { return options.betas != plain.betas; },
        [](const OptimizerGroup& group) { return group.betas.has_value(); }},
       {"eps",
        {adamw},
-       "adafactor has optimizer.adafactor_eps, and others divide by nothing that may be 0",
+       "adafactor uses optimizer.adafactor_eps, other optimizers need none",
        [](const OptimizerOptions& options) { return options.eps != plain.eps; },
        [](const OptimizerGroup& group) { return group.eps.has_value(); }},
       {"state_dtype",
        {adamw, lion, muon},
-       "sgd and adafactor keep what they have in the type of the weights",
+       "sgd and adafactor keep their state in the type of the weights",
        [](const OptimizerOptions& options) { return options.state_dtype != plain.state_dtype; },
        [](const OptimizerGroup& group) { return group.state_dtype.has_value(); }},
       {"muon_lr",
        {muon},
-       "the learning rate of others is optimizer.lr",
+       "other optimizers use optimizer.lr",
        [](const OptimizerOptions& options) { return options.muon_lr.has_value(); }},
       {"muon_momentum",
        {muon},
-       "sgd has optimizer.momentum",
+       "sgd uses optimizer.momentum",
        [](const OptimizerOptions& options) { return options.muon_momentum != plain.muon_momentum; },
        [](const OptimizerGroup& group) { return group.muon_momentum.has_value(); }},
       {"muon_nesterov",
        {muon},
-       "sgd has optimizer.nesterov",
+       "sgd uses optimizer.nesterov",
        [](const OptimizerOptions& options) { return options.muon_nesterov != plain.muon_nesterov; },
        [](const OptimizerGroup& group) { return group.muon_nesterov.has_value(); }},
       {"muon_steps",
        {muon},
-       "others make nothing orthogonal",
+       "other optimizers do not orthogonalize updates",
        [](const OptimizerOptions& options) { return options.muon_steps != plain.muon_steps; },
        [](const OptimizerGroup& group) { return group.muon_steps.has_value(); }},
       {"muon_adjust",
        {muon},
-       "others make nothing orthogonal",
+       "other optimizers do not orthogonalize updates",
        [](const OptimizerOptions& options) { return options.muon_adjust != plain.muon_adjust; },
        [](const OptimizerGroup& group) { return group.muon_adjust.has_value(); }},
       {"adafactor_decay",
        {adafactor},
-       "adamw has the second of optimizer.betas",
+       "adamw uses the second of optimizer.betas",
        [](const OptimizerOptions& options) { return options.adafactor_decay != plain.adafactor_decay; },
        [](const OptimizerGroup& group) { return group.adafactor_decay.has_value(); }},
       {"adafactor_eps",
        {adafactor},
-       "adamw has optimizer.eps",
+       "adamw uses optimizer.eps",
        [](const OptimizerOptions& options) { return options.adafactor_eps != plain.adafactor_eps; },
        [](const OptimizerGroup& group) { return group.adafactor_eps.has_value(); }},
       {"adafactor_clip",
@@ -134,17 +135,17 @@ const std::vector<RuleOption>& rule_options() {
        [](const OptimizerGroup& group) { return group.adafactor_clip.has_value(); }},
       {"adafactor_scale",
        {adafactor},
-       "the learning rate of others is optimizer.lr",
+       "other optimizers use optimizer.lr",
        [](const OptimizerOptions& options) { return options.adafactor_scale; },
        [](const OptimizerGroup& group) { return group.adafactor_scale.has_value(); }},
       {"adafactor_relative_step",
        {adafactor},
-       "the learning rate of others is what schedule says",
+       "other optimizers follow schedule.name",
        [](const OptimizerOptions& options) { return options.adafactor_relative_step; },
        [](const OptimizerGroup& group) { return group.adafactor_relative_step.has_value(); }},
       {"adafactor_momentum",
        {adafactor},
-       "sgd has optimizer.momentum, and adamw the first of optimizer.betas",
+       "sgd uses optimizer.momentum, adamw uses the first of optimizer.betas",
        [](const OptimizerOptions& options) { return options.adafactor_momentum != plain.adafactor_momentum; },
        [](const OptimizerGroup& group) { return group.adafactor_momentum.has_value(); }},
   };
@@ -153,7 +154,7 @@ const std::vector<RuleOption>& rule_options() {
 
 std::string names_of(const std::vector<OptimizerName>& rules) {
   std::vector<std::string> names;
-  for (const auto& [rule, name] : choices_of(OptimizerName{}))
+  for (const auto& [rule, name, phrase] : choices_of(OptimizerName{}))
     if (std::ranges::find(rules, rule) != rules.end()) names.emplace_back(name);
   return join(names, ", ");
 }
@@ -173,14 +174,14 @@ void check_update_rules(const OptimizerOptions& optimizer, Problems& problems) {
     const std::string path = "optimizer." + option.name;
     if (option.changed(optimizer) && !is_read(option, all))
       problems.add({"optimizer.name", path},
-                   fmt::format("{} is of optimizer.name {}; {}", path, names_of(option.rules), option.says));
+                   fmt::format("{} applies only to optimizer.name {}; {}", path, names_of(option.rules), option.says));
     for (const auto& [name, group] : optimizer.groups) {
       if (option.said == nullptr || !option.said(group)) continue;
       if (!is_read(option, group.name ? std::set{*group.name} : own))
         problems.add(
             {"optimizer.groups", "optimizer.name"},
-            fmt::format("optimizer.groups.{}.{} is of the update rules {}, and the group's is another: leave it "
-                        "out, or say optimizer.groups.{}.optimizer",
+            fmt::format("optimizer.groups.{}.{} applies only to {}, but the group uses another optimizer: leave "
+                        "it out, or set optimizer.groups.{}.optimizer",
                         name, option.name, names_of(option.rules), name));
     }
   }
@@ -214,14 +215,13 @@ void check_groups(const OptimizerOptions& optimizer, Problems& problems) {
     if (group.betas || group.momentum || group.muon_momentum || group.adafactor_momentum)
       check_rule(rule, "optimizer.groups", path, problems);
     if (rule.nesterov && rule.momentum == 0 && (group.nesterov || group.momentum))
-      problem(fmt::format("without momentum there is nothing to look ahead with: set {}.momentum", path));
+      problem(fmt::format("{0}.nesterov needs momentum: set {0}.momentum", path));
     if (group.lr && group.lr_scale != 1)
-      problem(fmt::format("{0}.lr and {0}.lr_scale both say the learning rate: leave one out", path));
+      problem(fmt::format("{0}.lr and {0}.lr_scale both set the learning rate: leave one out", path));
     if (group.lr && optimizer.lr == 0)
-      problems.add({"optimizer.groups", "optimizer.lr"},
-                   fmt::format("the schedule scales optimizer.lr, and {}.lr with it: an lr of 0 leaves nothing to "
-                               "scale",
-                               path));
+      problems.add(
+          {"optimizer.groups", "optimizer.lr"},
+          fmt::format("the schedule scales {}.lr together with optimizer.lr, so optimizer.lr must not be 0", path));
   }
 }
 
@@ -231,10 +231,10 @@ void check_optimizer(const OptimizerOptions& optimizer, Problems& problems) {
   check_groups(optimizer, problems);
   if (optimizer.nesterov && optimizer.momentum == 0)
     problems.add({"optimizer.nesterov", "optimizer.momentum"},
-                 "without momentum there is nothing to look ahead with: set optimizer.momentum, 0.9 for instance");
+                 "optimizer.nesterov needs momentum: set optimizer.momentum, for example 0.9");
   if (optimizer.muon_lr && optimizer.lr == 0)
     problems.add({"optimizer.muon_lr", "optimizer.lr"},
-                 "the schedule scales optimizer.lr, and optimizer.muon_lr with it: an lr of 0 leaves nothing to scale");
+                 "the schedule scales optimizer.muon_lr together with optimizer.lr, so optimizer.lr must not be 0");
 }
 
 void check_update_in_backward(const TrainConfig& config, Problems& problems) {
@@ -242,7 +242,7 @@ void check_update_in_backward(const TrainConfig& config, Problems& problems) {
   if (config.optimizer.clip_norm)
     problems.add({"optimizer.in_backward", "optimizer.clip_norm"},
                  "optimizer.in_backward updates weights before the norm of all gradients is known, which "
-                 "optimizer.clip_norm scales them by: add --optimizer.clip_norm null");
+                 "optimizer.clip_norm needs: add --optimizer.clip_norm null");
   if (config.train.on_nonfinite == OnNonfinite::skip)
     problems.add({"optimizer.in_backward", "train.on_nonfinite"},
                  "optimizer.in_backward updates weights before it is known whether all gradients are finite, so that "
@@ -255,33 +255,32 @@ void check_precision(const TrainConfig& config, Problems& problems) {
       config.optimizer.groups, [](const auto& group) { return group.second.state_dtype == StateType::bf16; });
   if ((config.optimizer.state_dtype == StateType::bf16 || rounds) && precision.dtype == Precision::fp64)
     problems.add({rounds ? "optimizer.groups" : "optimizer.state_dtype", "precision.dtype"},
-                 "optimizer.state_dtype bf16 would lose what precision.dtype fp64 is for: leave one of them out");
+                 "optimizer.state_dtype bf16 would lose the precision of precision.dtype fp64: leave one of them out");
   if (precision.weights == WeightsKept::bf16 && precision.dtype != Precision::bf16)
-    problems.add({"precision.weights", "precision.dtype"},
-                 "weights that are kept in bf16 alone are computed with in bf16: precision.weights bf16 needs "
-                 "precision.dtype bf16");
+    problems.add(
+        {"precision.weights", "precision.dtype"},
+        "precision.weights bf16 needs precision.dtype bf16: without fp32 master weights, computation is in bf16");
   if (precision.weights == WeightsKept::bf16 && config.post_local_sgd.start_step)
     problems.add({"precision.weights", "post_local_sgd.start_step"},
-                 "averages of weights that are kept in bf16 alone would be rounded away: leave precision.weights or "
+                 "averages of bf16 weights would be rounded away: leave precision.weights or "
                  "post_local_sgd.start_step out");
   if (config.optimizer.kahan && precision.weights != WeightsKept::bf16)
     problems.add({"optimizer.kahan", "precision.weights"},
-                 "optimizer.kahan has no effect: rounding takes nothing from weights in fp32, only from those of "
-                 "precision.weights bf16");
+                 "optimizer.kahan has no effect: it applies only to precision.weights bf16");
   if (precision.output_dtype == Precision::fp64 && precision.dtype != Precision::fp64)
+    problems.add({"precision.output_dtype", "precision.dtype"},
+                 "precision.output_dtype fp64 would add nothing without precision.dtype fp64: blocks compute in fp32");
+  if (precision.output_dtype == Precision::fp16 && precision.dtype != Precision::fp16)
     problems.add(
         {"precision.output_dtype", "precision.dtype"},
-        "blocks compute what they hand out in fp32: precision.output_dtype fp64 would add nothing to it without "
-        "precision.dtype fp64");
-  if (precision.output_dtype == Precision::fp16 && precision.dtype != Precision::fp16)
-    problems.add({"precision.output_dtype", "precision.dtype"},
-                 "gradients pass between blocks in fp16 only where they have a loss scale, that of precision.dtype "
-                 "fp16: without one small ones vanish; bf16 needs none");
+        "precision.output_dtype fp16 needs the loss scale of precision.dtype fp16, or small gradients vanish: use "
+        "bf16, which needs none");
   if (precision.dtype != Precision::fp16) {
     if (precision.reduce_dtype == Precision::fp16)
-      problems.add({"precision.reduce_dtype", "precision.dtype"},
-                   "gradients are summed in fp16 only where they have a loss scale, that of precision.dtype fp16: "
-                   "without one small ones vanish; bf16 needs none");
+      problems.add(
+          {"precision.reduce_dtype", "precision.dtype"},
+          "precision.reduce_dtype fp16 needs the loss scale of precision.dtype fp16, or small gradients vanish: "
+          "use bf16, which needs none");
     const LossScaleOptions plain;
     const auto moot = [&](const std::string& option, bool changed) {
       if (changed)
@@ -304,9 +303,10 @@ void check_precision(const TrainConfig& config, Problems& problems) {
                  fmt::format("precision.init_scale {} is below precision.min_scale {}", precision.loss_scale.init_scale,
                              precision.loss_scale.min_scale));
   if (config.optimizer.in_backward)
-    problems.add({"optimizer.in_backward", "precision.dtype"},
-                 "optimizer.in_backward updates weights before it is known whether gradients have overflowed, which "
-                 "precision.dtype fp16 skips a step for: use bf16, or leave optimizer.in_backward out");
+    problems.add(
+        {"optimizer.in_backward", "precision.dtype"},
+        "optimizer.in_backward updates weights before gradients can be checked for overflow, which precision.dtype "
+        "fp16 needs: use bf16, or leave optimizer.in_backward out");
 }
 
 void check_offload(const TrainConfig& config, Problems& problems) {
@@ -319,8 +319,7 @@ void check_offload(const TrainConfig& config, Problems& problems) {
     problems.add({"train.offload", "optimizer.name"},
                  "train.offload optimizer has no effect: without momentum optimizer.name sgd keeps no state");
   if (config.train.host_memory && offload.empty())
-    problems.add({"train.host_memory", "train.offload"},
-                 "train.host_memory has no effect: train.offload names nothing that would lie there");
+    problems.add({"train.host_memory", "train.offload"}, "train.host_memory has no effect: train.offload is empty");
 }
 
 void check_recompute(const TrainOptions& train, Problems& problems) {
@@ -329,21 +328,22 @@ void check_recompute(const TrainOptions& train, Problems& problems) {
     const std::string said = recomputes ? "train.recompute" : "train.recompute_keeps";
     problems.add(
         {"train.activation_memory_budget", said},
-        fmt::format("train.activation_memory_budget chooses what is recomputed, and {} says it: leave one out", said));
+        fmt::format("train.activation_memory_budget and {} both choose what is recomputed: leave one out", said));
     return;
   }
   if (train.activation_memory_budget && std::ranges::find(train.offload, Offload::activations) != train.offload.end())
-    problems.add({"train.activation_memory_budget", "train.offload"},
-                 "train.activation_memory_budget plans the activations that stay on the device, and train.offload "
-                 "activations takes them from there: leave one out");
+    problems.add(
+        {"train.activation_memory_budget", "train.offload"},
+        "train.activation_memory_budget plans activations in device memory, but train.offload activations moves "
+        "them to the host: leave one out");
   if (!train.recompute.plugin.empty() && !train.recompute_keeps.empty())
-    problems.add({"train.recompute_keeps", "train.recompute"},
-                 fmt::format("train.recompute {} says for each block what it keeps: leave train.recompute_keeps out",
-                             train.recompute.plugin));
-  if (!recomputes && !train.recompute_keeps.empty())
     problems.add(
         {"train.recompute_keeps", "train.recompute"},
-        "train.recompute_keeps has no effect: train.recompute is none, so blocks keep all that backward reads");
+        fmt::format("train.recompute {} already chooses what each block keeps: leave train.recompute_keeps out",
+                    train.recompute.plugin));
+  if (!recomputes && !train.recompute_keeps.empty())
+    problems.add({"train.recompute_keeps", "train.recompute"},
+                 "train.recompute_keeps has no effect: train.recompute is none, so blocks keep all activations");
 }
 
 void check_loss(const TrainConfig& config, Problems& problems) {
@@ -356,8 +356,8 @@ void check_loss(const TrainConfig& config, Problems& problems) {
         fmt::format("train.label_smoothing has no effect: train.loss {} is not the cross entropy", loss.table->name));
   if (config.parallel.tp.value_or(AxisSize{1}).ranks != 1)
     problems.add({"train.loss", "parallel.tp"},
-                 fmt::format("train.loss {} is of whole rows of logits, and with parallel.tp each rank has a part of "
-                             "the vocabulary alone",
+                 fmt::format("train.loss {} needs whole rows of logits, but with parallel.tp each rank has only a part "
+                             "of the vocabulary",
                              loss.table->name));
   if (config.precision.dtype == Precision::fp64 && loss.table->rows_f64 == nullptr)
     problems.add({"train.loss", "precision.dtype"},
@@ -379,12 +379,12 @@ void check_run(const TrainConfig& config, Problems& problems) {
   const std::int64_t ranks = std::max<std::int64_t>(replicas, 1) * std::max<std::int64_t>(shards, 1);
   if (train.global_batch && ranks > *train.global_batch) {
     problems.add({"parallel.dp_replicate", "parallel.dp_shard", "train.global_batch"},
-                 fmt::format("{} cannot share {} a step: some would have none", counted(ranks, "rank"),
+                 fmt::format("{} cannot share {} per step: some ranks would have none", counted(ranks, "rank"),
                              counted(*train.global_batch, "sample")));
   }
   const std::set<MeshAxis> ordered(config.parallel.order.begin(), config.parallel.order.end());
   if (ordered.size() < config.parallel.order.size())
-    problems.add({"parallel.order"}, "parallel.order names an axis twice, and each has one place");
+    problems.add({"parallel.order"}, "parallel.order names an axis twice");
   const std::int64_t stages = config.parallel.pp.value_or(AxisSize{1}).ranks;
   std::vector<std::string> automatic;
   if (stages == 0) automatic.emplace_back("parallel.pp");
@@ -394,7 +394,7 @@ void check_run(const TrainConfig& config, Problems& problems) {
   if (sharers == 0) automatic.emplace_back("parallel.tp");
   if (sharers == 1 && config.parallel.sequence_parallel)
     problems.add({"parallel.sequence_parallel", "parallel.tp"},
-                 "parallel.sequence_parallel has no effect: parallel.tp is 1, so no ranks share blocks");
+                 "parallel.sequence_parallel has no effect: parallel.tp is 1");
   const std::int64_t ring = config.parallel.ring.value_or(AxisSize{1}).ranks;
   const std::int64_t ulysses = config.parallel.ulysses.value_or(AxisSize{1}).ranks;
   if (ring == 0) automatic.emplace_back("parallel.ring");
@@ -404,21 +404,19 @@ void check_run(const TrainConfig& config, Problems& problems) {
   for (const auto& [name, says] : {std::pair("parallel.ep_outside", config.parallel.ep_outside.has_value()),
                                    {"parallel.ep_capacity", config.parallel.ep_capacity.has_value()}})
     if (says && !shares_experts)
-      problems.add({name, "parallel.ep"},
-                   fmt::format("{} has no effect: parallel.ep is 1, so no ranks share out experts", name));
+      problems.add({name, "parallel.ep"}, fmt::format("{} has no effect: parallel.ep is 1", name));
   if (config.parallel.cp_fsdp_mode && !(shares_sequences && config.parallel.dp_shard))
     problems.add({"parallel.cp_fsdp_mode", shares_sequences ? "parallel.dp_shard" : "parallel.ulysses"},
                  fmt::format("parallel.cp_fsdp_mode has no effect: {}",
-                             shares_sequences ? "without parallel.dp_shard no weights are cut"
-                                              : "parallel.ring and parallel.ulysses are 1, so no ranks share "
-                                                "sequences"));
+                             shares_sequences ? "without parallel.dp_shard no weights are sharded"
+                                              : "parallel.ring and parallel.ulysses are 1"));
   const bool isolates = config.data.isolate_documents || config.data.packing != SamplePacking::windows;
   if (config.data.max_documents_per_row && (ring == 1 || !isolates))
     problems.add({"data.max_documents_per_row", ring == 1 ? "parallel.ring" : "data.isolate_documents"},
                  fmt::format("data.max_documents_per_row has no effect: {}",
                              ring == 1 ? "parallel.ring is 1, so documents are not padded"
                                        : "without data.isolate_documents a sample is one document"));
-  if (automatic.size() > 1) problems.add(automatic, "only one axis can take the ranks that are left: auto");
+  if (automatic.size() > 1) problems.add(automatic, "only one parallel size can be auto");
   std::vector<std::string> filling;
   for (const auto& [name, ranks_along] : {std::pair("parallel.pp", stages),
                                           {"parallel.dp_replicate", replicas},
@@ -427,7 +425,7 @@ void check_run(const TrainConfig& config, Problems& problems) {
                                           {"parallel.ulysses", ulysses},
                                           {"parallel.tp", sharers}})
     if (ranks_along == AxisSize::of_node) filling.emplace_back(name);
-  if (filling.size() > 1) problems.add(filling, "only one axis can take the ranks of a node: node");
+  if (filling.size() > 1) problems.add(filling, "only one parallel size can be node");
   if (stages == 1) {
     const auto moot = [&](const std::string& option, bool given) {
       if (given)
@@ -440,7 +438,7 @@ void check_run(const TrainConfig& config, Problems& problems) {
     moot("parallel.stage_splitter", config.parallel.stage_splitter.has_value());
   } else if (config.parallel.stage_splitter && !config.parallel.split_points.empty()) {
     problems.add({"parallel.stage_splitter", "parallel.split_points"},
-                 "parallel.stage_splitter and parallel.split_points both say where stages begin: leave one out");
+                 "parallel.stage_splitter and parallel.split_points both set where stages begin: leave one out");
   }
   const bool shards_rows = (ring != 1 && shards_along(config.parallel, MeshAxis::ring)) ||
                            (ulysses != 1 && shards_along(config.parallel, MeshAxis::ulysses));
@@ -448,7 +446,7 @@ void check_run(const TrainConfig& config, Problems& problems) {
     const auto moot = [&](const std::string& option, bool given) {
       if (given)
         problems.add({option.substr(0, option.find(' ')), "parallel.dp_shard"},
-                     fmt::format("{} has no effect: parallel.dp_shard is 1, so nothing is cut", option));
+                     fmt::format("{} has no effect: parallel.dp_shard is 1, so nothing is sharded", option));
     };
     moot("parallel.zero", config.parallel.zero.has_value());
     moot("parallel.prefetch", config.parallel.prefetch.has_value());
@@ -480,15 +478,13 @@ void check_run(const TrainConfig& config, Problems& problems) {
 
 void check_switches(const TrainConfig& config, Problems& problems) {
   if (config.eval_only && config.profile)
-    problems.add({"eval_only", "profile"}, "--eval-only makes no step that --profile could measure");
+    problems.add({"eval_only", "profile"}, "--eval-only runs no training step, so --profile has nothing to measure");
   if (config.eval_only && config.plan)
-    problems.add({"eval_only", "plan"}, "--plan shows what a run will do, and --eval-only makes no step of it");
+    problems.add({"eval_only", "plan"}, "--plan shows the steps of a run, but --eval-only runs none");
   if (config.program && !config.print_program && !config.plot_program)
-    problems.add({"program"}, "--program says which step program is meant: add --print-program or --plot-program");
+    problems.add({"program"}, "--program chooses the step program to show: add --print-program or --plot-program");
   if (config.rank && !config.print_program && !config.print_layout && !config.plot_program)
-    problems.add({"rank"},
-                 "--rank says whose part is printed, and nothing of single ranks is: add --print-program, "
-                 "--print-layout or --plot-program");
+    problems.add({"rank"}, "--rank chooses the rank to show: add --print-program, --print-layout or --plot-program");
 }
 
 }  // namespace

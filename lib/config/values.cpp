@@ -135,8 +135,8 @@ bool NamePattern::matches(std::string_view name) const {
   const int found = pcre2_match(compiled_->regex, reinterpret_cast<PCRE2_SPTR>(name.data()), name.size(), 0, 0,
                                 match.get(), compiled_->limits);
   if (found < PCRE2_ERROR_NOMATCH)
-    throw Error(ExitCode::usage, fmt::format("looking for \"{}\" in {} takes too many steps", text_, name),
-                "avoid repeats of repeats, as in (a*)*");
+    throw Error(ExitCode::usage, fmt::format("matching \"{}\" with {} takes too many steps", text_, name),
+                "avoid nested repeats such as (a*)*");
   return found >= 0;
 }
 
@@ -152,7 +152,7 @@ Resume Resume::parse(const std::string& text) {
   if (whole_number(text, step)) return {From::step, step, {}};
   if (text.find('/') != std::string::npos || text.starts_with('.') || text.starts_with("step-"))
     return {From::path, 0, text};
-  fail(ExitCode::usage, "\"{}\" is none of {}; a path contains \"/\"", text, form());
+  fail(ExitCode::usage, "\"{}\" is not one of {}; a path must contain \"/\"", text, form());
 }
 
 std::string Resume::text() const {
@@ -165,7 +165,7 @@ std::string Resume::text() const {
     case From::step: return fmt::format("{}", step);
     case From::path: return path;
   }
-  throw Error(ExitCode::bug, "a kind of resume without a text");
+  throw Error(ExitCode::bug, "unknown Resume::From");
 }
 
 std::string CheckpointChoice::form() { return "best|last|STEP"; }
@@ -240,11 +240,11 @@ Cadence Cadence::parse(const std::string& text) {
     const std::string one(trim(std::string_view(text).substr(begin, end - begin)));
     if (const auto counted = steps_or_epochs(one); counted && (counted->steps > 0 || counted->epochs > 0)) {
       if ((counted->steps > 0 && cadence.steps > 0) || (counted->epochs > 0 && cadence.epochs > 0))
-        fail(ExitCode::usage, "\"{}\" says {} twice", text, counted->steps > 0 ? "steps" : "epochs");
+        fail(ExitCode::usage, "\"{}\" has {} twice", text, counted->steps > 0 ? "steps" : "epochs");
       if (counted->steps > 0) cadence.steps = counted->steps;
       if (counted->epochs > 0) cadence.epochs = counted->epochs;
     } else if (const std::optional<double> seconds = parse_time(one)) {
-      if (cadence.time.value > 0) fail(ExitCode::usage, "\"{}\" says a time twice", text);
+      if (cadence.time.value > 0) fail(ExitCode::usage, "\"{}\" has a time twice", text);
       cadence.time.value = *seconds;
     } else {
       refuse(text, form());
@@ -327,7 +327,7 @@ ValidationSplit ValidationSplit::parse(const std::string& text) {
   if (split.by == By::count) {
     const auto [read, error] = std::from_chars(begin, end, split.count);
     if (error != std::errc{} || read != end || split.count < 1)
-      fail(ExitCode::usage, "\"{}\": the number of documents must be a whole number from 1 on", text);
+      fail(ExitCode::usage, "\"{}\": the number of documents must be a whole number of at least 1", text);
     return split;
   }
   const auto [read, error] = std::from_chars(begin, end, split.fraction);
@@ -362,7 +362,7 @@ std::string TokenizerChoice::text() const {
     case Kind::chars: return "chars";
     case Kind::files: return path;
   }
-  throw Error(ExitCode::bug, "a kind of tokenizer without a text");
+  throw Error(ExitCode::bug, "unknown TokenizerChoice::Kind");
 }
 
 std::string AfterForward::form() { return "true|false|RANKS"; }
@@ -415,7 +415,7 @@ PartChoice PartChoice::parse(const std::string& text) {
                     number(std::string_view(text).substr(slash + 1), result.parts);
   if (!well) refuse(text, form());
   if (result.part < 1 || result.part > result.parts)
-    fail(ExitCode::usage, "\"{}\" is no part of {}: parts are counted from 1, and the last is {}/{}", text,
+    fail(ExitCode::usage, "\"{}\" is not a part of {}: parts are counted from 1, and the last is {}/{}", text,
          std::max<std::int64_t>(result.parts, 1), std::max<std::int64_t>(result.parts, 1),
          std::max<std::int64_t>(result.parts, 1));
   return result;

@@ -95,7 +95,7 @@ bool BlockReader::open_next_part() {
       passed_over_ = {byte_order_mark.size(), content_sum(byte_order_mark, 0)};
       drop_before(byte_order_mark.size());
     }
-    if (held_.empty()) warnings_.push_back(fmt::format("{} is empty: its data holds nothing", file_->name()));
+    if (held_.empty()) warnings_.push_back(fmt::format("{} contains no text", file_->name()));
     begins_document_ = file_->format == TextFormat::text;
   } else if (file_->format == TextFormat::text) {
     skip_to_first_cut();
@@ -168,7 +168,7 @@ std::uint64_t BlockReader::end_of_lines() {
     if (at_end_) return held_end();
     const std::size_t line = held_.rfind('\n') + 1;  // npos + 1 is 0
     if (held_.size() - line >= longest_)
-      throw BadText{file_, held_at_ + line, fmt::format("a line has more than {}", human_bytes(longest_)), {}};
+      throw BadText{file_, held_at_ + line, fmt::format("a line is longer than {}", human_bytes(longest_)), {}};
     from = held_end();
   }
 }
@@ -182,7 +182,7 @@ std::uint64_t BlockReader::end_of_text() {
     if (held_.size() >= longest_) {
       throw BadText{file_,
                     held_at_,
-                    fmt::format("text that its tokenizer cannot take in parts has more than {}", human_bytes(longest_)),
+                    fmt::format("a text that the tokenizer cannot split is longer than {}", human_bytes(longest_)),
                     {}};
     }
   }

@@ -17,7 +17,7 @@ MergeTable merge_table(const ModelDescription& model, const TokenIds& ids, const
   const auto id_named = [&](std::string_view token) {
     const std::int32_t id = id_in(ids, token);
     if (id == no_token)
-      fail(ExitCode::input, "{}: a merge names or makes '{}', which the vocabulary lacks", origin, token);
+      fail(ExitCode::input, "{}: a merge uses or produces '{}', which is not in the vocabulary", origin, token);
     return id;
   };
   std::uint32_t rank = 0;
@@ -26,7 +26,7 @@ MergeTable merge_table(const ModelDescription& model, const TokenIds& ids, const
     const std::int32_t left_id = id_named(left);
     const std::int32_t right_id = id_named(right);
     if (right.size() < model.prefix.size())
-      fail(ExitCode::input, "{}: a merge names '{}', which is shorter than the prefix within words", origin, right);
+      fail(ExitCode::input, "{}: a merge uses '{}', which is shorter than continuing_subword_prefix", origin, right);
     joined.assign(left).append(right, model.prefix.size(), std::string::npos);
     table.insert(left_id, right_id, {rank++, id_named(joined)});
   }
@@ -127,7 +127,7 @@ class CharacterBpe : public TokenModel {
           continue;
         }
         if (model.unknown_id_ == no_token)
-          fail(ExitCode::input, "cannot tokenize '{}': the vocabulary lacks it, and unk_token '{}' as well",
+          fail(ExitCode::input, "cannot tokenize '{}': neither it nor unk_token '{}' is in the vocabulary",
                piece.substr(begin, at - begin), *model.unknown_);
         if (pending && !model.fuse_unknown_) merged_.push_back(model.unknown_id_);
         pending = true;

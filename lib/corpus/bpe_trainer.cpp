@@ -150,8 +150,8 @@ class Training {
     std::size_t bytes = 0;
     for (const CountedPiece& piece : pieces) bytes += piece.bytes.size();
     if (bytes > most_piece_bytes)
-      fail(ExitCode::resources, "cannot train a tokenizer on {} of different pieces: the limit is {}",
-           human_bytes(bytes), human_bytes(most_piece_bytes));
+      fail(ExitCode::resources, "cannot train a tokenizer on {} of distinct words: the limit is {}", human_bytes(bytes),
+           human_bytes(most_piece_bytes));
     return bytes + pieces.size();
   }
 

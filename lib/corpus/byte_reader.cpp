@@ -97,7 +97,7 @@ class CompressedInput {
       are_zero = are_zero && std::ranges::all_of(left(), [](char byte) { return byte == 0; });
     }
     warning_ =
-        fmt::format("{}: ignored {} {} behind its {} data", path_.string(), bytes,
+        fmt::format("{}: ignored {} {} after its {} data", path_.string(), bytes,
                     are_zero ? (bytes == 1 ? "zero byte" : "zero bytes") : (bytes == 1 ? "byte" : "bytes"), form);
   }
   const std::string& warning() const { return warning_; }
@@ -110,7 +110,7 @@ class CompressedInput {
     fail(ExitCode::input, "{}: cannot decompress: {}", path_.string(), reason);
   }
   [[noreturn]] void fail_short() const {
-    fail(ExitCode::input, "{}: the compressed data ends too early; the file is cut off", path_.string());
+    fail(ExitCode::input, "{}: the compressed data ends too early: the file is truncated", path_.string());
   }
 
  private:
@@ -325,7 +325,7 @@ std::unique_ptr<ByteReader> open_stored(const Path& path, std::uint64_t offset) 
 
 std::unique_ptr<ByteReader> open_bytes(const InputFile& file, std::uint64_t offset) {
   if (file.is_plain()) return open_stored(file.path, offset);
-  invariant(offset == 0, "a file that is not plain is read from its start");
+  invariant(offset == 0, "a compressed file cannot be read from an offset");
   if (!names_objects(file.path.string())) open_regular(file.path);  // plug-ins would not know a pointer of Git LFS
   switch (file.format) {
     case TextFormat::text:
@@ -337,7 +337,7 @@ std::unique_ptr<ByteReader> open_bytes(const InputFile& file, std::uint64_t offs
     case TextFormat::arrow: return open_table(file);
     case TextFormat::plugin: return open_by_plugin(file);
   }
-  fail(ExitCode::bug, "unknown format of input");
+  fail(ExitCode::bug, "unknown input format");
 }
 
 }  // namespace lockstep

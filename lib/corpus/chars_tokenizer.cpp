@@ -75,10 +75,9 @@ class CharsEncoder : public Encoder {
       const char32_t character = next_code_point(text, position);
       const std::int32_t id = alphabet_->id_of(character);
       if (id < 0) {
-        fail(
-            ExitCode::input,
-            "cannot tokenize '{}' (U+{:04X}): the corpus that this chars tokenizer was made from has no such character",
-            text_of(character), static_cast<std::uint32_t>(character));
+        fail(ExitCode::input,
+             "cannot tokenize '{}' (U+{:04X}): it is not in the corpus from which this chars tokenizer was made",
+             text_of(character), static_cast<std::uint32_t>(character));
       }
       ids.push_back(id);
     }

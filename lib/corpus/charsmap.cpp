@@ -22,14 +22,14 @@ Charsmap::Charsmap(std::string_view blob, const std::string& where) {
   std::uint32_t trie_bytes = 0;
   if (blob.size() >= sizeof trie_bytes) std::memcpy(&trie_bytes, blob.data(), sizeof trie_bytes);
   if (trie_bytes == 0 || trie_bytes % sizeof(std::uint32_t) != 0 || trie_bytes > blob.size() - sizeof trie_bytes)
-    fail(ExitCode::input, "{}: a map of characters of {} bytes cannot have a trie of {}", where, blob.size(),
+    fail(ExitCode::input, "{}: a character map of {} bytes cannot have a trie of {} bytes", where, blob.size(),
          trie_bytes);
   units_.resize(trie_bytes / sizeof(std::uint32_t));
   std::memcpy(units_.data(), blob.data() + sizeof trie_bytes, trie_bytes);
   texts_ = blob.substr(sizeof trie_bytes + trie_bytes);
-  if (!texts_.empty() && texts_.back() != '\0') fail(ExitCode::input, "{}: the map of characters breaks off", where);
+  if (!texts_.empty() && texts_.back() != '\0') fail(ExitCode::input, "{}: the character map is truncated", where);
   if (const auto bad = first_invalid_utf8(texts_))
-    fail(ExitCode::input, "{}: the map of characters makes what is not UTF-8, at byte {}", where, *bad);
+    fail(ExitCode::input, "{}: the character map produces invalid UTF-8, at byte {}", where, *bad);
 }
 
 std::string_view Charsmap::text_at(std::uint32_t place) const {

@@ -48,8 +48,8 @@ class CsvLines : public ByteReader {
     if (got == 0) {
       ended_ = true;
       if (state_ == State::quoted)
-        fail(ExitCode::input, "{}: record {} ends within a quoted field, which line {} opens", file_, records_ + 1,
-             opened_at_);
+        fail(ExitCode::input, "{}: the file ends within a quoted field of record {}, which begins in line {}", file_,
+             records_ + 1, opened_at_);
       if (state_ != State::row_begin) end_row();
       return;
     }
@@ -113,8 +113,8 @@ class CsvLines : public ByteReader {
     if (state_ == State::quoted) line_ += std::count(part.begin(), part.end(), '\n');
     if (row_.size() + part.size() > longest_)
       throw Error(ExitCode::input,
-                  fmt::format("{}: record {} has more than {}", file_, records_ + 1, human_bytes(longest_)),
-                  fmt::format("a quote that is never closed? The last one opens in line {}", opened_at_));
+                  fmt::format("{}: record {} is longer than {}", file_, records_ + 1, human_bytes(longest_)),
+                  fmt::format("is a quote not closed? the last one opens in line {}", opened_at_));
     row_.append(part);
   }
 
@@ -152,8 +152,8 @@ class CsvLines : public ByteReader {
 
   void write_row() {
     if (ends_.size() != names_.size()) {
-      lines_ += fmt::format("{}it has {}, the first row names {}\n", problem_mark, counted(std::ssize(ends_), "field"),
-                            names_.size());
+      lines_ += fmt::format("{}it has {}, but the first row has {}\n", problem_mark,
+                            counted(std::ssize(ends_), "field"), names_.size());
       return;
     }
     for (std::size_t i = 0; i < names_.size(); ++i) {

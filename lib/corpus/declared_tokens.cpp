@@ -57,7 +57,7 @@ AddedToken token_from(const Json& value, SpecialByItself special, const std::str
   }
   const auto content = value.is_object() ? value.find("content") : value.end();
   if (content == value.end() || !content->is_string())
-    fail(ExitCode::input, "{} is neither a text nor an object with a content", where);
+    fail(ExitCode::input, "{} is neither a string nor an object with content", where);
   token.content = content->get<std::string>();
   token.special = flag_in(value, "special", special == SpecialByItself::yes, where);
   token.normalized = flag_in(value, "normalized", !token.special, where);
@@ -275,7 +275,7 @@ bool add_declared_tokens(std::span<const DeclaredToken> declared, std::size_t vo
       throw Error(ExitCode::usage,
                   fmt::format("{} gives '{}' the id {}, but the tokenizers library gives it {}", one.file,
                               token.content, *one.stated, token.id),
-                  "number added tokens behind the vocabulary, without gaps");
+                  "number the added tokens after the vocabulary, without gaps");
     }
     next = std::max(next, token.id + 1);
     if (known == added.end()) {

@@ -21,20 +21,21 @@ struct Mark {
   ForeignContent content;
 };
 using namespace std::string_view_literals;
-constexpr std::array<Mark, 12> marks{{{"\xFF\xFE\0\0"sv, {"UTF-32 text", recode_wide}},
-                                      {"\0\0\xFE\xFF"sv, {"UTF-32 text", recode_wide}},
-                                      {"\xFF\xFE", {"UTF-16 text", recode}},
-                                      {"\xFE\xFF", {"UTF-16 text", recode}},
-                                      {"\x1F\x8B", {"gzip data", rename}},
-                                      {"\x28\xB5\x2F\xFD", {"zstd data", rename}},
-                                      {"\xFD"
-                                       "7zXZ\0"sv,
-                                       {"xz data", rename}},
-                                      {"BZh", {"bzip2 data", rename}},
-                                      {"PK\x03\x04", {"a zip archive", unpack}},
-                                      {"7z\xBC\xAF\x27\x1C", {"a 7z archive", unpack}},
-                                      {"PAR1", {"a Parquet file", "such files are named .parquet"}},
-                                      {"ARROW1", {"an Arrow file", "such files are named .arrow"}}}};
+constexpr std::array<Mark, 12> marks{
+    {{"\xFF\xFE\0\0"sv, {"UTF-32 text", recode_wide}},
+     {"\0\0\xFE\xFF"sv, {"UTF-32 text", recode_wide}},
+     {"\xFF\xFE", {"UTF-16 text", recode}},
+     {"\xFE\xFF", {"UTF-16 text", recode}},
+     {"\x1F\x8B", {"gzip data", rename}},
+     {"\x28\xB5\x2F\xFD", {"zstd data", rename}},
+     {"\xFD"
+      "7zXZ\0"sv,
+      {"xz data", rename}},
+     {"BZh", {"bzip2 data", rename}},
+     {"PK\x03\x04", {"a zip archive", unpack}},
+     {"7z\xBC\xAF\x27\x1C", {"a 7z archive", unpack}},
+     {"PAR1", {"a Parquet file", "rename it: a Parquet file needs the suffix .parquet"}},
+     {"ARROW1", {"an Arrow file", "rename it: an Arrow file needs the suffix .arrow"}}}};
 
 }  // namespace
 

@@ -21,8 +21,8 @@ namespace lockstep {
 namespace {
 
 constexpr const char* supported =
-    "supported are .txt, .jsonl, .ndjson, .json, .csv and .tsv, plain or followed by .gz, .zst, .bz2 or .xz, and "
-    ".parquet and .arrow; data.format says what files of other names hold";
+    "supported: .txt, .jsonl, .ndjson, .json, .csv and .tsv, also followed by .gz, .zst, .bz2 or .xz, and .parquet and "
+    ".arrow; for files with other names set data.format";
 
 constexpr std::array<std::pair<const char*, Compression>, 4> compressions{
     {{".gz", Compression::gzip}, {".zst", Compression::zstd}, {".bz2", Compression::bzip2}, {".xz", Compression::xz}}};
@@ -105,7 +105,7 @@ std::optional<InputFile> classified(const Path& path, std::optional<TextFormat> 
 std::string_view name_of(TextFormat format) {
   for (const auto& [suffix, known] : formats)
     if (known == format) return std::string_view(suffix).substr(1);
-  return "that of a plug-in";
+  return "one of a plug-in";
 }
 
 /// What is passed over, by reason.
@@ -123,12 +123,12 @@ class PassedOver {
         {{"file of other types", "files of other types"},
          {"hidden file or folder", "hidden files and folders"},
          {"empty file", "empty files"},
-         {"link that leads nowhere", "links that lead nowhere"},
-         {"link back to a folder above it", "links back to folders above them"}}};
+         {"broken link", "broken links"},
+         {"link to a folder that contains it", "links to folders that contain them"}}};
     for (std::size_t reason = 0; reason < entries_.size(); ++reason) {
       const Entry& entry = entries_[reason];
       if (entry.count == 0) continue;
-      notes.push_back(fmt::format("{}: passed over {} {}, {} first", word, entry.count,
+      notes.push_back(fmt::format("{}: skipped {} {}, first {}", word, entry.count,
                                   names[reason][entry.count == 1 ? 0 : 1], entry.first));
     }
   }
@@ -183,7 +183,7 @@ class Finder {
 
   void require_files() const {
     if (!result.files.empty()) return;
-    if (first_empty_.empty()) fail(ExitCode::input, "no input is named");
+    if (first_empty_.empty()) fail(ExitCode::input, "no input is given");
     fail(ExitCode::input, "there is no text to prepare: {} is empty", first_empty_);
   }
 
@@ -226,7 +226,7 @@ class Finder {
       if (split.is_string()) splits.push_back(split.get<std::string>());
     if (splits.size() < 2) return;
     throw Error(ExitCode::input,
-                fmt::format("{} holds several splits of a dataset: {}", folder.string(), join(splits, ", ")),
+                fmt::format("{} has several splits of a dataset: {}", folder.string(), join(splits, ", ")),
                 fmt::format("name one: {}", (folder / splits[0]).string()));
   }
 
@@ -284,7 +284,7 @@ class Finder {
   void take_named(const Path& path, const struct stat& status, PassedOver& passed_over) {
     if (!S_ISREG(status.st_mode)) {
       throw Error(ExitCode::input, fmt::format("cannot read {} as a corpus: it is not a regular file", path.string()),
-                  "prepare-data - reads standard input");
+                  "to read standard input: prepare-data -");
     }
     auto file = classified(path, format_);
     if (!file && names_archive(path))
@@ -292,11 +292,11 @@ class Finder {
                   "unpack it and name the files in it");
     if (!file && format_)
       throw Error(ExitCode::input,
-                  fmt::format("cannot read {} as a corpus: the format is {}, its name says {}", path.string(),
+                  fmt::format("cannot read {} as a corpus: data.format is {}, but its name says {}", path.string(),
                               name_of(*format_), path.extension().string()),
-                  "leave the format out where names say it, or name files of that format alone");
+                  "do not set data.format, or name only files of that format");
     if (!file) {
-      throw Error(ExitCode::input, fmt::format("cannot read {} as a corpus: its type is not known", path.string()),
+      throw Error(ExitCode::input, fmt::format("cannot read {} as a corpus: unknown file type", path.string()),
                   supported);
     }
     if (status.st_size == 0) return passed_over.add(PassedOver::empty, path);
@@ -306,7 +306,7 @@ class Finder {
 
   void take_all(const std::string& word, std::vector<InputFile> files, const PassedOver& passed_over) {
     if (files.empty() && passed_over.first_of(PassedOver::empty).empty()) {
-      throw Error(ExitCode::input, fmt::format("{} holds no text to prepare", word), supported);
+      throw Error(ExitCode::input, fmt::format("{} has no text to prepare", word), supported);
     }
     std::ranges::sort(files, {}, [](const InputFile& file) { return file.path.string(); });
     for (InputFile& file : files) result.files.push_back(std::move(file));
@@ -334,7 +334,7 @@ std::optional<TextFormat> form_by_name(const Path& name, std::optional<TextForma
 InputFiles find_inputs(const std::vector<std::string>& words, std::optional<TextFormat> format) {
   for (const auto& entry : Plugins::opened().readers())
     if (is_built_in(entry.table->suffix))
-      fail(ExitCode::input, "{}: files that end in {} are read without a plug-in", entry.plugin->file(),
+      fail(ExitCode::input, "{}: a plug-in cannot read {} files, which have a built-in reader", entry.plugin->file(),
            entry.table->suffix);
   Finder finder(format);
   for (const std::string& word : words) finder.take_word(word);

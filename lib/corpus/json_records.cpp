@@ -19,13 +19,13 @@ namespace {
 std::string advice_for(std::string_view line) {
   const std::string_view text = trim(line);
   if (text.starts_with('[') || text == "{")
-    return "an array, or records of several lines, are read from a file whose name ends in .json";
+    return "rename the file to .json if it has an array, or records of several lines";
   if (!text.starts_with('{') && text.find('\t') != std::string_view::npos)
-    return "columns that tabs separate are read from a file whose name ends in .tsv";
-  return "data.malformed: skip leaves such lines out";
+    return "rename the file to .tsv if tabs separate its columns";
+  return "use data.malformed: skip to skip such lines";
 }
 
-constexpr const char* skip_hint = "data.malformed: skip leaves such records out";
+constexpr const char* skip_hint = "use data.malformed: skip to skip such records";
 constexpr std::size_t most_kept = 4 * BlockReader::block_bytes;  // of a parser's buffer
 
 static_assert(TextBlock::room_behind >= simdjson::SIMDJSON_PADDING);

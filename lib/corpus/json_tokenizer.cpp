@@ -115,7 +115,7 @@ class PipelineEncoder : public Encoder {
         [&](const AddedToken& token, TextRange) {
           if (moves && token.special && !literal.empty())
             fail(ExitCode::input,
-                 "cannot tell which '{}' of a normalized text is a special token: some of its text spells one out",
+                 "cannot tell which '{}' in a normalized text is a special token: the text itself spells one out",
                  token.content);
           ids.push_back(token.id);
         });
@@ -275,7 +275,7 @@ void check_added_ids(const TokenizerDescription& description, const std::string&
     throw Error(ExitCode::input,
                 fmt::format("{}: the added token '{}' has the id {}, but the tokenizers library gives it {}", origin,
                             token.content, token.id, id),
-                "number added tokens behind the vocabulary, without gaps");
+                "number the added tokens after the vocabulary, without gaps");
   }
 }
 
@@ -299,7 +299,7 @@ void PipelineTokenizer::take_added_tokens(const TokenizerDescription& descriptio
     if (token.normalized && !token.content.empty()) {
       token.content = pipeline_.normalizer.apply(token.content);
       if (token.content.empty())
-        fail(ExitCode::usage, "{}: an added token of which the normalizer leaves nothing is not supported", origin);
+        fail(ExitCode::usage, "{}: an added token that the normalizer reduces to nothing is not supported", origin);
     }
     for (std::size_t position = 0; position < token.content.size();) {
       if (is_white_space(next_code_point(token.content, position))) cuttable_ = false;
@@ -337,7 +337,7 @@ std::string PipelineTokenizer::choose_end(const std::string& wanted, const std::
   for (const std::string& name : {wanted, configured}) {
     if (name.empty()) continue;
     end_ = id_of(name);
-    if (!end_) fail(ExitCode::usage, "{}: the vocabulary has no token '{}' to end texts with", origin, name);
+    if (!end_) fail(ExitCode::usage, "{}: the vocabulary has no end-of-text token '{}'", origin, name);
     break;
   }
   std::string end_name = !wanted.empty() ? wanted : configured;

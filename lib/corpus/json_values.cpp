@@ -52,7 +52,7 @@ class JsonValues : public ByteReader {
     if (place_ == Place::in_value || place_ == Place::in_text)
       fail(ExitCode::input, "{}: not valid JSON: it ends within record {}", file_, records_ + 1);
     if (in_array_ && place_ != Place::behind_all)
-      fail(ExitCode::input, "{}: not valid JSON: its array is not closed behind {} records", file_, records_);
+      fail(ExitCode::input, "{}: not valid JSON: its array is not closed after {} records", file_, records_);
   }
 
   // What is left of `text` when some of it is taken.
@@ -80,17 +80,19 @@ class JsonValues : public ByteReader {
         if (next != ',') refuse(next);
         place_ = Place::before_value;
         return text.substr(1);
-      default: refuse(next);
+      case Place::in_value:
+      case Place::in_text:
+      case Place::behind_all: refuse(next);
     }
     place_ = Place::behind_all;
     return text.substr(1);
   }
 
   [[noreturn]] void refuse(char found) const {
-    fail(ExitCode::input, "{}: not valid JSON: '{}' where {}, behind {} records", file_, found,
-         place_ == Place::behind_all     ? "it should end"
-         : place_ == Place::before_value ? "a value should begin"
-                                         : "a comma or ] should follow",
+    fail(ExitCode::input, "{}: not valid JSON: '{}' instead of {}, after {} records", file_, found,
+         place_ == Place::behind_all     ? "the end"
+         : place_ == Place::before_value ? "a value"
+                                         : "a comma or ]",
          records_);
   }
 
@@ -107,7 +109,7 @@ class JsonValues : public ByteReader {
         return text.substr(i + 1);
       }
       if (text[i] == '\n')
-        fail(ExitCode::input, "{}: not valid JSON: a line ends within text of record {}", file_, records_ + 1);
+        fail(ExitCode::input, "{}: not valid JSON: a line break within a string of record {}", file_, records_ + 1);
     }
     lines_.append(text);
     return {};

@@ -409,8 +409,8 @@ void Normalizer::SizeLimit::require(std::size_t made) const {
   if (made <= most) return;
   throw Error(
       ExitCode::input,
-      fmt::format("the tokenizer's normalizer makes more than {} bytes of a text of {} bytes, the limit", most, text),
-      "look for a Replace whose content is far longer than the text that it replaces");
+      fmt::format("the tokenizer's normalizer turns a text of {} bytes into more than {} bytes, the limit", text, most),
+      "is the content of a Replace far longer than the text that it replaces?");
 }
 
 }  // namespace lockstep

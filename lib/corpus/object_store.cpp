@@ -20,8 +20,8 @@ const StorePlugin& plugin() {
   static const auto* const opened = static_cast<const StorePlugin*>(
       open_plugin("corpus", "lockstep-tables.so", StorePlugin::entry, StorePlugin::version_here));
   if (opened == nullptr)
-    throw Error(ExitCode::input, "this build reads no object stores",
-                "scripts/setup --tables, then build anew; or copy the objects here");
+    throw Error(ExitCode::input, "this build cannot read object stores",
+                "run scripts/setup --tables and rebuild, or copy the objects to this machine");
   return *opened;
 }
 
@@ -32,10 +32,10 @@ struct Problem {
 [[noreturn]] void fail_store(const std::string& uri, const Problem& problem) {
   throw Error(ExitCode::storage, fmt::format("cannot read {}: {}", uri, problem.text.data()),
               uri.starts_with(s3)
-                  ? "credentials of S3 come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; "
-                    "another endpoint from AWS_ENDPOINT_URL"
-                  : "credentials of Google Cloud Storage come from GOOGLE_APPLICATION_CREDENTIALS, or gcloud; "
-                    "gs://anonymous@BUCKET needs none");
+                  ? "for S3 set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; "
+                    "for another endpoint set AWS_ENDPOINT_URL"
+                  : "for Google Cloud Storage set GOOGLE_APPLICATION_CREDENTIALS, or log in with gcloud; "
+                    "gs://anonymous@BUCKET needs no credentials");
 }
 
 /// SCHEME BUCKET / KEY ? QUERY
@@ -64,8 +64,8 @@ ObjectName object_name(const std::string& word) {
     throw Error(ExitCode::usage, fmt::format("cannot read {}: it names no bucket", word), "s3://BUCKET/KEY");
   const std::size_t at = name.bucket.find('@');
   if (at != std::string::npos && name.bucket.substr(0, at) != "gs://anonymous")
-    throw Error(ExitCode::usage, "credentials stand in the name of an object: they would be written into records",
-                "credentials of S3 come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE");
+    throw Error(ExitCode::usage, "the name of an object contains credentials, which would be written into records",
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead, or AWS_PROFILE");
   return name;
 }
 

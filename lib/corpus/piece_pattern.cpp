@@ -1,5 +1,5 @@
 #include "corpus/piece_pattern.hpp"
-
+#include "base/error.hpp"
 #include "corpus/unicode.hpp"
 #include "corpus/utf8.hpp"
 
@@ -41,8 +41,26 @@ std::uint8_t class_of(char32_t c) {
     case Category::Nd:
     case Category::Nl:
     case Category::No: return Is::number;
-    default: return Is::mark;
+    case Category::Cn:
+    case Category::Pc:
+    case Category::Pd:
+    case Category::Ps:
+    case Category::Pe:
+    case Category::Pi:
+    case Category::Pf:
+    case Category::Po:
+    case Category::Sm:
+    case Category::Sc:
+    case Category::Sk:
+    case Category::So:
+    case Category::Zs:
+    case Category::Zl:
+    case Category::Zp:
+    case Category::Cc:
+    case Category::Cf:
+    case Category::Co: return Is::mark;
   }
+  throw Error(ExitCode::bug, "unknown Category of a character");
 }
 
 const std::vector<std::uint8_t>& all_classes() {

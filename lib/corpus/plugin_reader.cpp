@@ -48,7 +48,7 @@ class PluginRecords : public ByteReader {
       at_end_ = true;
       return;
     }
-    if (bytes < 0) refuse("a record has less than no bytes");
+    if (bytes < 0) refuse("a record has a negative size");
     const std::string_view text(record, static_cast<std::size_t>(bytes));
     if (first_invalid_utf8(text)) {
       line_ = std::string(1, problem_mark) + "it is not valid UTF-8";
@@ -89,7 +89,7 @@ std::unique_ptr<ByteReader> open_by_plugin(const InputFile& file) {
   const PluginEntry<lockstep_reader>& entry = Plugins::opened().readers().at(file.reader);
   if (names_objects(file.path.string()))
     throw Error(ExitCode::input,
-                fmt::format("the reader {} of {} reads files, and {} is an object of a store", entry.table->name,
+                fmt::format("the reader {} of {} can only read files, and {} is in an object store", entry.table->name,
                             entry.plugin->file(), file.name()),
                 "copy it to this machine");
   return std::make_unique<PluginRecords>(entry, file);

@@ -21,9 +21,10 @@ class Made {
     if (const char* const problem = entry.table->make(entry.plugin->values(), &self_)) refuse(problem);
     vocabulary = entry.table->vocabulary(self_);
     if (const std::int64_t end = entry.table->end_of_text(self_); end >= 0)
-      end_of_text = checked_cast<std::int32_t>(end, "the id of the end of a text", ExitCode::input);
+      end_of_text = checked_cast<std::int32_t>(end, "the end-of-text id", ExitCode::input);
     if (vocabulary < 1 || vocabulary > (std::int64_t{1} << 31) || end_of_text.value_or(0) >= vocabulary)
-      drop_and_refuse(fmt::format("it has {} tokens, and {} ends a text", vocabulary, end_of_text.value_or(-1)));
+      drop_and_refuse(
+          fmt::format("it has {} tokens, but its end-of-text id is {}", vocabulary, end_of_text.value_or(-1)));
   }
   ~Made() { entry_.table->drop(self_); }
   Made(const Made&) = delete;
@@ -41,7 +42,7 @@ class Made {
     ids.resize(before + filled(std::ssize(text), fill));
     for (std::size_t i = before; i < ids.size(); ++i)
       if (ids[i] < 0 || ids[i] >= vocabulary)
-        refuse(fmt::format("it gives id {}, and has {} tokens", ids[i], vocabulary));
+        refuse(fmt::format("it returned id {}, but has {} tokens", ids[i], vocabulary));
   }
 
   std::string decode(std::span<const std::int32_t> ids) const {
@@ -60,7 +61,8 @@ class Made {
   std::size_t last_cut(std::string_view text) const {
     if (entry_.table->last_cut == nullptr) return 0;
     const std::int64_t cut = entry_.table->last_cut(self_, text.data(), std::ssize(text));
-    if (cut < 0 || cut > std::ssize(text)) refuse(fmt::format("it cuts {} bytes at {}", text.size(), cut));
+    if (cut < 0 || cut > std::ssize(text))
+      refuse(fmt::format("it split a text of {} bytes at byte {}", text.size(), cut));
     return static_cast<std::size_t>(cut);
   }
 
@@ -81,11 +83,11 @@ class Made {
     for (int attempt = 0; attempt < 2; ++attempt) {
       std::int64_t count = -1;
       if (const char* const problem = fill(room, count)) refuse(problem);
-      if (count < 0 || count > most) refuse(fmt::format("it gives {} of what was asked for", count));
+      if (count < 0 || count > most) refuse(fmt::format("it returned the size {}", count));
       if (count <= room) return static_cast<std::size_t>(count);
       room = count;
     }
-    refuse("it does not keep to what it said it has to give");
+    refuse("it returned more than the size that it announced");
   }
 
   const Entry& entry_;
@@ -99,10 +101,10 @@ class PluginEncoder : public Encoder {
   MarkedIds encode_marked(const MarkedText& text) override {
     if (!text.literal.empty())
       throw Error(ExitCode::usage,
-                  fmt::format("{} does not tell special tokens from a text that spells them, so that conversations "
-                              "cannot be told from what is said in them",
+                  fmt::format("{} cannot distinguish special tokens from text that spells them, but a message of a "
+                              "conversation has such text",
                               made_->who()),
-                  "data.special_tokens special takes what is said as it stands");
+                  "data.special_tokens: special reads such text as special tokens");
     return encode_marked_parts(text, none_, [this](std::string_view part, auto& ids) { made_->encode(part, ids); });
   }
 
@@ -177,16 +179,16 @@ std::unique_ptr<Tokenizer> load_plugin_tokenizer(const Path& folder) {
   if (entry == nullptr || plugin != entry->plugin->table().name)
     throw Error(
         ExitCode::input,
-        fmt::format("the tokenizer in {} is {} of the plug-in {}, which is not open", folder.string(), name, plugin),
-        "name its file with plugin: lockstep-plugin(7)");
+        fmt::format("the tokenizer in {} is {} of the plug-in {}, which is not loaded", folder.string(), name, plugin),
+        "load its file with the option plugin, see lockstep-plugin(7)");
   auto tokenizer = std::make_unique<PluginTokenizer>(*entry);
   const auto identity = description["identity"].get<std::string>();
   const std::string present = entry->plugin->identity_of(entry->table->name, entry->table->version);
   if (identity != present)
     throw Error(ExitCode::input,
-                fmt::format("the tokenizer in {} is {}, and {} has {}", folder.string(), identity,
+                fmt::format("the tokenizer in {} is {}, but {} has {}", folder.string(), identity,
                             entry->plugin->file(), present),
-                "the same ids come of the same version and options alone");
+                "use the plug-in with the same version and options: others may give other ids");
   return tokenizer;
 }
 
@@ -195,7 +197,7 @@ std::optional<std::int32_t> end_of_text_in(const Path& folder) {
   if (!is_there(path)) return load_tokenizer(folder)->end_of_text();
   const Json end = description_in(path)["end_of_text"];
   if (end.is_null()) return std::nullopt;
-  return checked_cast<std::int32_t>(end.get<std::int64_t>(), "the id of the end of a text", ExitCode::input);
+  return checked_cast<std::int32_t>(end.get<std::int64_t>(), "the end-of-text id", ExitCode::input);
 }
 
 }  // namespace lockstep

@@ -381,8 +381,9 @@ void PreTokenizer::split(TextPiece text, std::vector<TextPiece>& pieces, std::de
       step.split(now[i], next, storage);
       for (; counted < next.size(); ++counted) made += next[counted].text.size();
       if (made > most)
-        fail(ExitCode::input, "the tokenizer's pre-tokenizers make more than {} bytes of a text of {} bytes, the limit",
-             most, text.text.size());
+        fail(ExitCode::input,
+             "the tokenizer's pre-tokenizers turn a text of {} bytes into more than {} bytes, the limit",
+             text.text.size(), most);
     }
     std::swap(now, next);
   }

@@ -110,8 +110,7 @@ TokenizerDescription read_rank_file(std::string_view text, const std::string& or
     std::optional<Line> parsed = parse_line(line);
     if (!parsed) fail(ExitCode::input, "{}:{}: not a token in base64 and its rank", origin, number);
     if (static_cast<std::size_t>(parsed->rank) != tokens.size())
-      fail(ExitCode::input, "{}:{}: the rank is {}, the one after the line before is {}", origin, number, parsed->rank,
-           tokens.size());
+      fail(ExitCode::input, "{}:{}: the rank is {}, but {} comes next", origin, number, parsed->rank, tokens.size());
     if (parsed->bytes.size() > longest_token)
       fail(ExitCode::input, "{}:{}: a token has {} bytes, more than {}", origin, number, parsed->bytes.size(),
            longest_token);
@@ -120,11 +119,13 @@ TokenizerDescription read_rank_file(std::string_view text, const std::string& or
   const std::vector<KnownRanks> all = known_ranks();
   const auto known = std::ranges::find(all, tokens.size(), &KnownRanks::ranks);
   if (known == all.end()) {
-    throw Error(ExitCode::usage,
-                fmt::format("{}: a rank file states no pattern and no special tokens, and none are known for {} ranks",
-                            origin, tokens.size()),
-                "known are 50256 (GPT-2), 100256 (cl100k), 128000 (Llama-3) and 199998 (o200k); convert others to "
-                "tokenizer.json");
+    throw Error(
+        ExitCode::usage,
+        fmt::format(
+            "{}: a rank file has no pattern and no special tokens, and those of a file with {} ranks are not known",
+            origin, tokens.size()),
+        "known numbers of ranks: 50256 (GPT-2), 100256 (cl100k), 128000 (Llama-3), 199998 (o200k); convert other files "
+        "to tokenizer.json");
   }
   TokenizerDescription tokenizer;
   tokenizer.model.whole_pieces_first = true;

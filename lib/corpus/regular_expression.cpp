@@ -66,7 +66,7 @@ class Translation {
  private:
   [[noreturn]] void refuse(const std::string& what) const {
     throw Error(ExitCode::usage, fmt::format("{}: {} in the expression '{}' is not supported", where_, what, from_),
-                "write it otherwise; expressions are read by PCRE2");
+                "rewrite the expression; PCRE2 compiles it");
   }
   void copy(std::size_t count) {
     to_ += from_.substr(at_, count);
@@ -106,7 +106,7 @@ class Translation {
       if (small.find(pair) != std::string::npos) refuse(fmt::format("(?i with the letters {}", pair));
     }
     for (const char c : rest) {
-      if (static_cast<unsigned char>(c) >= 0x80) refuse("(?i with letters beyond ASCII");
+      if (static_cast<unsigned char>(c) >= 0x80) refuse("(?i with non-ASCII letters");
     }
   }
 
@@ -199,7 +199,7 @@ void RegularExpression::compile(const std::string& translated, const std::string
       units(translated), translated.size(),
       PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
   if (code == nullptr)
-    fail(ExitCode::usage, "{}: the expression '{}' is not one for PCRE2: {}", where, expression_, reason_of(error));
+    fail(ExitCode::usage, "{}: PCRE2 cannot compile the expression '{}': {}", where, expression_, reason_of(error));
   code_ = std::shared_ptr<void>(code, [](void* made) { pcre2_code_free(static_cast<pcre2_code*>(made)); });
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where there is no compiler for the processor, it is interpreted
 }
@@ -283,7 +283,7 @@ void RegularExpression::for_each(std::string_view text,
     const int result = search.find(at);
     if (result == PCRE2_ERROR_NOMATCH) return;
     if (result < 0)
-      fail(ExitCode::input, "cannot cut a text of {} bytes by the expression '{}': {}", text.size(), expression_,
+      fail(ExitCode::input, "cannot split a text of {} bytes with the expression '{}': {}", text.size(), expression_,
            reason_of(result));
     const std::size_t begin = search.place()[0];
     const std::size_t end = search.place()[1];

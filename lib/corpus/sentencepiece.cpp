@@ -79,7 +79,7 @@ class MessageReader {
 
 [[noreturn]] void refuse_model(const std::string& origin, const std::string& what) {
   throw Error(ExitCode::usage, fmt::format("{}: {} is not supported", origin, what),
-              "lockstep's manual, prepare-data(1), lists what is");
+              "prepare-data(1) lists the supported ones");
 }
 
 SentencePiece parse_piece(std::string_view bytes, const std::string& origin) {
@@ -105,8 +105,8 @@ void parse_trainer(std::string_view bytes, const std::string& origin, SentencePi
     switch (reader.field()) {
       case 3:
         if (reader.number() != 1 && reader.number() != 2)
-          refuse_model(origin, reader.number() == 3   ? "a model of words"
-                               : reader.number() == 4 ? "a model of characters"
+          refuse_model(origin, reader.number() == 3   ? "a word model"
+                               : reader.number() == 4 ? "a character model"
                                                       : fmt::format("a model of type {}", reader.number()));
         model.kind = static_cast<SentencePieceModel::Kind>(reader.number());
         break;
@@ -140,7 +140,7 @@ void check_pieces(SentencePieceModel& model, const std::string& origin) {
   int bytes = 0;
   for (std::size_t id = 0; id < model.pieces.size(); ++id) {
     const SentencePiece& piece = model.pieces[id];
-    if (!texts.insert(piece.text).second) fail(ExitCode::input, "{}: the piece '{}' stands twice", origin, piece.text);
+    if (!texts.insert(piece.text).second) fail(ExitCode::input, "{}: the piece '{}' appears twice", origin, piece.text);
     if (piece.type == PieceType::unknown) model.unknown_id = static_cast<std::int32_t>(id);
     unknown += piece.type == PieceType::unknown ? 1 : 0;
     bytes += piece.type == PieceType::byte ? 1 : 0;
@@ -151,10 +151,13 @@ void check_pieces(SentencePieceModel& model, const std::string& origin) {
     if (piece.type == PieceType::control && first == piece.text.size())
       refuse_model(origin, fmt::format("the control piece '{}' of one character", piece.text));
   }
-  if (unknown != 1) fail(ExitCode::input, "{}: {} pieces are of type unknown, one has to be", origin, unknown);
+  if (unknown != 1)
+    fail(ExitCode::input, "{}: {} pieces have the type unknown instead of exactly one", origin, unknown);
   for (int byte = 0; model.byte_fallback && byte < 256; ++byte) {
     if (!texts.contains(fmt::format("<0x{:02X}>", byte)) || bytes != 256)
-      fail(ExitCode::input, "{}: the model falls back on bytes, but has {} pieces of type byte", origin, bytes);
+      fail(ExitCode::input,
+           "{}: the model uses byte fallback, but has {} pieces of type byte instead of one for each byte", origin,
+           bytes);
   }
   if (model.end_id && (*model.end_id < 0 || static_cast<std::size_t>(*model.end_id) >= model.pieces.size() ||
                        model.pieces[static_cast<std::size_t>(*model.end_id)].type != PieceType::control))
@@ -180,7 +183,7 @@ SentencePieceModel parse_sentencepiece(std::string_view bytes, const std::string
       case 5: {
         SentencePieceModel back;
         parse_normalizer(reader.bytes(), origin, back);
-        if (!back.charsmap.empty()) refuse_model(origin, "a map of characters for decoding");
+        if (!back.charsmap.empty()) refuse_model(origin, "a character map for decoding (denormalizer)");
         break;
       }
       default: break;  // tests of the model's own

@@ -77,11 +77,12 @@ void require_llama(const SentencePieceModel& model, const TokenizerSettings& set
                    const std::string& origin) {
   const std::string& name = settings.tokenizer_class();
   if (name == "LlamaTokenizer" && model.kind == SentencePieceModel::Kind::bpe) return;
-  throw Error(ExitCode::usage,
-              fmt::format("{}: the files beside it declare '{}', which is no special piece of the model; that is "
-                          "supported for BPE models with the tokenizer_class LlamaTokenizer, not for {}",
-                          origin, token, name.empty() ? "one without a class" : name),
-              "save it as tokenizer.json: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
+  throw Error(
+      ExitCode::usage,
+      fmt::format("{}: the files next to it declare '{}', which is not a special piece of the model; this is only "
+                  "supported for BPE models with the tokenizer_class LlamaTokenizer, not for {}",
+                  origin, token, name.empty() ? "one without a class" : name),
+      "save it as tokenizer.json: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
 }
 
 }  // namespace

@@ -340,7 +340,7 @@ class SentencePieceTokenizer : public Tokenizer {
     if (!end_name.empty()) {
       const auto found = std::ranges::find(pieces, end_name, &SentencePiece::text);
       if (found == pieces.end())
-        fail(ExitCode::usage, "{}: the vocabulary has no token '{}' to end texts with", origin, end_name);
+        fail(ExitCode::usage, "{}: the vocabulary has no end-of-text token '{}'", origin, end_name);
       end_ = static_cast<std::int32_t>(found - pieces.begin());
     }
     const std::string end = end_ ? model_.piece(*end_).text : std::string();

@@ -37,8 +37,9 @@ std::unique_ptr<ByteReader> open_table(const InputFile& file) {
   static const auto* const plugin = static_cast<const TablePlugin*>(
       open_plugin("corpus", "lockstep-tables.so", TablePlugin::entry, TablePlugin::version_here));
   if (plugin == nullptr)
-    throw Error(ExitCode::input, fmt::format("cannot read {}: this build reads neither Parquet nor Arrow", file.name()),
-                "scripts/setup --tables, then build anew; or convert it to .jsonl");
+    throw Error(ExitCode::input,
+                fmt::format("cannot read {}: this build cannot read Parquet or Arrow files", file.name()),
+                "run scripts/setup --tables and rebuild, or convert the file to .jsonl");
   return std::make_unique<Table>(*plugin, file);
 }
 

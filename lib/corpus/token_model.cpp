@@ -15,14 +15,14 @@ std::unique_ptr<TokenModel> token_model(const ModelDescription& model, bool byte
     case ModelKind::word_level: return word_level_model(model, origin);
     case ModelKind::unigram: return unigram_model(model, origin);
   }
-  throw Error(ExitCode::bug, "a kind of model without a model");
+  throw Error(ExitCode::bug, "unknown ModelKind");
 }
 
 TokenIds token_ids(const ModelDescription& model, const std::string& origin) {
   TokenIds ids;
   ids.reserve(model.vocabulary.size());
   for (const auto& [token, id] : model.vocabulary) {
-    if (!ids.emplace(token, id).second) fail(ExitCode::input, "{}: the vocabulary names '{}' twice", origin, token);
+    if (!ids.emplace(token, id).second) fail(ExitCode::input, "{}: the vocabulary has '{}' twice", origin, token);
   }
   return ids;
 }

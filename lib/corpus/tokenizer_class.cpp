@@ -108,7 +108,7 @@ std::span<const NamedToken> llama_tokens() { return sentencepiece_tokens; }
 void require_own_numbers(const std::string& tokenizer_class, const std::string& origin) {
   if (std::ranges::find(renumbering, std::string_view(tokenizer_class)) == renumbering.end()) return;
   throw Error(ExitCode::usage,
-              fmt::format("{}: the tokenizer_class {} numbers the pieces of the model anew, which is not supported",
+              fmt::format("{}: the tokenizer_class {} renumbers the pieces of the model, which is not supported",
                           origin, tokenizer_class),
               "save it as tokenizer.json: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
 }

@@ -31,10 +31,10 @@ const ByteLevelClass& class_for_merges(const TokenizerSettings& settings, const 
   const std::string& name = settings.tokenizer_class();
   const ByteLevelClass* const found = byte_level_class(name.empty() ? "GPT2Tokenizer" : name);
   if (found != nullptr) return *found;
-  throw Error(ExitCode::usage,
-              fmt::format("{}: vocab.json and merges.txt as the tokenizer_class {} reads them are not supported",
-                          folder.string(), name),
-              "save it as tokenizer.json: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
+  throw Error(
+      ExitCode::usage,
+      fmt::format("{}: vocab.json and merges.txt of the tokenizer_class {} are not supported", folder.string(), name),
+      "save it as tokenizer.json: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
 }
 
 TokenizerDescription read_vocabulary_and_merges(const Path& folder, const ByteLevelClass& own, bool adds_space) {
@@ -57,7 +57,7 @@ std::optional<Path> own_file(const Path& path) {
   }
   if (is_there(path / "vocab.json") && is_there(path / "merges.txt")) return std::nullopt;
   fail(ExitCode::input,
-       "{} holds no tokenizer: neither tokenizer.json, nor tokenizer.model, nor vocab.json with "
+       "{} has no tokenizer: neither tokenizer.json, nor tokenizer.model, nor vocab.json with "
        "merges.txt",
        path.string());
 }
@@ -100,9 +100,9 @@ void require_agreement(const TokenizerSettings& settings, const TokenizerParts& 
         if (said.is_boolean() && said != wanted) {
           throw Error(
               ExitCode::usage,
-              fmt::format("{}: tokenizer_config.json says {} = {} for a {}, and tokenizer.json {} = {} in {}", origin,
-                          key, to_text(wanted), settings.tokenizer_class(), member, to_text(said), type),
-              "make them agree, or let tokenizer_config.json name the tokenizer_class PreTrainedTokenizerFast");
+              fmt::format("{}: tokenizer_config.json has {} = {} for a {}, but tokenizer.json has {} = {} in {}",
+                          origin, key, to_text(wanted), settings.tokenizer_class(), member, to_text(said), type),
+              "make them agree, or set tokenizer_class to PreTrainedTokenizerFast in tokenizer_config.json");
         }
       });
     }
@@ -122,8 +122,8 @@ Json config_to_keep(const TokenizerSettings& settings, TokenizerDescription& tok
   if (agrees) return config;
   config["tokenizer_class"] = "PreTrainedTokenizerFast";
   tokenizer.notes.push_back(
-      fmt::format("tokenizer.json decides the ids; transformers 5 would build a {} with other parts, so the class "
-                  "PreTrainedTokenizerFast goes along",
+      fmt::format("tokenizer.json decides the ids; transformers 5 would build a {} with other parts, so the "
+                  "tokenizer_class is set to PreTrainedTokenizerFast",
                   own->name));
   for (const auto& [key, content] : own->defaults)
     if (!config.contains(key)) config[std::string(key)] = std::string(content);

@@ -94,7 +94,7 @@ bool add_merge(std::string_view text, ModelDescription& model) {
 
 [[noreturn]] void refuse(const std::string& origin, const std::string& what) {
   throw Error(ExitCode::usage, fmt::format("{}: {} is not supported", origin, what),
-              "lockstep's manual, prepare-data(1), lists what is");
+              "prepare-data(1) lists the supported ones");
 }
 
 // Values that change no ids.
@@ -182,7 +182,7 @@ void read_unigram(const Object& file, const std::string& where, ModelDescription
   if (const auto id = member(file, "unk_id")) {
     model.unknown_id = id_from(*id, where);
     if (static_cast<std::size_t>(*model.unknown_id) >= model.vocabulary.size())
-      fail(ExitCode::input, "{}: unk_id is {}, the vocabulary has {} entries", where, *model.unknown_id,
+      fail(ExitCode::input, "{}: unk_id is {}, but the vocabulary has {} entries", where, *model.unknown_id,
            model.vocabulary.size());
   }
 }
@@ -247,7 +247,7 @@ void read_document(const Object& document, const std::string& origin, TokenizerD
                      origin);
   for (const char* const key : {"truncation", "padding"}) {
     if (member(document, key))
-      tokenizer.notes.push_back(fmt::format("{}: {} is ignored, as transformers ignores it by itself", origin, key));
+      tokenizer.notes.push_back(fmt::format("{}: {} is ignored, as in transformers", origin, key));
   }
   if (const auto padding = member(document, "padding")) tokenizer.padding_token = text_or(*padding, "pad_token", "");
   const auto part = [&](const char* key) { return part_of(document, key, origin); };
@@ -281,7 +281,7 @@ TokenizerDescription parse_tokenizer_json(const std::string& text, const std::st
     read_document(parse_document(parser, text, origin), origin, tokenizer);
     return tokenizer;
   } catch (const simdjson::simdjson_error&) {
-    fail(ExitCode::input, "{}: not a tokenizer: a member is missing or of another type than it should be", origin);
+    fail(ExitCode::input, "{}: not a tokenizer: a member is missing or has the wrong type", origin);
   }
 }
 
@@ -298,14 +298,15 @@ ModelDescription parse_vocabulary_and_merges(const std::string& vocabulary, cons
 
 void require_tokenizer_json(const std::string& text, const std::string& origin) {
   const auto refuse_file = [&](const std::string& what) {
-    throw Error(ExitCode::usage, fmt::format("cannot read {} as a tokenizer: {}", origin, what),
-                "name a file like tokenizer.json or tokenizer.model, or a folder with one or with vocab.json and "
-                "merges.txt");
+    throw Error(
+        ExitCode::usage, fmt::format("cannot read {} as a tokenizer: {}", origin, what),
+        "name a file like tokenizer.json or tokenizer.model, or a folder with such a file or with vocab.json and "
+        "merges.txt");
   };
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string::npos) refuse_file("it is empty");
-  if (text.find('\0') != std::string::npos) refuse_file("it is not text, and no model of sentencepiece");
-  if (text.starts_with("#version")) refuse_file("it holds merges alone, without their vocabulary");
+  if (text.find('\0') != std::string::npos) refuse_file("it is neither text nor a sentencepiece model");
+  if (text.starts_with("#version")) refuse_file("it has merges but no vocabulary");
   if (text[begin] != '{') refuse_file("it is not a JSON object");
   simdjson::dom::parser parser;
   const Value document = parse_document(parser, text, origin);
@@ -313,7 +314,7 @@ void require_tokenizer_json(const std::string& text, const std::string& origin) 
   const Object object = document;
   const bool vocabulary = object.size() > 0 && std::all_of(object.begin(), object.end(),
                                                            [](const auto& entry) { return entry.value.is_uint64(); });
-  refuse_file(vocabulary ? "it holds a vocabulary alone, without its merges" : "it has no member 'model'");
+  refuse_file(vocabulary ? "it has a vocabulary but no merges" : "it has no member 'model'");
 }
 
 TokenizerParts byte_level_parts(PieceRule rule, bool composes, bool adds_space) {

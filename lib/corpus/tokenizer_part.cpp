@@ -9,7 +9,7 @@
 namespace lockstep {
 
 namespace {
-constexpr const char* what_is_supported = "lockstep's manual, prepare-data(1), lists what is";
+constexpr const char* what_is_supported = "prepare-data(1) lists the supported ones";
 }
 
 TokenizerPart::TokenizerPart(const Json& part, std::string where) : part_(&part), where_(std::move(where)) {
@@ -47,7 +47,7 @@ const Json& TokenizerPart::value(std::string_view key) const {
 
 std::string TokenizerPart::text(std::string_view key) const {
   const Json& found = value(key);
-  if (!found.is_string()) malformed(key, "a text");
+  if (!found.is_string()) malformed(key, "a string");
   return found.get<std::string>();
 }
 
@@ -67,7 +67,7 @@ bool TokenizerPart::flag(std::string_view key, bool otherwise) const {
 
 std::size_t TokenizerPart::count(std::string_view key) const {
   const Json& found = value(key);
-  if (!found.is_number_unsigned()) malformed(key, "a whole number");
+  if (!found.is_number_unsigned()) malformed(key, "a non-negative integer");
   return found.get<std::size_t>();
 }
 

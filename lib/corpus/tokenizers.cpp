@@ -96,7 +96,7 @@ std::unique_ptr<Tokenizer> own_tokenizer(const Path& folder, std::optional<Speci
     auto tokenizer = recognised(document, reading.value_or(reading_in(folder)));
     return tokenizer ? with_chat_templates(std::move(tokenizer), folder) : nullptr;
   } catch (const Tree::exception&) {
-    fail(ExitCode::input, "{}: not a tokenizer: a member is of another type than it should be", json.string());
+    fail(ExitCode::input, "{}: not a tokenizer: a member has the wrong type", json.string());
   }
 }
 
@@ -124,17 +124,17 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::st
   if (word == "bytes") return bytes_tokenizer(end_name.empty() ? default_end_name : end_name, reading);
   if (word == "chars")
     fail(ExitCode::usage,
-         "the tokenizer 'chars' is made from a corpus: prepare-data does it, and the dataset carries it");
+         "the tokenizer 'chars' is made from a corpus: use prepare-data, which stores it in the dataset");
   if (auto tokenizer = plugin_tokenizer(word, end_name, reading)) return tokenizer;
   if (!is_there(word)) {
     if (const auto folder = cached_model(word)) return file_tokenizer(*folder, end_name, reading);
     throw Error(
         ExitCode::input,
         fmt::format(
-            "no tokenizer '{}': neither bytes nor chars, no such file or folder, and no model of the cache of the "
-            "Hugging Face hub",
+            "no tokenizer '{}': it is neither bytes nor chars, nor a file or folder, nor a model in the cache of the "
+            "Hugging Face Hub",
             word),
-        "name a folder with tokenizer.json, tokenizer.model, or vocab.json and merges.txt, or such a file");
+        "name tokenizer.json, tokenizer.model, or a folder with one of them or with vocab.json and merges.txt");
   }
   if (end_name.empty() && is_folder(word)) {
     if (auto own = own_tokenizer(word, reading); own && says_what_lies_in(*own, word)) return own;

@@ -93,7 +93,7 @@ class Unigram : public TokenModel {
         });
         if (!has_character) {
           if (model_->unknown_ == no_token)
-            fail(ExitCode::input, "cannot tokenize '{}': the vocabulary lacks it, and unk_id is null",
+            fail(ExitCode::input, "cannot tokenize '{}': it is not in the vocabulary, and unk_id is null",
                  piece.substr(begin, behind - begin));
           offer(behind, model_->unknown_, model_->unknown_score_);
         }

@@ -15,7 +15,7 @@ class Unknown {
       : token_(model.unknown.value()), id_(id_in(ids, token_)) {}
   std::int32_t id(std::string_view word) const {
     if (id_ == no_token)
-      fail(ExitCode::input, "cannot tokenize '{}': the vocabulary lacks it, and unk_token '{}' as well",
+      fail(ExitCode::input, "cannot tokenize '{}': neither it nor unk_token '{}' is in the vocabulary",
            word.substr(0, whole_code_points(word.substr(0, 100))), token_);
     return id_;
   }

@@ -47,15 +47,14 @@ void require_zstd_window(const std::string& file, std::uint64_t window) {
   if (window <= small_window) return;
   if (window > most_window)
     throw Error(ExitCode::input,
-                fmt::format("{}: cannot decompress: its window is {}, and zstd takes at most {}", file,
+                fmt::format("{}: cannot decompress: its window is {}, but zstd supports at most {}", file,
                             human_bytes(window), human_bytes(most_window)),
-                "compress it anew with --long=31 or less");
+                "compress it again with --long=31 or less");
   for (const MemoryLimit& limit : memory_limits())
     if (limit.available_bytes < static_cast<std::int64_t>(window))
-      refuse_zstd_window(
-          file, window,
-          fmt::format("{} {} available", human_bytes(static_cast<std::uint64_t>(limit.available_bytes)),
-                      limit.group.empty() ? "of the machine are" : "of the control group " + limit.group + " are"));
+      refuse_zstd_window(file, window,
+                         fmt::format("{} available {}", human_bytes(static_cast<std::uint64_t>(limit.available_bytes)),
+                                     limit.group.empty() ? "on the machine" : "in the control group " + limit.group));
   void* const trial = ::mmap(nullptr, window, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (trial == MAP_FAILED) refuse_zstd_window(file, window, std::strerror(errno));  // as a limit of the process
   ::munmap(trial, window);
@@ -65,7 +64,7 @@ void refuse_zstd_window(const std::string& file, std::uint64_t window, const std
   throw Error(
       ExitCode::resources,
       fmt::format("{}: cannot decompress: its window needs {} of memory: {}", file, human_bytes(window), reason),
-      "start fewer ranks on a machine, or compress it anew without --long");
+      "start fewer ranks on a machine, or compress it again without --long");
 }
 
 }  // namespace lockstep

@@ -233,7 +233,7 @@ void require_both_splits(const StreamPlan& plan, std::int64_t documents) {
     throw Error(ExitCode::input,
                 fmt::format("data.validation {} leaves nothing for {}: the corpus has {}", plan.by.text(), split,
                             counted(documents, "document")),
-                "--data.validation tail:FRACTION cuts the stream at any place; none keeps everything for training");
+                "--data.validation tail:FRACTION can cut within a document; none keeps everything for training");
   };
   if (plan.tokens[0] == 0) refuse("training");
   if (plan.tokens[1] == 0 && plan.by.by != ValidationSplit::By::none) refuse("validation");
@@ -277,7 +277,7 @@ std::int64_t tokens_of_shards(std::int64_t tokens, std::int64_t shards) {
   const std::int64_t size = std::max<std::int64_t>(parts(shards), 1);
   if (parts(size) != shards) {
     throw Error(ExitCode::input,
-                fmt::format("cannot write {} into {} of one length: {} each make {}", counted(tokens, "token"),
+                fmt::format("cannot divide {} into {} of equal length: {} each make {}", counted(tokens, "token"),
                             counted(shards, "shard"), counted(size, "token"), parts(size)),
                 fmt::format("--data.shards {}", parts(size)));
   }

@@ -19,7 +19,7 @@ std::optional<Json> ConversationSamples::member(const simdjson::dom::object& rec
   std::string_view text;
   if (value->get(text) == simdjson::SUCCESS &&
       parser_.parse(text, PythonJsonParser::Padding::absent, *value) != simdjson::SUCCESS)
-    throw BadRecord{fmt::format("the text of {} is no JSON", name)};
+    throw BadRecord{fmt::format("the text of {} is not JSON", name)};
   return json_of(*value);
 }
 

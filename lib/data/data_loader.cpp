@@ -14,10 +14,10 @@ namespace {
 
 DataLoaderSettings checked(const DataLoaderSettings& settings) {
   if (settings.micro_batch < 1)
-    fail(ExitCode::usage, "cannot feed micro-batches of {} samples: they need at least 1", settings.micro_batch);
-  invariant(settings.pad_to_multiple.value_or(1) >= 1, "rows are padded to a multiple of at least 1");
-  invariant(settings.epoch_multiple >= 1, "an epoch has a multiple of at least 1 sample");
-  invariant(settings.rank >= 0 && settings.rank < settings.world, "a rank lies within its world");
+    fail(ExitCode::usage, "cannot load micro-batches of {} samples: at least 1 is needed", settings.micro_batch);
+  invariant(settings.pad_to_multiple.value_or(1) >= 1, "pad_to_multiple must be at least 1");
+  invariant(settings.epoch_multiple >= 1, "epoch_multiple must be at least 1");
+  invariant(settings.rank >= 0 && settings.rank < settings.world, "the rank must be below the number of ranks");
   return settings;
 }
 
@@ -33,7 +33,7 @@ std::int64_t dropped_of_epoch(const SampleSource& source, const DataLoaderSettin
   const bool steps = settings.epoch_multiple == settings.global_batch;
   throw Error(
       ExitCode::usage,
-      fmt::format("an epoch of {} has no {} of {}, and what is left of one is dropped (data.drop_last)",
+      fmt::format("an epoch of {} is shorter than one {} of {}, and data.drop_last drops an incomplete one",
                   counted(source.samples(), "sample"), steps ? "step" : "micro-batch of all ranks",
                   counted(settings.epoch_multiple, "sample")),
       fmt::format("leave data.drop_last out, or make the {} smaller", steps ? "global batch" : "micro-batches"));
@@ -116,7 +116,7 @@ std::int64_t TrainingDataLoader::samples_of_step(DataPosition position) const {
     case EpochTail::joined: return settings_.global_batch;
     case EpochTail::short_step: return std::min(settings_.global_batch, order_.samples() - position.sample);
   }
-  throw Error(ExitCode::bug, "a tail of an epoch without steps");
+  throw Error(ExitCode::bug, "the end of an epoch has no steps");
 }
 
 std::int64_t TrainingDataLoader::length_of_step(DataPosition position) const {

@@ -307,7 +307,7 @@ std::string text_of(const PreparationEstimate& estimate, std::uint64_t free_byte
   const double needed = estimate.dataset_bytes + estimate.scratch_bytes;
   std::string text = fmt::format(
       "estimated from {}:\n  about {} tokens{} of {} in {} {}, {:.2f} bytes/token, {} shards\n  about {} on these "
-      "ranks and threads\n  about {} of disk, and {} more while it is made ({} free)\n",
+      "ranks and threads\n  about {} of disk, and {} more during preparation ({} free)\n",
       estimate.is_whole ? "all of the input" : fmt::format("{} of the input", human_bytes(estimate.sample_bytes)),
       about(estimate.tokens),
       estimate.trained_tokens ? fmt::format(" (labels: about {})", about(*estimate.trained_tokens)) : "",
@@ -315,7 +315,7 @@ std::string text_of(const PreparationEstimate& estimate, std::uint64_t free_byte
       estimate.trained_tokens ? "samples" : "documents", estimate.bytes_per_token, about(estimate.shards),
       human_seconds(estimate.seconds), human_bytes(whole(estimate.dataset_bytes)),
       human_bytes(whole(estimate.scratch_bytes)), human_bytes(free_bytes));
-  if (needed > static_cast<double>(free_bytes)) text += "  that is more than is free there\n";
+  if (needed > static_cast<double>(free_bytes)) text += "  this is more than the free disk space\n";
   return text;
 }
 

@@ -127,12 +127,11 @@ class Planner {
       return std::nullopt;  // the hub may have what is missing
     }
     if (announces_more(plan.names)) {
-      if (hub_is_offline()) refuse_offline("files that the names of those in the cache announce");
+      if (hub_is_offline()) refuse_offline("files that belong to the same numbered set as the cached ones");
       return std::nullopt;
     }
     plan.notes.push_back(
-        fmt::format("{}: {} from the cache, put there by another program; whether there are more was "
-                    "not asked",
+        fmt::format("{}: using {} that another program left in the cache; the hub was not asked for more",
                     named(commit).text(), counted(std::ssize(plan.names), "file")));
     return plan;
   }
@@ -167,10 +166,10 @@ class Planner {
 
   [[noreturn]] void refuse_offline(const std::string& what) const {
     throw Error(ExitCode::input,
-                fmt::format("cannot read {}: the cache {} lacks {}, and HF_HUB_OFFLINE forbids fetching",
+                fmt::format("cannot read {}: the cache {} lacks {}, and HF_HUB_OFFLINE forbids downloads",
                             dataset_.text(), cache_.folder().parent_path().string(), what),
-                fmt::format("where there is a network: hf download --repo-type dataset {} --revision {}", dataset_.id,
-                            dataset_.revision));
+                fmt::format("on a machine with network access: hf download --repo-type dataset {} --revision {}",
+                            dataset_.id, dataset_.revision));
   }
 
   HubReference dataset_;
@@ -230,10 +229,10 @@ void require_effect(const HubDatasetOptions& options, const std::vector<NamedInp
     open = open || (input.dataset && input.dataset->revision.empty());
   }
   const auto refuse = [](const char* option, const char* named) {
-    throw Error(ExitCode::usage,
-                fmt::format("{} has no effect: no INPUT is a dataset of the Hugging Face hub without {} of its own",
-                            option, named),
-                "such a dataset is named hf://datasets/OWNER/NAME");
+    throw Error(
+        ExitCode::usage,
+        fmt::format("{} has no effect: no INPUT is a Hugging Face hub dataset without {} in its name", option, named),
+        "name such a dataset hf://datasets/OWNER/NAME");
   };
   if (options.configuration && !whole) refuse("data.name", "files");
   if (options.split && !whole) refuse("data.split", "files");

@@ -325,12 +325,12 @@ class Describer {
     for (; !bytes.empty(); bytes = bytes.subspan(width_of(file)), ++first) {
       const auto wrong = copy_ids(bytes.first(width_of(file)), file.dtype, {&id, 1}).outside(kind_.vocabulary);
       if (!wrong) continue;
-      throw Error(
-          ExitCode::input,
-          fmt::format("{}: token {} is {}, and the vocabulary has {}", file.name(), first, *wrong, kind_.vocabulary),
-          "name the tokenizer that made the file with --data.tokenizer");
+      throw Error(ExitCode::input,
+                  fmt::format("{}: token {} is {}, but the vocabulary has {} tokens", file.name(), first, *wrong,
+                              kind_.vocabulary),
+                  "name the tokenizer that made the file with --data.tokenizer");
     }
-    fail(ExitCode::bug, "an id outside of the vocabulary is lost");
+    fail(ExitCode::bug, "the token id outside of the vocabulary was not found again");
   }
 
   const DocumentIndex& index_of(std::size_t file) {

@@ -39,7 +39,8 @@ std::uint64_t sum_of(const Path& path, std::uint64_t begin, std::uint64_t end, c
     alive();
     const auto wanted = std::span(buffer).first(static_cast<std::size_t>(std::min(most_bytes, end - at)));
     const auto part = wanted.first(bytes->read(wanted));
-    if (part.empty()) fail(ExitCode::input, "{} has become shorter: it ends at byte {}", path.string(), at);
+    if (part.empty())
+      fail(ExitCode::input, "{} was truncated while it was read: it ends at byte {}", path.string(), at);
     sum = add_content_sums(sum, content_sum(std::as_bytes(part), at));
     at += part.size();
   }

@@ -141,8 +141,7 @@ std::vector<std::int64_t> chosen_documents(const ShownSamples& samples, std::int
   std::vector<std::int64_t> chosen;
   if (samples.first) {
     if (*samples.first >= documents)
-      fail(ExitCode::usage, "samples.first is {}, but the split has the documents 0 to {}", *samples.first,
-           documents - 1);
+      fail(ExitCode::usage, "samples.first is {}, but the split has documents 0 to {}", *samples.first, documents - 1);
     const std::int64_t end = std::min(documents, *samples.first + samples.count);
     for (std::int64_t number = *samples.first; number < end; ++number) chosen.push_back(number);
     return chosen;
@@ -268,14 +267,14 @@ std::string text_of(const DatasetLook& look, RunMarks marks) {
   std::string text = fmt::format("{}, {}: {} in {}", look.folder, name_of(look.split), counted(look.tokens, "token"),
                                  counted(look.lengths.documents(), "document"));
   if (look.trained_tokens)
-    text += fmt::format(", {} tokens count as labels, here {}", *look.trained_tokens,
+    text += fmt::format(", {} of them trained on, shown {}", *look.trained_tokens,
                         marks == RunMarks::colors ? "in green" : "between ⟦ and ⟧");
   text += "\n" + lengths_text(look.lengths);
   for (std::size_t i = 0; i < look.documents.size(); ++i) {
     const ShownDocument& document = look.documents[i];
     text += fmt::format("----- document {}: {} from token {} on", document.number, counted(document.tokens, "token"),
                         document.begin);
-    if (look.trained_tokens) text += fmt::format(", {} of which count as labels", document.trained_tokens);
+    if (look.trained_tokens) text += fmt::format(", {} trained on", document.trained_tokens);
     text += "\n" + (look.trained_tokens ? marked_text(look.runs[i], marks) : shown_text(document.text)) + "\n";
     if (document.tokens > std::ssize(document.ids))
       text += fmt::format("… {} more\n", counted(document.tokens - std::ssize(document.ids), "token"));
@@ -302,7 +301,7 @@ DatasetLook look_into(const PrepareConfig& config, const std::function<void()>& 
   }
   if (config.plot)
     publish_file(*config.plot, histogram_svg({fmt::format("{}, {}", look.folder, name_of(look.split)),
-                                              "tokens of a document", "documents"},
+                                              "tokens per document", "documents"},
                                              look.lengths.histogram()));
   return look;
 }

@@ -37,9 +37,10 @@ std::shared_ptr<const MessageFormat> format_with(std::map<std::string, ChatTempl
                                                  const PrepareDataOptions& options, const Tokenizer& tokenizer) {
   const auto usual = files.find(default_template), for_tools = files.find(tool_template);
   if (usual == files.end())
-    throw Error(ExitCode::input,
-                fmt::format("there is no chat template '{}' beside {}", default_template, files.begin()->second.origin),
-                "name one with --data.chat_template PATH");
+    throw Error(
+        ExitCode::input,
+        fmt::format("there is no chat template '{}' next to {}", default_template, files.begin()->second.origin),
+        "name one with --data.chat_template PATH");
   Json variables = usual->second.variables;
   variables.update(named_special_tokens(tokenizer));
   Json hashed{{"template", usual->second.text}, {"variables", variables}};

@@ -62,22 +62,20 @@ Proportions nearest_proportions(std::span<const double> weights) {
 }  // namespace
 
 Proportions resolve_weights(std::span<const double> weights, std::span<const std::string> names) {
-  invariant(weights.size() == names.size() && !weights.empty(), "each weight is of a dataset");
+  invariant(weights.size() == names.size() && !weights.empty(), "each dataset needs one weight");
   for (std::size_t i = 0; i < weights.size(); ++i)
     if (!(weights[i] > 0) || !std::isfinite(weights[i]))
       throw Error(ExitCode::usage,
                   fmt::format("the weight of the dataset {} is {}: it must be above 0", names[i], weights[i]),
-                  "leave out a dataset that no sample should come from");
+                  "leave out a dataset that is not to be sampled");
   if (const auto exact = exact_proportions(weights)) return *exact;
   Proportions proportions = nearest_proportions(weights);
   for (std::size_t i = 0; i < weights.size(); ++i)
     if (proportions.parts[i] == 0)
-      throw Error(
-          ExitCode::usage,
-          fmt::format("the weight of the dataset {}, {}, would become 0: weights are fractions of {}, and it is "
-                      "less than half of one",
-                      names[i], weights[i], Proportions::most),
-          "give it a larger weight, or leave the dataset out");
+      throw Error(ExitCode::usage,
+                  fmt::format("the weight of the dataset {}, {}, rounds to 0: shares are rounded to multiples of 1/{}",
+                              names[i], weights[i], Proportions::most),
+                  "give it a larger weight, or leave the dataset out");
   return proportions;
 }
 
@@ -90,7 +88,7 @@ Turns::Turns(const Proportions& proportions) : leaves_(proportions.parts.size())
   invariant(
       !proportions.parts.empty() && std::ranges::min(proportions.parts) > 0 && proportions.whole <= Proportions::most &&
           std::accumulate(proportions.parts.begin(), proportions.parts.end(), std::int64_t{0}) == proportions.whole,
-      "proportions are of datasets that have samples, and make up the whole");
+      "the parts of proportions must be above 0 and add up to the whole");
   std::vector<std::size_t> datasets(proportions.parts.size());
   std::iota(datasets.begin(), datasets.end(), std::size_t{0});
   std::ranges::stable_sort(datasets, std::greater{}, [&](std::size_t dataset) { return proportions.parts[dataset]; });

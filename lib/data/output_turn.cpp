@@ -38,7 +38,7 @@ std::optional<OutputPaths> take_turn(Session& session, Log& log, std::unique_ptr
       try {
         output = make();
       } catch (const LockHeld& held) {
-        if (!told) log.info("waits: {}", held.what());
+        if (!told) log.info("waiting: {}", held.what());
         told = true;
         return to_text(Json());
       }

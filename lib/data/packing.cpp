@@ -219,7 +219,7 @@ Cutter cut_documents(const TokenStream& stream, const PackingSettings& settings)
       if (document >= 0) cutter.add(document, start);
       document = start;
     }
-    if (document < 0) fail(ExitCode::input, "the split does not begin with a document, so that none can be packed");
+    if (document < 0) fail(ExitCode::input, "the split does not begin with a document, so it cannot be packed");
   }
   cutter.add(document, stream.tokens());
   return cutter;
@@ -268,7 +268,8 @@ std::vector<std::uint64_t> placed_by_user(const CustomPacking& packing, std::spa
   for (std::size_t i = 0; i < costs.size(); ++i) {
     const std::int64_t row = said[i];
     if (row < 0 || row >= std::ssize(filled))
-      fail(ExitCode::usage, "{} puts document {} of {} into row {}, which is none", packing.who, i, costs.size(), row);
+      fail(ExitCode::usage, "{} puts document {} of {} into row {}, which does not exist", packing.who, i, costs.size(),
+           row);
     std::int64_t& tokens = filled[static_cast<std::size_t>(row)];
     tokens += costs[i];
     if (tokens > length)
@@ -307,11 +308,10 @@ void check_packing(const PackingSettings& settings) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   for (const auto& [what, value] : {std::pair("length", settings.length), {"multiple", settings.multiple}})
     if (value < 1 || value > most)
-      fail(ExitCode::usage, "cannot pack documents with a {} of {} tokens: it lies between 1 and {}", what, value,
-           most);
+      fail(ExitCode::usage, "cannot pack documents with a {} of {} tokens: it must be from 1 to {}", what, value, most);
   if (settings.length % settings.multiple != 0)
     throw Error(ExitCode::usage,
-                fmt::format("cannot pack documents into rows of {} tokens where each takes a multiple of {}: it does "
+                fmt::format("cannot pack documents into rows of {} tokens with padding to multiples of {}, which does "
                             "not divide {}",
                             settings.length, settings.multiple, settings.length),
                 fmt::format("use rows of {} tokens", rounded_up(settings.length, settings.multiple)));
@@ -348,7 +348,7 @@ void Packing::require_intact() const {
 }
 
 std::int64_t Packing::documents(std::int64_t row) const {
-  invariant(row >= 0 && row < rows(), "a row lies within its packing");
+  invariant(row >= 0 && row < rows(), "the row must be below the number of rows");
   const auto at = static_cast<std::size_t>(row);
   return static_cast<std::int64_t>(starts_[at + 1] - starts_[at]);
 }
@@ -371,7 +371,7 @@ std::vector<std::uint64_t> place_documents(PackingMethod method, std::span<const
     case PackingMethod::best_fit: return place_longest_first<BestFit>(costs, length);
     case PackingMethod::custom: break;
   }
-  throw Error(ExitCode::bug, "a packing that is not built in");
+  throw Error(ExitCode::bug, "unknown PackingMethod");
 }
 
 Hash128 hash_of_documents(const TokenStream& stream) {
@@ -390,11 +390,11 @@ Packing make_packing(const TokenStream& stream, const PackingSettings& settings,
   PackingCounts counts = cutter.counts();
   if (documents.empty())
     throw Error(ExitCode::input,
-                fmt::format("no document is left to pack of {}: {} have no label, {} none that counts, {} are longer "
-                            "than {} tokens",
+                fmt::format("none of {} documents can be packed: {} have no label, {} have only masked labels, {} are "
+                            "longer than {} tokens",
                             counts.documents, counts.empty_documents, counts.masked_parts, counts.dropped_documents,
                             settings.length),
-                "data.long_documents split keeps long ones");
+                "--data.long_documents split keeps long ones");
 
   const auto arrays = std::make_shared<PackedArrays>();
   arrays->begins.resize(documents.size());

@@ -97,14 +97,14 @@ Packing read_packing(const Path& path, std::string_view identity, const std::sha
   const Json json = parse_json(said, about_path);
   const auto is = [&json](const char* key, const Json& value) { return json.contains(key) && json.at(key) == value; };
   if (!is("format", "lockstep packing") || !is("version", version))
-    fail(ExitCode::input, "it is no packing of version {}", version);
+    fail(ExitCode::input, "it is not a packing of version {}", version);
   if (!is("identity", identity))
-    fail(ExitCode::input, "it is another packing than its name says: {}",
+    fail(ExitCode::input, "its name belongs to another packing; it holds {}",
          json.contains("identity") ? to_text(json.at("identity")) : "nothing");
   const Hash128 made_from = hash_from_hex(json.value("made_from", ""));
   PackingCounts counts;
   for (const auto& [name, count] : named_counts(counts)) {
-    if (!json.contains(name)) fail(ExitCode::input, "it does not say {}", name);
+    if (!json.contains(name)) fail(ExitCode::input, "{} is missing", name);
     *count = integer_from<std::int64_t>(json.at(name), name);
   }
   for (const auto& [name, count] : masked_counts(counts))
@@ -114,9 +114,9 @@ Packing read_packing(const Path& path, std::string_view identity, const std::sha
   const auto labels = arrays->view<std::uint32_t>(hdf5, labels_path, DType::u32);
   if (starts.size() < 2 || begins.size() != labels.size() || starts.front() != 0 || starts.back() != begins.size() ||
       !std::ranges::is_sorted(starts))
-    fail(ExitCode::input, "its lists do not fit together");
+    fail(ExitCode::input, "the lengths of its lists do not match");
   Packing packing(starts, begins, labels, counts, made_from, arrays, &arrays->file);
-  if (hdf5.read_text(hash_path) != hash_of(said, packing)) fail(ExitCode::input, "its hash is not that of its content");
+  if (hdf5.read_text(hash_path) != hash_of(said, packing)) fail(ExitCode::input, "its hash does not match its content");
   return packing;
 }
 
@@ -201,7 +201,7 @@ Path keep_packing(const std::vector<Path>& folders, std::string_view identity, c
       if (error.code() != ExitCode::storage || &folder == &folders.back()) throw;
     }
   }
-  fail(ExitCode::bug, "a packing has a folder");
+  fail(ExitCode::bug, "there is no folder for a packing");
 }
 
 }  // namespace lockstep

@@ -68,7 +68,7 @@ std::string text_of(const PreparationSummary& summary) {
       fmt::format("{}: {} of text with the tokenizer {} ({} tokens)", summary.output, human_bytes(text_bytes(summary)),
                   summary.manifest.tokenizer, summary.manifest.vocabulary);
   text += summary.up_to_date
-              ? ", up to date: it was made of this input with these options\n"
+              ? ", up to date: made from this input with these options\n"
               : fmt::format(" in {}, {:.1f} MB/s\n", human_seconds(summary.seconds), megabytes_per_second(summary));
   text += table.text(2);
   if (summary.records) text += text_of(*summary.records) + "\n";

@@ -182,7 +182,7 @@ class Preparation {
         !std::ranges::all_of(known, [](const auto& sum) { return sum.has_value(); }))
       return std::nullopt;
     if (is_root() && std::ranges::any_of(known, [](const auto& sum) { return !sum; }))
-      output_.log().info("reads {} to see whether it was prepared before", join(config_.text(), " "));
+      output_.log().info("reading {} to check whether it is already prepared", join(config_.text(), " "));
     const InputSums found = complete_sums(session_, inputs_.files, known);
     bytes_read_ += found.bytes_read;
     together(world_, "load the tokenizer", [&] {
@@ -207,7 +207,7 @@ class Preparation {
       });
     }
     if (is_there && is_root())
-      output_.log().info("{} was prepared before: {}", join(config_.text(), " "), config_.output);
+      output_.log().info("{} is already prepared: {}", join(config_.text(), " "), config_.output);
     return Path(config_.output);
   }
 
@@ -239,7 +239,7 @@ class Preparation {
       if (work && error.code() == ExitCode::verdict && holds_full_units(work->path())) work->keep();
       throw;
     }
-    together(world_, "remove what is left", [&] {
+    together(world_, "remove leftovers", [&] {
       if (work) remove_work_beside(config_.output, work->path());
       work.reset();
     });
@@ -256,9 +256,9 @@ class Preparation {
     const auto text = std::ranges::find(inputs_.files, TextFormat::text, &InputFile::format);
     if (!makes_records() || text == inputs_.files.end()) return;
     throw Error(ExitCode::usage,
-                fmt::format("{} holds one text, no records, but data.records is {}", text->name(),
+                fmt::format("{} holds one text, not records, but data.records is {}", text->name(),
                             lockstep::json_of(config_.data.records)["records"].get<std::string>()),
-                "name files of records alone, or leave data.records out");
+                "name only files with records, or leave data.records out");
   }
 
   std::unique_ptr<OutputFolder> make_output() const {
@@ -430,7 +430,7 @@ class Preparation {
     const std::string format = message_format_hash(config_.data, given);
     manifest_.key = preparation_key(config_.data, given, format, inputs_.files, sums);
     if (key_ && manifest_.key != key_)
-      throw Error(ExitCode::input, "the input was changed while it was prepared", "start again");
+      throw Error(ExitCode::input, "the input changed during preparation", "start again");
     if (!config_.data.validation && splits.by.by == ValidationSplit::By::tail && is_root())
       output_.log().info("validation is {}: hash:0.01 would leave a split empty", splits.by.text());
   }
@@ -440,7 +440,7 @@ class Preparation {
     if (corpus.duplicate_documents > 0)
       log.info("left out {}", counted(corpus.duplicate_documents, "duplicate document"));
     if (corpus.left_out > 0) {
-      log.warning("the vocabulary has no token for {}, left out: characters, or bytes of a byte-level tokenizer",
+      log.warning("left out {} without a token in the vocabulary (characters, or bytes of a byte-level tokenizer)",
                   counted(corpus.left_out, "symbol"));
     }
     if (corpus.empty_documents > 0) log.warning("left out {} empty documents", corpus.empty_documents);
@@ -547,8 +547,8 @@ class Preparation {
 
 void refuse_options_of_token_files(const PrepareConfig& config) {
   if (config.data.validation_files)
-    throw Error(ExitCode::usage, "data.validation_files is of token files, and the input is text",
-                "documents of text are held back by data.validation");
+    throw Error(ExitCode::usage, "data.validation_files is for token files, but the input is text",
+                "for text, data.validation chooses the validation documents");
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ bool is_dataset(const std::string& word) { return is_folder(word) && is_there(Pa
 std::string find_on_rank0(const PrepareConfig& config) {
   if (std::ranges::any_of(config.text(), is_dataset)) {
     if (config.text().size() > 1)
-      throw Error(ExitCode::usage, "a prepared dataset is written anew alone: name no other INPUT beside it");
+      throw Error(ExitCode::usage, "a prepared dataset must be the only INPUT: name no other");
     return to_text({{"dataset", config.text()[0]}});
   }
   const auto format = config.input_format();
@@ -98,7 +98,7 @@ void refuse_options_of_text(const PrepareConfig& config, bool has_tokenizer) {
   const PrepareDataOptions unset;
   const auto refuse = [&](bool is_set, const char* option) {
     if (is_set)
-      throw Error(ExitCode::usage, fmt::format("{} has no effect: INPUT holds tokens, and no text is read", option),
+      throw Error(ExitCode::usage, fmt::format("{} has no effect: INPUT holds tokens, not text", option),
                   "leave it out");
   };
   refuse(config.data.text_field != unset.text_field, "data.text_field");
@@ -120,9 +120,9 @@ void refuse_options_of_text(const PrepareConfig& config, bool has_tokenizer) {
 
 std::unique_ptr<Tokenizer> named_tokenizer(const PrepareDataOptions& options) {
   if (!options.tokenizer)
-    throw Error(ExitCode::usage, "token files do not tell their tokenizer", "name it with --data.tokenizer");
+    throw Error(ExitCode::usage, "token files do not record their tokenizer", "name it with --data.tokenizer");
   if (options.tokenizer->kind == TokenizerChoice::Kind::chars)
-    throw Error(ExitCode::usage, "data.tokenizer chars makes a vocabulary of text, and token files hold none",
+    throw Error(ExitCode::usage, "data.tokenizer chars builds a vocabulary from text, but token files hold no text",
                 "name the folder or file of the tokenizer that made them");
   return make_tokenizer(options.tokenizer->text(), options.end_of_text.value_or(""), options.special_tokens_in_text());
 }
@@ -142,7 +142,7 @@ void refuse_input_in_output(const PrepareConfig& config, const TokenInput& input
   for (const Path& path : inputs) {
     const Path relative = absolute_path(path).lexically_relative(target);
     if (relative.empty() || *relative.begin() == "..") continue;
-    throw Error(ExitCode::usage, fmt::format("{} lies in {}, which is to be made", path.string(), config.output),
+    throw Error(ExitCode::usage, fmt::format("{} is inside {}, the folder to create", path.string(), config.output),
                 "name another folder with --output");
   }
 }
@@ -157,7 +157,7 @@ class TokenPreparation {
       refuse_options_of_text(config_, input_.dataset.has_value());
       if (input_.dataset && !config_.data.write)
         throw Error(ExitCode::usage, fmt::format("{} is a prepared dataset", input_.dataset->string()),
-                    "--data.write FORMAT writes it anew");
+                    "--data.write FORMAT converts it");
       open_input();
     });
     if (output_.common().dry_run) {
@@ -185,7 +185,7 @@ class TokenPreparation {
       });
       make();
     } else if (is_root()) {
-      output_.log().info("{} were prepared before: {}", described(), config_.output);
+      output_.log().info("already prepared: {}: {}", described(), config_.output);
     }
     return Path(config_.output);
   }
@@ -271,7 +271,7 @@ class TokenPreparation {
   void tell() {
     for (const std::string& note : input_.files.notes) output_.log().info("{}", note);
     if (copies() && !config_.data.write)
-      output_.log().info("tokens are copied into shards: compressed files cannot be used where they lie");
+      output_.log().info("copying tokens into shards: compressed files cannot be used in place");
   }
 
   std::string described() const {
@@ -318,7 +318,7 @@ class TokenPreparation {
   void warn_of_documents() {
     const std::int64_t now = manifest_.train.documents + manifest_.validation.documents;
     if (is_root() && now != documents_)
-      output_.log().warning("{} became {} in the files: this format tells documents by end-of-text tokens alone",
+      output_.log().warning("{} became {} in the files: in this format only end-of-text tokens separate documents",
                             counted(documents_, "document"), now);
   }
 
@@ -400,10 +400,8 @@ void write_dataset_as(Session& session, WriteFormat format, const Path& source, 
                       std::int64_t shard_tokens, const Path& staging) {
   together(session.world(), "write the dataset", [&] {
     if (manifest.masks == TokenMasks::present)
-      throw Error(
-          ExitCode::usage,
-          fmt::format("{} has masks, which say which tokens count: written anew it would lose them", source.string()),
-          "leave data.write out");
+      throw Error(ExitCode::usage, fmt::format("{} has loss masks, which data.write cannot keep", source.string()),
+                  "leave data.write out");
   });
   const auto token_format = token_format_of(format);
   Json options = parse_json(manifest.options, "options");

@@ -36,11 +36,11 @@ class PromptReader : public RecordReader {
     const simdjson::dom::element completion = member(record, completion_field_, "data.completion_field");
     if (prompt.is_array() && completion.is_array()) return of_messages(record, prompt, completion);
     if (prompt.is_array() || completion.is_array())
-      throw BadRecord{
-          fmt::format("one of '{}' and '{}' is a list of messages, and one is not", prompt_field_, completion_field_)};
+      throw BadRecord{fmt::format("only one of '{}' and '{}' is a list of messages", prompt_field_, completion_field_)};
     if (names_template_)
-      throw BadRecord{fmt::format("'{}' is no list of messages, and data.chat_template is of messages", prompt_field_),
-                      "leave data.chat_template out where prompts are text"};
+      throw BadRecord{
+          fmt::format("'{}' is not a list of messages, but data.chat_template needs messages", prompt_field_),
+          "leave data.chat_template out if prompts are text"};
     text_ = text_of(prompt, prompt_field_);
     const std::array<TextBorder, 1> border{TextBorder{text_.size()}};
     text_ += text_of(completion, completion_field_);
@@ -76,8 +76,7 @@ class PromptReader : public RecordReader {
   Sample of_messages(const simdjson::dom::object& record, const simdjson::dom::element& prompt,
                      const simdjson::dom::element& completion) {
     if (!conversations_)
-      throw BadRecord{fmt::format("'{}' is a list of messages, and beside the tokenizer is no chat template that is "
-                                  "understood",
+      throw BadRecord{fmt::format("'{}' is a list of messages, but the tokenizer has no chat template that can be used",
                                   prompt_field_),
                       "name one with --data.chat_template PATH"};
     Conversation whole = conversations_->conversation(record, json_of(prompt), prompt_field_);

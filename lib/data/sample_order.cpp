@@ -28,7 +28,7 @@ SampleOrder::SampleOrder(const OrderSettings& settings) : settings_(settings) {
   }
   invariant(settings.dropped >= 0 && samples_ > settings.dropped, "an order has samples");
   invariant(!settings.proportions || (settings.proportions->parts.size() == begins_.size() && settings.dropped == 0),
-            "proportions are of all datasets, and of their samples none are dropped");
+            "proportions must cover all datasets, and no samples can be dropped");
   if (settings.proportions) turns_.emplace(*settings.proportions);
 }
 

@@ -45,7 +45,7 @@ Json json_of(const RecordCounts& counts) {
 
 std::string text_of(const RecordCounts& counts) {
   std::string text =
-      fmt::format("{}: {} of {}, {} of which count as labels", counted(counts.records, "record"),
+      fmt::format("{}: {} with {}, {} of them trained on", counted(counts.records, "record"),
                   counted(counts.samples, "sample"), counted(counts.tokens, "token"), counts.trained_tokens);
   const auto add = [&text](std::int64_t count, const char* what) {
     if (count > 0) text += fmt::format("; {} {}", count, what);
@@ -54,9 +54,9 @@ std::string text_of(const RecordCounts& counts) {
   add(counts.truncated_records, "truncated");
   add(counts.split_records, "split");
   add(counts.too_short_records, "too short, left out");
-  add(counts.untrained_records, "without a token that counts, left out");
-  add(counts.untrained_parts, "such parts");
-  add(counts.apart, "borders within a token, encoded apart");
+  add(counts.untrained_records, "without a trained token, left out");
+  add(counts.untrained_parts, "parts without a trained token, left out");
+  add(counts.apart, "borders within a token, encoded separately");
   return text;
 }
 

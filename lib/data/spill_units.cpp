@@ -35,7 +35,7 @@ template <class Value>
 Value value_from(const Json& json) {
   const std::string digits = json.get<std::string>();
   Value value;
-  if (digits.size() != 2 * sizeof value) fail(ExitCode::input, "a value of another size");
+  if (digits.size() != 2 * sizeof value) fail(ExitCode::input, "a value has the wrong size");
   std::vector<std::uint8_t> bytes;
   for (std::size_t i = 0; i < digits.size(); i += 2)
     bytes.push_back(static_cast<std::uint8_t>(std::stoi(digits.substr(i, 2), nullptr, 16)));

@@ -582,7 +582,7 @@ TokenizedCorpus tokenize(const BlockPass& given, const Tokenizer& tokenizer, con
   });
   const BlockNumbers numbers(given.files);
   std::vector<SpillUnit> units;
-  long_work_together(given.session, "look for what is tokenized", [&](const std::function<void()>& alive) {
+  long_work_together(given.session, "look for tokenized text", [&](const std::function<void()>& alive) {
     units = UnitStore(settings.units_folder, given.files, settings.token_bytes)
                 .plan(numbers.range_of(parts_of_rank(given.files, world.rank(), world.size())), alive);
   });

@@ -52,15 +52,16 @@ class TokenizedReader : public RecordReader {
     std::string_view text;
     if (member->get(text) == simdjson::SUCCESS &&
         parser_.parse(text, PythonJsonParser::Padding::absent, *member) != simdjson::SUCCESS)
-      throw BadRecord{fmt::format("the text of {} is no list", name)};
+      throw BadRecord{fmt::format("the text of {} is not a list", name)};
     simdjson::dom::array list;
-    if (member->get(list) != simdjson::SUCCESS) throw BadRecord{fmt::format("{} is no list", name)};
+    if (member->get(list) != simdjson::SUCCESS) throw BadRecord{fmt::format("{} is not a list", name)};
     Integers values;
     values.reserve(list.size());
     for (const simdjson::dom::element element : list) {
       std::int64_t value = 0;
       if (element.get(value) != simdjson::SUCCESS)
-        throw BadRecord{fmt::format("{}[{}] is no integer: {}", name, values.size(), text_of(element).substr(0, 40))};
+        throw BadRecord{
+            fmt::format("{}[{}] is not an integer: {}", name, values.size(), text_of(element).substr(0, 40))};
       values.push_back(value);
     }
     return values;
@@ -68,8 +69,8 @@ class TokenizedReader : public RecordReader {
 
   std::int32_t token(std::int64_t id, std::string_view name, std::size_t at) const {
     if (id < 0 || id >= vocabulary_)
-      throw BadRecord{fmt::format("{}[{}] is {}, the tokenizer has ids 0 to {}", name, at, id, vocabulary_ - 1),
-                      "data.tokenizer names the vocabulary of input_ids"};
+      throw BadRecord{fmt::format("{}[{}] is {}, but the tokenizer has ids 0 to {}", name, at, id, vocabulary_ - 1),
+                      "set data.tokenizer to the tokenizer that made input_ids"};
     return static_cast<std::int32_t>(id);
   }
 
@@ -81,7 +82,7 @@ class TokenizedReader : public RecordReader {
     const auto first = static_cast<std::size_t>(std::ranges::find(attention, 1) - attention.begin());
     const auto hole = std::find(attention.begin() + static_cast<std::ptrdiff_t>(first), attention.end(), 0);
     if (std::find(hole, attention.end(), 1) != attention.end())
-      throw BadRecord{fmt::format("attention_mask[{}] is 0 between tokens that count: only padding may be masked",
+      throw BadRecord{fmt::format("attention_mask[{}] is 0 between tokens with 1: only padding may be masked",
                                   hole - attention.begin())};
     const auto keep = [&](Integers& values) {
       values.erase(values.begin() + (hole - attention.begin()), values.end());
@@ -113,7 +114,7 @@ class TokenizedReader : public RecordReader {
     if (label == id) return true;
     throw BadRecord{
         fmt::format("labels[{}] is {}, neither input_ids[{}] = {} nor {}", place, label, id_place, id, ignored_label),
-        "data.labels says whether labels stand at their own tokens (aligned) or before them (shifted)"};
+        "set data.labels: aligned if a label is at its own token, shifted if at the token before"};
   }
 
   std::int64_t vocabulary_;

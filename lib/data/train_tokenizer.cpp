@@ -67,7 +67,7 @@ void write_files(const TrainedBpe& trained, const TokenizerTraining& settings, c
   publish_file(folder / "tokenizer_config.json", tokenizer_config_json(settings.end_name, SpecialTokens::special));
   publish_file(folder / "tokenizer.json", bpe_tokenizer_json(description, byte_level_parts(settings.counting.rule)));
   if (file_tokenizer(folder)->vocabulary() != std::ssize(trained.model.vocabulary))
-    fail(ExitCode::bug, "the trained tokenizer is not read as it was written");
+    fail(ExitCode::bug, "the trained tokenizer reads back differently");
 }
 
 TrainedBpe train(const CountedCorpus& corpus, const BpeTraining& settings, const std::function<void()>& alive) {
@@ -127,7 +127,7 @@ void summarise(const TokenizerFacts& facts, const TokenizerTraining& settings, c
   for (const std::string& warning : corpus.input.warnings) output.log().warning("{}", warning);
   if (corpus.malformed > 0) output.log().warning("left out {}", counted(corpus.malformed, "malformed document"));
   if (corpus.left_out > 0)
-    output.log().info("left out {} of {} that occur less than {}: together they have more than {}", corpus.left_out,
+    output.log().info("left out {} of {} that occur less than {}: all pieces together exceed {}", corpus.left_out,
                       counted(corpus.different, "different piece"),
                       counted(static_cast<std::int64_t>(corpus.min_count), "time"),
                       human_bytes(settings.counting.most_piece_bytes));

@@ -74,7 +74,7 @@ int verify_dataset(const Path& folder, Session& session, Output& output) {
     std::string text;
     for (const Json& problem : all) text += problem.get<std::string>() + "\n";
     text += fmt::format("{}: {} of {}: {}\n", folder.string(), counted(std::ssize(shards), "shard"), human_bytes(bytes),
-                        all.empty() ? "all hashes are as DATASET.json says" : "damaged, prepare or copy it anew");
+                        all.empty() ? "all hashes match DATASET.json" : "damaged: prepare or copy it again");
     output.print(text);
   }
   return static_cast<int>(all.empty() ? ExitCode::done : ExitCode::verdict);

@@ -68,7 +68,7 @@ DType dtype_for(TokenFormat format, std::int64_t vocabulary) {
     case TokenFormat::nanogpt:
       if (vocabulary <= ids_of_16_bits) return DType::u16;
       throw Error(ExitCode::usage,
-                  fmt::format("nanogpt files hold ids of 16 bits, and the vocabulary has {}", vocabulary),
+                  fmt::format("nanogpt files hold 16-bit ids, but the vocabulary has {} tokens", vocabulary),
                   "--data.write llmc, megatron and datatrove hold larger ones");
     case TokenFormat::mds: break;
   }
@@ -99,8 +99,8 @@ class Source {
       fail(ExitCode::input, "{}: the split {} does not begin with a document", folder.string(), name_of(split));
     if (format != TokenFormat::llmc) return;
     if (!manifest.end_of_text)
-      throw Error(ExitCode::usage, "llm.c has an end-of-text token in front of documents, and the tokenizer has none",
-                  "name one of its tokens with --data.end_of_text as the dataset is prepared");
+      throw Error(ExitCode::usage, "llm.c needs an end-of-text token before each document, but the tokenizer has none",
+                  "name one of its tokens with --data.end_of_text when preparing the dataset");
     leading_ = *manifest.end_of_text;
     std::int32_t last = 0;
     stream_.copy(tokens_ - 1, {&last, 1});
@@ -281,10 +281,10 @@ void write_index(const Source& source, const TokenFile& file, const ShardEntry& 
   for (std::size_t i = 0; i < starts.size(); ++i) {
     const std::int64_t length = (i + 1 < starts.size() ? starts[i + 1] : end) - starts[i];
     if (!std::in_range<std::int32_t>(length))
-      throw Error(
-          ExitCode::usage,
-          fmt::format("megatron files hold documents of 2^31 - 1 tokens, and document {} has {}", first + i, length),
-          "--data.write llmc and datatrove hold longer ones");
+      throw Error(ExitCode::usage,
+                  fmt::format("megatron files hold documents of at most 2^31 - 1 tokens, but document {} has {}",
+                              first + i, length),
+                  "--data.write llmc and datatrove hold longer ones");
     lengths.push_back(static_cast<std::int32_t>(length));
     pointers.push_back(starts[i] * width);
     boundaries.push_back(static_cast<std::int64_t>(first + i));

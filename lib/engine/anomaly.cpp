@@ -25,7 +25,7 @@ std::string_view name_of(Anomaly::Pass pass) {
     case Anomaly::Pass::backward:
     case Anomaly::Pass::gradient: return "backward";
   }
-  throw Error(ExitCode::bug, "a pass without a name");
+  fail(ExitCode::bug, "unknown Anomaly::Pass {}", static_cast<int>(pass));
 }
 
 }  // namespace
@@ -63,7 +63,7 @@ std::string first_of(const std::optional<Anomaly>& found, Communicator& world) {
   std::string what;
   int rank = 0;
   for (const std::string& told : world.all_gather(to_text(mine))) {
-    const Json anomaly = parse_json(told, "what a rank has found");
+    const Json anomaly = parse_json(told, "anomaly of a rank");
     if (!anomaly.is_null()) {
       const std::tuple key(anomaly[0].get<int>(), anomaly[1].get<int>(), anomaly[2].get<int>(), rank);
       if (!first || key < *first) {

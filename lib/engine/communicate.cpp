@@ -73,8 +73,32 @@ void Engine::communicate(Run& run, const Action& action, std::size_t position) {
     case Op::heartbeat: return heartbeat(run, action);
     case Op::reduce_loss: return reduce_loss(run, action);
     case Op::draw_token: return draw_token(run, action);
-    default: throw Error(ExitCode::bug, fmt::format("the engine does not know the collective {}", name_of(action.op)));
+    case Op::forward:
+    case Op::recompute:
+    case Op::backward:
+    case Op::backward_input:
+    case Op::backward_weight:
+    case Op::receive_forward:
+    case Op::send_forward:
+    case Op::receive_backward:
+    case Op::send_backward:
+    case Op::reshard:
+    case Op::finish_gradient:
+    case Op::send_gradient:
+    case Op::receive_gradient:
+    case Op::add_gradient:
+    case Op::gradient_norm:
+    case Op::clip:
+    case Op::optimizer:
+    case Op::finish_average:
+    case Op::fetch_weights:
+    case Op::offload_gradient:
+    case Op::fetch_state:
+    case Op::offload_state:
+    case Op::offload_stash:
+    case Op::fetch_stash: break;
   }
+  fail(ExitCode::bug, "{} is not a collective operation", name_of(action.op));
 }
 
 void Engine::transfer(Run& run, const Action& action, std::size_t position) {

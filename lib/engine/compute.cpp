@@ -61,7 +61,7 @@ void Engine::perform(Run& run, const Action& action) {
     case Op::offload_stash:
     case Op::fetch_stash: break;
   }
-  fail(ExitCode::bug, "the engine does not carry out {}", name_of(action.op));
+  fail(ExitCode::bug, "the engine cannot execute {}", name_of(action.op));
 }
 
 void Engine::perform(Run& run, const Action& action, Unit& unit) {

@@ -23,7 +23,7 @@ auto with_memory(const StepProgram& program, const Action& action, std::string_v
         ExitCode::resources,
         fmt::format("cannot take {} of {} for the activations of {}: out of memory",
                     human_bytes(static_cast<std::uint64_t>(action.bytes)), where, to_text(program, action.subject)),
-        "a smaller train.micro_batch or --train.recompute block needs less");
+        "use a smaller train.micro_batch or --train.recompute block");
   }
 }
 
@@ -65,9 +65,34 @@ std::vector<RegionCopy> Engine::copies_of(Run& run, const Action& action) {
       return unit_of(action.subject).offload_update(run.slots.at(action.slots.releases.front()).value);
     case Op::offload_stash: return offload_stash(run, action);
     case Op::fetch_stash: return fetch_stash(run, action);
-    default: break;
+    case Op::forward:
+    case Op::recompute:
+    case Op::backward:
+    case Op::backward_input:
+    case Op::backward_weight:
+    case Op::receive_forward:
+    case Op::send_forward:
+    case Op::receive_backward:
+    case Op::send_backward:
+    case Op::unshard:
+    case Op::reshard:
+    case Op::finish_gradient:
+    case Op::reduce_scatter:
+    case Op::all_reduce:
+    case Op::send_gradient:
+    case Op::receive_gradient:
+    case Op::add_gradient:
+    case Op::gradient_norm:
+    case Op::reduce_norm:
+    case Op::heartbeat:
+    case Op::clip:
+    case Op::optimizer:
+    case Op::average_weights:
+    case Op::finish_average:
+    case Op::reduce_loss:
+    case Op::draw_token: break;
   }
-  fail(ExitCode::bug, "the engine does not know the copy {}", name_of(action.op));
+  fail(ExitCode::bug, "{} is not a copy between host and device", name_of(action.op));
 }
 
 /// Autograd's graph goes along; what it saved has its memory elsewhere.

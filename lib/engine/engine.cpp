@@ -165,7 +165,7 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
     bool same_units = program->unit_names.size() == model.unit_count();
     for (std::size_t i = 0; same_units && i < model.unit_count(); ++i)
       same_units = !model.has_unit(i) || program->unit_names[i] == model.unit(i).name();
-    invariant(same_blocks && same_units, "blocks and units of the step programs are those of the model");
+    invariant(same_blocks && same_units, "step programs and model have the same blocks and units");
     const RankClass& ranks = program->class_of(session.world().rank());
     slots_.emplace(&ranks, SlotIndex(ranks));
   }

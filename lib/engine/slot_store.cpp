@@ -40,7 +40,7 @@ const SlotContent& SlotStore::at(SlotKind kind, Subject subject, MicroBatch micr
 }
 
 const SlotContent& SlotStore::at(int slot) const {
-  invariant(holds(slot), "an action reads memory that holds something");
+  invariant(holds(slot), "an action reads a slot that has been acquired");
   return contents_[static_cast<std::size_t>(slot)];
 }
 
@@ -57,13 +57,13 @@ void SlotStore::acquire(SlotKind kind, Subject subject, MicroBatch micro_batch, 
 
 void SlotStore::acquire(int slot, SlotContent content) {
   SlotContent& into = contents_[static_cast<std::size_t>(slot)];
-  invariant(is_empty(into), "memory is acquired once");
+  invariant(is_empty(into), "a slot is acquired once");
   into = std::move(content);
   record(TraceEntry::Event::acquired, slot);
 }
 
 void SlotStore::replace(int slot, SlotContent content) {
-  invariant(holds(slot), "memory that is replaced holds something");
+  invariant(holds(slot), "a replaced slot has been acquired");
   contents_[static_cast<std::size_t>(slot)] = std::move(content);
 }
 
@@ -124,7 +124,7 @@ at::Tensor unit_memory(const Unit& unit, std::int64_t length, at::ScalarType typ
     throw Error(
         ExitCode::resources,
         fmt::format("cannot take {} for the {} of unit {}: out of memory", human_bytes(bytes), what, unit.name()),
-        "smaller units (parallel.bucket_size, parallel.units) and fewer ranks on this machine need less");
+        "use smaller units (parallel.bucket_size, parallel.units) or fewer ranks on this machine");
   }
 }
 

@@ -34,10 +34,10 @@ constexpr std::array<std::pair<int, DType>, 8> codes{{{1, DType::u8},
 DType dtype_of(int code) {
   for (const auto& [number, dtype] : codes) {
     if (number != code) continue;
-    if (is_floating(dtype)) fail(ExitCode::input, "it holds {}, which are no tokens", name_of(dtype));
+    if (is_floating(dtype)) fail(ExitCode::input, "its element type {} cannot hold token ids", name_of(dtype));
     return dtype;
   }
-  fail(ExitCode::input, "{} is the number of no type", code);
+  fail(ExitCode::input, "its element type {} is unknown", code);
 }
 
 }  // namespace
@@ -51,23 +51,23 @@ int MegatronIndex::code_of(DType dtype) {
 
 MegatronIndex MegatronIndex::read(std::span<const std::byte> header, std::uint64_t bytes) {
   if (header.size() < header_bytes || std::memcmp(header.data(), magic.data(), magic.size()) != 0)
-    fail(ExitCode::input, "it does not begin as an index of Megatron");
+    fail(ExitCode::input, "it does not begin like a Megatron index");
   if (const auto version = load<std::uint64_t>(header, 9); version != 1)
-    fail(ExitCode::input, "it has version {} of the format; version 1 is read", version);
+    fail(ExitCode::input, "it has format version {}; only version 1 is supported", version);
   MegatronIndex index;
   index.dtype = dtype_of(static_cast<int>(load<std::uint8_t>(header, 17)));
   index.sequences = load<std::uint64_t>(header, 18);
   index.boundaries = load<std::uint64_t>(header, 26);
   const auto truncated = [&] {
-    fail(ExitCode::input, "{} sequences and {} boundaries of documents need more than its {} bytes", index.sequences,
+    fail(ExitCode::input, "{} sequences and {} document boundaries need more than its {} bytes", index.sequences,
          index.boundaries, bytes);
   };
   if (index.sequences > bytes || index.boundaries > bytes) truncated();  // and the sums below do not overflow
   const std::uint64_t end = index.boundaries_at() + index.boundaries * sizeof(std::int64_t);
   if (end > bytes) truncated();
   if (index.sequences > 0 && bytes == end + index.sequences)
-    fail(ExitCode::input, "it has modes of sequences: multimodal datasets are not read");
-  if (bytes > end) fail(ExitCode::input, "{} bytes lie behind what its header announces", bytes - end);
+    fail(ExitCode::input, "it has sequence modes: multimodal datasets are not supported");
+  if (bytes > end) fail(ExitCode::input, "{} bytes follow the data that its header announces", bytes - end);
   if (index.sequences == 0 || index.boundaries == 0) fail(ExitCode::input, "it has no documents");
   return index;
 }
@@ -82,7 +82,8 @@ DocumentIndex::DocumentIndex(const TokenFile& file) : file_(file), map_(file.ind
     fail(ExitCode::input, "{}: {}", file.index.string(), error.what());
   }
   if (file.format == TokenFormat::datatrove && (map_.bytes().empty() || map_.bytes().size() % 8 != 0))
-    fail(ExitCode::input, "{} has {} bytes: it is no list of 64-bit ends", file.index.string(), map_.bytes().size());
+    fail(ExitCode::input, "{} has {} bytes: it is not a list of 64-bit document ends", file.index.string(),
+         map_.bytes().size());
 }
 
 void DocumentIndex::check(const std::function<void()>& alive) const {
@@ -102,26 +103,26 @@ void DocumentIndex::check_megatron(const std::function<void()>& alive) const {
     const auto pointer = load<std::int64_t>(bytes, megatron_.pointers_at() + i * sizeof(std::int64_t));
     if (length < 0) fail(ExitCode::input, "{}: sequence {} has {} tokens", file_.index.string(), i, length);
     if (std::cmp_not_equal(pointer, end)) {
-      fail(ExitCode::input, "{}: sequence {} begins at byte {}, {}: those before it end at {}", file_.index.string(), i,
-           pointer, std::cmp_less(pointer, end) ? "which overlaps" : "which leaves a gap", end);
+      fail(ExitCode::input, "{}: sequence {} begins at byte {}, {}: the previous one ends at {}", file_.index.string(),
+           i, pointer, std::cmp_less(pointer, end) ? "which overlaps" : "which leaves a gap", end);
     }
     end += static_cast<std::uint64_t>(length) * width;
     if (end > file_.bytes) {
-      fail(ExitCode::input, "{}: sequence {} ends at byte {}, {} has {}", file_.index.string(), i, end,
+      fail(ExitCode::input, "{}: sequence {} ends at byte {}, but {} has {} bytes", file_.index.string(), i, end,
            file_.path.string(), file_.bytes);
     }
   }
   if (end != file_.bytes) {
-    fail(ExitCode::input, "{}: its sequences end at byte {}, {} has {}", file_.index.string(), end, file_.path.string(),
-         file_.bytes);
+    fail(ExitCode::input, "{}: its sequences end at byte {}, but {} has {} bytes", file_.index.string(), end,
+         file_.path.string(), file_.bytes);
   }
   std::int64_t before = 0;
   for (std::uint64_t i = 0; i < megatron_.boundaries; ++i) {
     if (i % entries_at_once == 0) alive();
     const auto boundary = load<std::int64_t>(bytes, megatron_.boundaries_at() + i * sizeof(std::int64_t));
     if (boundary < before || std::cmp_greater(boundary, megatron_.sequences) || (i == 0 && boundary != 0)) {
-      fail(ExitCode::input, "{}: document {} begins with sequence {}, behind {} and of {}", file_.index.string(), i,
-           boundary, before, megatron_.sequences);
+      fail(ExitCode::input, "{}: document {} begins with sequence {}, expected {} to {}", file_.index.string(), i,
+           boundary, before, i == 0 ? 0 : megatron_.sequences);
     }
     before = boundary;
   }
@@ -134,13 +135,13 @@ void DocumentIndex::check_datatrove(const std::function<void()>& alive) const {
     if (i % entries_at_once == 0) alive();
     const auto end = load<std::uint64_t>(map_.bytes(), i * sizeof(std::uint64_t));
     if (end < before || std::cmp_greater(end, file_.tokens)) {
-      fail(ExitCode::input, "{}: document {} ends with token {}, behind {} and of {}", file_.index.string(), i, end,
-           before, file_.tokens);
+      fail(ExitCode::input, "{}: document {} ends at token {}, expected {} to {}", file_.index.string(), i, end, before,
+           file_.tokens);
     }
     before = end;
   }
   if (std::cmp_not_equal(before, file_.tokens)) {
-    fail(ExitCode::input, "{}: its documents end with token {}, {} has {}", file_.index.string(), before,
+    fail(ExitCode::input, "{}: its documents end at token {}, but {} has {} tokens", file_.index.string(), before,
          file_.path.string(), file_.tokens);
   }
 }

@@ -24,8 +24,8 @@ constexpr double most_dropped = 0.99;
 constexpr double most_aux_coefficient = 1e6;
 constexpr std::size_t longest = std::size_t{16} << 20;  // bytes of the document
 constexpr const char* hint =
-    "families gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe and qwen3_moe with their standard mathematics are "
-    "supported";
+    "supported families, in their standard form: gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe and "
+    "qwen3_moe";
 
 Family read_family(HfKeys& keys) {
   std::string type = keys.string("model_type", "");
@@ -45,7 +45,7 @@ Family read_family(HfKeys& keys) {
     keys.unsupported(key, fmt::format("{} is not supported{}", excerpt(Json(type)),
                                       needs.empty() ? std::string() : fmt::format(": it needs {}", needs)));
   keys.raise(hint);
-  fail(ExitCode::bug, "an unknown model family went unnoticed");
+  fail(ExitCode::bug, "an unknown model family was not reported");
 }
 
 Activation read_activation(HfKeys& keys, std::string_view key, const std::string& otherwise,
@@ -148,7 +148,7 @@ Defaults defaults_of(Family family) {
     case Family::qwen3_moe: return {4, 0, 32768, -1, -1, 4096};
     case Family::gpt2: break;
   }
-  throw Error(ExitCode::bug, "a family that is not of Llama's shape");
+  fail(ExitCode::bug, "{} does not have the Llama layout", name_of(family));
 }
 
 void read_heads(HfKeys& keys, HfConfig& config, const Defaults& defaults) {
@@ -169,7 +169,7 @@ void read_heads(HfKeys& keys, HfConfig& config, const Defaults& defaults) {
   }
   config.head_size = head_size.value_or(std::max<std::int64_t>(1, config.channels / config.heads));
   if (config.head_size % 2 != 0)
-    keys.malformed("head_dim", fmt::format("{} is odd; rotary positions turn pairs", config.head_size));
+    keys.malformed("head_dim", fmt::format("{} is odd; rotary positions need an even size", config.head_size));
   if (config.heads * config.head_size > most_channels) {
     keys.malformed("head_dim",
                    fmt::format("{} times {} heads exceeds {}", config.head_size, config.heads, most_channels));
@@ -233,9 +233,9 @@ std::vector<bool> listed_layers(HfKeys& keys, const HfConfig& config, bool has_w
   if (std::ranges::find(listed, true) != listed.end() && !has_window) {
     keys.unsupported("layer_types", fmt::format("{} is not supported without a sliding_window", excerpt(*kinds)));
   } else if (std::ssize(listed) != config.layers) {
-    keys.malformed("layer_types", fmt::format("names {} layers of {}", listed.size(), config.layers));
+    keys.malformed("layer_types", fmt::format("lists {} layers instead of {}", listed.size(), config.layers));
   } else if (applies_to_all_layers(config.family) && listed != windowed) {
-    keys.unsupported("layer_types", fmt::format("{} is not supported: one sliding_window serves all layers of {}",
+    keys.unsupported("layer_types", fmt::format("{} is not supported: all layers of {} use the same sliding_window",
                                                 excerpt(*kinds), name_of(config.family)));
   } else {
     return listed;
@@ -347,8 +347,19 @@ std::string hf_dtype_name(DType dtype) {
     case DType::f32: return "float32";
     case DType::f16: return "float16";
     case DType::bf16: return "bfloat16";
-    default: fail(ExitCode::bug, "{} is not a type of weights", name_of(dtype));
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
+    case DType::i64:
+    case DType::i32:
+    case DType::i16:
+    case DType::i8:
+    case DType::u64:
+    case DType::u32:
+    case DType::u16:
+    case DType::u8:
+    case DType::boolean: break;
   }
+  fail(ExitCode::bug, "no torch_dtype for {}", name_of(dtype));
 }
 
 HfConfig parse_hf_config(const std::string& text, const std::string& origin) {

@@ -94,8 +94,8 @@ std::vector<std::string> problems_in_transformers(const HfConfig& config) {
   std::vector<std::string> problems;
   if (config.family == Family::llama && config.channels % config.heads != 0)
     problems.push_back(
-        fmt::format("hidden_size {} is not a multiple of num_attention_heads {}, which it asks of {}, "
-                    "whatever head_dim is",
+        fmt::format("hidden_size {} is not a multiple of num_attention_heads {}, which it requires of {} "
+                    "even if head_dim is set",
                     config.channels, config.heads, name_of(config.family)));
   const Json padding = config.original ? config.original->value("pad_token_id", Json()) : Json();
   if (config.family == Family::gpt2 || padding.is_null()) return problems;
@@ -104,8 +104,8 @@ std::vector<std::string> problems_in_transformers(const HfConfig& config) {
            padding.get<std::int64_t>() >= -config.vocabulary;
   };
   if (!is_row())
-    problems.push_back(fmt::format("pad_token_id {} is no row of its embedding, which has vocab_size {}",
-                                   to_text(padding), config.vocabulary));
+    problems.push_back(fmt::format("pad_token_id {} is not in the embedding, which has vocab_size {}", to_text(padding),
+                                   config.vocabulary));
   return problems;
 }
 

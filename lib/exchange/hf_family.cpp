@@ -16,7 +16,7 @@ struct Untrained {
 };
 constexpr std::string_view latent = "experts and latent attention";
 constexpr std::string_view gemma = "gated GELU, norms that add 1 to their weights and scaled embeddings";
-constexpr std::string_view parallel = "attention and MLP beside each other";
+constexpr std::string_view parallel = "attention and MLP in parallel";
 constexpr std::array untrained{
     Untrained{"qwen3_next", "Qwen3Next", "experts and linear attention"},
     Untrained{"deepseek_v2", "DeepseekV2", latent},
@@ -26,7 +26,7 @@ constexpr std::array untrained{
     Untrained{"gemma2", "Gemma2", gemma},
     Untrained{"gemma3_text", "Gemma3", gemma},
     Untrained{"phi", "PhiFor", parallel},
-    Untrained{"phi3", "Phi3", "query, key and value, and gate and up, in one tensor each"},
+    Untrained{"phi3", "Phi3", "fused query-key-value and gate-up tensors"},
     Untrained{"gpt_neox", "GPTNeoX", parallel},
     Untrained{"gptj", "GPTJ", parallel},
     Untrained{"falcon", "Falcon", parallel},
@@ -34,7 +34,7 @@ constexpr std::array untrained{
     Untrained{"opt", "OPT", "learned positions that start at 2"},
     Untrained{"bloom", "Bloom", "positions as a bias of attention (ALiBi)"},
     Untrained{"mpt", "Mpt", "positions as a bias of attention (ALiBi)"},
-    Untrained{"olmo2", "Olmo2", "norms behind attention and MLP"},
+    Untrained{"olmo2", "Olmo2", "norms after attention and MLP"},
     Untrained{"mamba", "Mamba", "state space layers"},
 };
 
@@ -51,7 +51,7 @@ std::string_view name_of(Family family) {
     case Family::qwen2_moe: return "qwen2_moe";
     case Family::qwen3_moe: return "qwen3_moe";
   }
-  throw Error(ExitCode::bug, "a family without a name");
+  fail(ExitCode::bug, "unknown Family {}", static_cast<int>(family));
 }
 
 std::string_view class_of(Family family) {
@@ -65,7 +65,7 @@ std::string_view class_of(Family family) {
     case Family::qwen2_moe: return "Qwen2MoeForCausalLM";
     case Family::qwen3_moe: return "Qwen3MoeForCausalLM";
   }
-  throw Error(ExitCode::bug, "a family without a class");
+  fail(ExitCode::bug, "unknown Family {}", static_cast<int>(family));
 }
 
 std::optional<Family> family_named(std::string_view name) {

@@ -62,7 +62,7 @@ Encoding encoding_from(const std::string& text) {
     const std::string_view type = std::string_view(text).substr(8, text.find(':', 8) - 8);
     if (const auto dtype = dtype_named(type)) return {dtype, text.find(':', 8) == std::string::npos};
   }
-  fail(ExitCode::input, "its column of tokens has the encoding {}, which is no integers", text);
+  fail(ExitCode::input, "its token column has the encoding {}, which does not hold integers", text);
 }
 
 /// What the index says of a shard.
@@ -79,21 +79,22 @@ struct Shard {
 
 std::pair<std::string, std::uint64_t> file_from(const Json& json) {
   const std::string name = json.at("basename").get<std::string>();
-  if (!stays_below(name)) fail(ExitCode::input, "the file '{}' does not lie beside it", name);
+  if (!stays_below(name)) fail(ExitCode::input, "the file '{}' is not in the same folder", name);
   return {name, integer_from<std::uint64_t>(json.at("bytes"), "bytes")};
 }
 
 Shard shard_from(const Json& json) {
   if (json.at("format") != "mds" || json.at("version") != 2)
-    fail(ExitCode::input, "it has the format {} of version {}; mds of version 2 is read", to_text(json.at("format")),
-         to_text(json.at("version")));
+    fail(ExitCode::input, "it has the format {} version {}; only mds version 2 is supported",
+         to_text(json.at("format")), to_text(json.at("version")));
   Shard shard;
   std::tie(shard.file, shard.bytes) = file_from(json.at("raw_data"));
   if (const Json& zip = json.at("zip_data"); !zip.is_null()) std::tie(shard.zip_file, shard.zip_bytes) = file_from(zip);
   const Json& compression = json.at("compression");
   if (!compression.is_null()) {
     const std::string how = compression.get<std::string>();
-    if (how != "zstd" && !how.starts_with("zstd:")) fail(ExitCode::input, "it is compressed by {}; zstd is read", how);
+    if (how != "zstd" && !how.starts_with("zstd:"))
+      fail(ExitCode::input, "it is compressed with {}; only zstd is supported", how);
   }
   shard.samples = integer_from<std::uint64_t>(json.at("samples"), "samples");
   const auto columns = json.at("column_names").get<std::vector<std::string>>();
@@ -104,7 +105,7 @@ Shard shard_from(const Json& json) {
     fail(ExitCode::input, "it has {} columns, {} encodings and {} sizes", columns.size(), encodings.size(),
          shard.sizes.size());
   for (const std::uint64_t size : shard.sizes) {
-    if (size > shard.bytes) fail(ExitCode::input, "a column of {} bytes is larger than it", size);
+    if (size > shard.bytes) fail(ExitCode::input, "a column of {} bytes is larger than the shard", size);
   }
   const auto named = std::ranges::find_if(
       token_columns, [&](const char* name) { return std::ranges::find(columns, name) != columns.end(); });
@@ -118,7 +119,7 @@ Path index_of(const Path& path) { return is_folder(path) ? path / "index.json" :
 
 Json read_index(const Path& index) {
   if (length_of(index).value_or(0) > longest_index)
-    fail(ExitCode::input, "{} is no index of MDS: it is too long", index.string());
+    fail(ExitCode::input, "{} is too long for an MDS index", index.string());
   return parse_json(read_file(index), index.string());
 }
 
@@ -127,13 +128,12 @@ std::vector<Shard> shards_from(const Path& index) {
   std::vector<Shard> shards;
   try {
     if (!json.is_object() || !json.at("shards").is_array() || json.at("shards").empty())
-      fail(ExitCode::input, "it names no shards");
+      fail(ExitCode::input, "it lists no shards");
     for (const Json& shard : json["shards"]) shards.push_back(shard_from(shard));
   } catch (const Error& error) {
     fail(ExitCode::input, "{}: shard {}: {}", index.string(), shards.size(), error.what());
   } catch (const Json::exception&) {
-    fail(ExitCode::input, "{}: shard {}: a member is missing or of another type than it should be", index.string(),
-         shards.size());
+    fail(ExitCode::input, "{}: shard {}: a key is missing or has the wrong type", index.string(), shards.size());
   }
   return shards;
 }
@@ -146,23 +146,24 @@ class SampleReader {
 
   MdsSamples read() {
     if (bytes_.size() != shard_.bytes)
-      fail(ExitCode::input, "{} has {} bytes, {} says {}", file_.name(), bytes_.size(), file_.index.string(),
+      fail(ExitCode::input, "{} has {} bytes, but {} says {}", file_.name(), bytes_.size(), file_.index.string(),
            shard_.bytes);
     const std::uint64_t offsets_end = (shard_.samples + 2) * sizeof(std::uint32_t);
     const bool whole = shard_.samples < bytes_.size() && offsets_end <= bytes_.size() &&
                        load<std::uint32_t>(bytes_, 0) == shard_.samples;
     if (!whole)
-      fail(ExitCode::input, "{} does not begin as a shard of {} samples, as {} says", file_.name(), shard_.samples,
-           file_.index.string());
+      fail(ExitCode::input, "{} does not begin like a shard of {} samples, as listed in {}", file_.name(),
+           shard_.samples, file_.index.string());
     std::uint64_t before = offsets_end;
     for (number_ = 0; number_ < shard_.samples; ++number_) {
       const std::uint64_t begin = load<std::uint32_t>(bytes_, (number_ + 1) * sizeof(std::uint32_t));
       const std::uint64_t end = load<std::uint32_t>(bytes_, (number_ + 2) * sizeof(std::uint32_t));
-      if (begin < before || end < begin || end > bytes_.size()) fail_sample("it overlaps another one, or the end");
+      if (begin < before || end < begin || end > bytes_.size())
+        fail_sample("it overlaps another sample or the end of the shard");
       add(begin, end);
       before = end;
     }
-    if (before != bytes_.size()) fail_sample("bytes lie behind the last one");
+    if (before != bytes_.size()) fail_sample("bytes follow the last sample");
     if (samples_.tokens == 0) fail(ExitCode::input, "{} holds no tokens", file_.name());
     return std::move(samples_);
   }
@@ -187,33 +188,33 @@ class SampleReader {
         size = bytes;
       }
       sum += bytes;
-      if (sum > end - begin) fail_sample("its columns are longer than it");
+      if (sum > end - begin) fail_sample("its columns are longer than the sample");
     }
-    if (sum != end - at) fail_sample("its columns are not as long as it");
+    if (sum != end - at) fail_sample("the sizes of its columns do not add up to its size");
     add_array(at + place, size);
   }
 
   void add_array(std::uint64_t at, std::uint64_t size) {
     const std::uint64_t end = at + size;
     const auto byte = [&] {
-      if (at == end) fail_sample("its array ends in its header");
+      if (at == end) fail_sample("its array is truncated in the header");
       return load<std::uint8_t>(bytes_, at++);
     };
     DType dtype = shard_.encoding.dtype.value_or(DType::u8);
     if (!shard_.encoding.dtype) {
       const std::uint8_t number = byte();
       const auto* const type = std::ranges::find(array_types, number, &ArrayType::number);
-      if (type == array_types.end()) fail_sample("its array holds no integers");
+      if (type == array_types.end()) fail_sample("its array does not hold integers");
       dtype = type->dtype;
     }
     std::optional<std::uint64_t> elements;
     if (shard_.encoding.shaped) elements = elements_of_shape(byte(), at, end);
     const auto width = static_cast<std::uint64_t>(size_of(dtype));
     if ((end - at) % width != 0 || (elements && *elements != (end - at) / width))
-      fail_sample("its array is not as long as its type and shape say");
+      fail_sample("the length of its array does not match its type and shape");
     if (samples_.starts.empty()) samples_.dtype = dtype;
     if (dtype != samples_.dtype)
-      fail_sample(fmt::format("its array is of {}, those before of {}", name_of(dtype), name_of(samples_.dtype)));
+      fail_sample(fmt::format("its array has type {}, earlier ones have {}", name_of(dtype), name_of(samples_.dtype)));
     if (at == end) return;  // no document
     samples_.starts.push_back(static_cast<std::uint64_t>(samples_.tokens));
     samples_.places.push_back(at);
@@ -226,10 +227,10 @@ class SampleReader {
     const std::uint64_t width = std::uint64_t{1} << (byte & 3U);
     std::uint64_t elements = 1;
     for (int axis = 0; axis < byte >> 2; ++axis, at += width) {
-      if (end - at < width) fail_sample("its array ends in its shape");
+      if (end - at < width) fail_sample("its array is truncated in the shape");
       std::uint64_t extent = 0;
       std::memcpy(&extent, bytes_.data() + at, width);
-      if (__builtin_mul_overflow(elements, extent, &elements)) fail_sample("its array has a shape without end");
+      if (__builtin_mul_overflow(elements, extent, &elements)) fail_sample("the shape of its array is too large");
     }
     return elements;
   }
@@ -277,9 +278,9 @@ std::vector<TokenFile> MdsIndex::files() const {
     if (file.compressed) file.path = folder / shard.zip_file;
     const std::uint64_t expected = file.compressed ? shard.zip_bytes : shard.bytes;
     const auto bytes = length_of(file.path);
-    if (!bytes) fail(ExitCode::input, "{}: {} is not there", state_->index.string(), file.path.string());
+    if (!bytes) fail(ExitCode::input, "{}: {} is missing", state_->index.string(), file.path.string());
     if (*bytes != expected)
-      fail(ExitCode::input, "{} has {} bytes, {} says {}", file.path.string(), *bytes, state_->index.string(),
+      fail(ExitCode::input, "{} has {} bytes, but {} says {}", file.path.string(), *bytes, state_->index.string(),
            expected);
     file.bytes = *bytes;
     files.push_back(std::move(file));

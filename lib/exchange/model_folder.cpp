@@ -119,7 +119,8 @@ class NamedTensors {
       }
     }
     if (!stripped.empty())
-      remarks.notes.push_back(fmt::format("{}: the prefix '{}' of all names is left out", folder.string(), stripped));
+      remarks.notes.push_back(
+          fmt::format("{}: removed the prefix '{}' from all tensor names", folder.string(), stripped));
   }
 
   static std::function<std::string(const std::string&)> names_in(const Path& folder) {
@@ -190,19 +191,19 @@ struct Mismatches {
   std::ranges::move(found.foreign, std::back_inserter(found.unexpected));
   report("missing", found.missing);
   report("unexpected", found.unexpected);
-  report("of another shape or type", found.wrong);
+  report("with the wrong shape or type", found.wrong);
   throw Error(ExitCode::input,
-              fmt::format("{}: the weights are not those of the model's configuration{}", folder.string(), problems),
+              fmt::format("{}: the weights do not match the model's configuration{}", folder.string(), problems),
               only_head ? "set tie_word_embeddings to true in config.json if the head is the embedding" : "");
 }
 
 /// Says which tensors are not read, and why that is right.
 void remark_unread(const Path& folder, const Mismatches& found, Remarks& remarks) {
   if (!found.foreign.empty())
-    remarks.warnings.push_back(fmt::format("{}: {} not read, since the model has no such module: {}", folder.string(),
+    remarks.warnings.push_back(fmt::format("{}: ignored {}, since the model has no such module: {}", folder.string(),
                                            counted(std::ssize(found.foreign), "tensor"), listed(found.foreign)));
   if (!found.buffers.empty())
-    remarks.notes.push_back(fmt::format("{}: {} of masks and rotary positions not read, since they are computed: {}",
+    remarks.notes.push_back(fmt::format("{}: ignored {} of masks and rotary positions, which are computed: {}",
                                         folder.string(), counted(std::ssize(found.buffers), "tensor"),
                                         listed(found.buffers)));
 }
@@ -210,7 +211,7 @@ void remark_unread(const Path& folder, const Mismatches& found, Remarks& remarks
 Path real_path(const Path& path) {
   std::error_code error;
   const Path real = std::filesystem::canonical(path, error);
-  if (error) fail(ExitCode::storage, "cannot look at {}: {}", path.string(), error.message());
+  if (error) fail(ExitCode::storage, "cannot access {}: {}", path.string(), error.message());
   return real;
 }
 
@@ -261,7 +262,7 @@ void require_within(const Path& folder, const Path& file) {
       home.parent_path().filename() == "snapshots" && is_below(real, home.parent_path().parent_path() / "blobs");
   if (is_below(real, home) || cached) return;
   throw Error(ExitCode::input, fmt::format("{} is a link to {}, outside its folder", file.string(), real.string()),
-              "put the file itself there if it belongs to the model");
+              "copy the file into the folder if it belongs to the model");
 }
 
 std::unique_ptr<TensorSource> open_model_weights(const Path& folder, std::span<const TensorDescription> expected,
@@ -326,9 +327,20 @@ void read_as_float(const TensorSource& source, const TensorDescription& tensor, 
       for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(values[i]);
       return;
     }
-    default:
-      fail(ExitCode::input, "tensor '{}' has type {}, not a type of weights", tensor.name, name_of(tensor.dtype));
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
+    case DType::i64:
+    case DType::i32:
+    case DType::i16:
+    case DType::i8:
+    case DType::u64:
+    case DType::u32:
+    case DType::u16:
+    case DType::u8:
+    case DType::boolean: break;
   }
+  fail(ExitCode::input, "tensor '{}' has the type {}, but weights must be fp64, fp32, bf16 or fp16", tensor.name,
+       name_of(tensor.dtype));
 }
 
 }  // namespace lockstep

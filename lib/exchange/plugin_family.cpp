@@ -18,7 +18,7 @@ using Entry = PluginEntry<lockstep_family>;
 const Entry& entry_of(std::size_t family) { return Plugins::opened().families().at(family); }
 
 [[noreturn]] void refuse(const Entry& entry, const std::string& what, std::string_view problem) {
-  fail(ExitCode::input, "the family {} of {} has no words for {}: {}", entry.table->name, entry.plugin->file(), what,
+  fail(ExitCode::input, "the family {} of {} cannot translate {}: {}", entry.table->name, entry.plugin->file(), what,
        problem);
 }
 
@@ -36,7 +36,7 @@ std::optional<std::size_t> plugin_family_of(const Json& document) {
       std::ranges::find_if(families, [&](const Entry& entry) { return entry.table->name == model_type_of(document); });
   if (found == families.end()) return std::nullopt;
   if (family_named(found->table->name))
-    fail(ExitCode::input, "{}: {} is a family that is built in", found->plugin->file(), found->table->name);
+    fail(ExitCode::input, "{}: the name {} belongs to a built-in family", found->plugin->file(), found->table->name);
   return static_cast<std::size_t>(found - families.begin());
 }
 
@@ -45,11 +45,11 @@ Json as_built_in(std::size_t family, const std::string& text, const std::string&
   const char* said = nullptr;
   if (const char* const problem = entry.table->config(entry.plugin->values(), text.c_str(), &said))
     refuse(entry, origin, problem);
-  if (said == nullptr || first_invalid_utf8(said)) refuse(entry, origin, "it gives no text");
-  Json document = parse_json(
-      said, fmt::format("what the family {} of {} makes of {}", entry.table->name, entry.plugin->file(), origin));
+  if (said == nullptr || first_invalid_utf8(said)) refuse(entry, origin, "it returned no text");
+  Json document = parse_json(said, fmt::format("the configuration that the family {} of {} returned for {}",
+                                               entry.table->name, entry.plugin->file(), origin));
   if (!document.is_object() || !family_named(model_type_of(document)))
-    refuse(entry, origin, "the model_type that it gives is none that is built in");
+    refuse(entry, origin, "the model_type that it returned is not a built-in family");
   return document;
 }
 
@@ -60,7 +60,7 @@ std::string built_in_tensor(std::size_t family, const std::string& name, const s
   const std::string what = fmt::format("the tensor {} of {}", name, origin);
   if (const char* const problem = entry.table->tensor(entry.plugin->values(), name.c_str(), &said))
     refuse(entry, what, problem);
-  if (said == nullptr || first_invalid_utf8(said)) refuse(entry, what, "it gives no text");
+  if (said == nullptr || first_invalid_utf8(said)) refuse(entry, what, "it returned no text");
   return said;
 }
 

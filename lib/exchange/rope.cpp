@@ -101,7 +101,7 @@ void read_kind_of(RopeKind kind, HfKeys& keys, HfKeys& map, std::int64_t head_si
       read_attention_factor();
       rope.short_factor = read_divisors(map, "short_factor", head_size / 2);
       rope.long_factor = read_divisors(map, "long_factor", head_size / 2);
-      if (rope.original_positions == 1) map.malformed(original_key, "is 1, whose logarithm divides");
+      if (rope.original_positions == 1) map.malformed(original_key, "is 1, but must be greater than 1");
       return;
     case RopeKind::llama3:
       rope.original_positions = read_original(keys, map, positions);
@@ -125,7 +125,8 @@ Rope read_map(HfKeys& keys, HfKeys& map, double theta, std::int64_t head_size, s
   if (on_top && rope.theta != top)
     map.malformed("rope_theta", fmt::format("is {}, but rope_theta is {}", rope.theta, top));
   for (const char* const layers : {"full_attention", "sliding_attention"}) {
-    if (map.find(layers) != nullptr) map.unsupported(layers, "is not supported: one rotation serves all layers");
+    if (map.find(layers) != nullptr)
+      map.unsupported(layers, "is not supported: all layers use the same rotary positions");
   }
   const Json* const part = map.find("partial_rotary_factor");
   if (part != nullptr && *part != 1.0)
@@ -145,7 +146,7 @@ std::string_view name_of(RopeKind kind) {
     case RopeKind::longrope: return "longrope";
     case RopeKind::llama3: return "llama3";
   }
-  throw Error(ExitCode::bug, "a kind of rotary positions without a name");
+  fail(ExitCode::bug, "unknown RopeKind {}", static_cast<int>(kind));
 }
 
 Rope read_rope(HfKeys& keys, double theta, std::int64_t head_size, std::int64_t positions, const std::string& origin) {
@@ -160,7 +161,7 @@ Rope read_rope(HfKeys& keys, double theta, std::int64_t head_size, std::int64_t 
     HfKeys map(*value, origin);
     const Rope rope = read_map(keys, map, theta, head_size, positions);
     keys.take(key, map);
-    if (found && *found != rope) keys.malformed(key, "says something else than rope_scaling");
+    if (found && *found != rope) keys.malformed(key, "contradicts rope_scaling");
     found = rope;
   }
   if (found) return *found;

@@ -127,7 +127,7 @@ void check_places(std::vector<SafetensorsEntry>& entries, std::uint64_t data_byt
   for (const SafetensorsEntry& entry : entries) {
     if (entry.begin != next) {
       fail(ExitCode::input, "tensor '{}' begins at data byte {}, {} at {}", entry.tensor.name, entry.begin,
-           entry.begin < next ? "inside the tensor that ends" : "behind a hole that starts", next);
+           entry.begin < next ? "inside the tensor that ends" : "after a gap that starts", next);
     }
     next = entry.end;
   }
@@ -149,7 +149,7 @@ std::string_view safetensors_name(DType dtype) {
   for (const auto& [known, spelling] : spellings) {
     if (known == dtype) return spelling;
   }
-  fail(ExitCode::bug, "a type without a safetensors spelling");
+  fail(ExitCode::bug, "a DType without a safetensors name");
 }
 
 std::vector<SafetensorsEntry> parse_safetensors_header(std::span<const std::byte> bytes, const std::string& origin) {
@@ -164,7 +164,7 @@ std::vector<SafetensorsEntry> parse_safetensors_header(std::span<const std::byte
   const std::size_t data = prefix + static_cast<std::size_t>(length);
   const std::span header = bytes.subspan(prefix, static_cast<std::size_t>(length));
   if (header.front() != std::byte{'{'})
-    fail(ExitCode::input, "{}: not a safetensors file: the header is no JSON object", origin);
+    fail(ExitCode::input, "{}: not a safetensors file: the header is not a JSON object", origin);
   try {
     const simdjson::padded_string text(std::string_view(reinterpret_cast<const char*>(header.data()), header.size()));
     std::vector<SafetensorsEntry> entries = read_entries(text);
@@ -177,7 +177,7 @@ std::vector<SafetensorsEntry> parse_safetensors_header(std::span<const std::byte
   } catch (const Error& error) {
     fail(ExitCode::input, "{}: damaged safetensors header: {}", origin, error.what());
   } catch (const simdjson::simdjson_error&) {
-    fail(ExitCode::input, "{}: damaged safetensors header: not the JSON that the format prescribes", origin);
+    fail(ExitCode::input, "{}: damaged safetensors header: its JSON does not follow the format", origin);
   }
 }
 

@@ -50,7 +50,7 @@ class SafetensorsSource : public TensorSource {
 
   void read(const std::string& name, const Box& box, std::span<std::byte> out) const override {
     const auto found = locations_.find(name);
-    if (found == locations_.end()) fail(ExitCode::input, "the safetensors have no tensor '{}'", name);
+    if (found == locations_.end()) fail(ExitCode::input, "the safetensors files have no tensor '{}'", name);
     const TensorDescription& tensor = list_[found->second.index];
     const std::span<const std::byte> bytes = found->second.bytes;
     if (!contains(whole(tensor.shape), box))
@@ -113,7 +113,7 @@ void remark_repeated(const SafetensorsSource& source, const Path& folder, bool i
   if (!index)
     throw Error(ExitCode::input, what,
                 fmt::format("remove the file that does not belong to the model, or add {}", index_name));
-  remarks.warnings.push_back(what + "; the last file counts, as in transformers");
+  remarks.warnings.push_back(what + "; the last file is used, as in transformers");
 }
 
 /// Tensor and file of each entry of an index. Throws Error(input) without the origin.
@@ -126,8 +126,8 @@ std::map<std::string, std::string> read_weight_map(const std::string& text, cons
   for (const auto& [name, value] : found->items()) {
     const std::string file = value.is_string() ? value.get<std::string>() : std::string();
     if (file.empty() || file.find('/') != std::string::npos || file == "." || file == "..") {
-      fail(ExitCode::input, "{}: damaged index: tensor '{}' lies in {}, which is not a file beside the index", origin,
-           name, to_text(value));
+      fail(ExitCode::input, "{}: damaged index: tensor '{}' lies in {}, which is not a file in the folder of the index",
+           origin, name, to_text(value));
     }
     files.emplace(name, file);
   }
@@ -152,9 +152,9 @@ void remark_differences(const SafetensorsSource& source, const std::map<std::str
     remarks.notes.push_back(
         fmt::format("{}: {} {}: {}", index.string(), counted(std::ssize(names), "tensor"), what, listed(names)));
   };
-  note("listed that no file has", absent);
-  note("in another file than it says", elsewhere);
-  note("of its files not listed, and taken", unlisted);
+  note("listed but in no file", absent);
+  note("in another file than listed", elsewhere);
+  note("used although not listed", unlisted);
 }
 
 std::unique_ptr<SafetensorsSource> open_index(const Path& path, Remarks& remarks) {
@@ -202,17 +202,16 @@ std::unique_ptr<SafetensorsSource> open_shards(const std::vector<Path>& shards, 
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const Shard shard = *shard_named(shards[i].filename().string());
     if (shard.of != count || shard.number != static_cast<int>(i) + 1)
-      fail(ExitCode::input, "{} stands where model-{:05}-of-{:05}.safetensors is expected, and there is no {}",
+      fail(ExitCode::input, "found {} where model-{:05}-of-{:05}.safetensors is expected, and there is no {}",
            shards[i].string(), i + 1, count, index_name);
   }
   if (std::ssize(shards) != count)
-    fail(ExitCode::input, "{} has {} of {} files of weights, and no {}", folder.string(), shards.size(), count,
-         index_name);
+    fail(ExitCode::input, "{} has {} of {} weight files, and no {}", folder.string(), shards.size(), count, index_name);
   auto source = std::make_unique<SafetensorsSource>();
   for (const Path& shard : shards) source->add_file(shard);
   remark_repeated(*source, folder, false, remarks);
   remarks.notes.push_back(
-      fmt::format("{} has no {}: the tensors of its {} files are taken", folder.string(), index_name, count));
+      fmt::format("{} has no {}: using the tensors of all {} files", folder.string(), index_name, count));
   return source;
 }
 
@@ -223,7 +222,7 @@ void remark_unread(const Path& folder, const std::string& read, const std::set<s
     if (!name.ends_with(".safetensors") || files.contains(name)) continue;
     const bool other_form = name.starts_with("consolidated");
     (other_form ? remarks.notes : remarks.warnings)
-        .push_back(fmt::format("{} is not read: the weights are those of {}", path.string(), read));
+        .push_back(fmt::format("{} is ignored: the weights are read from {}", path.string(), read));
   }
 }
 

@@ -31,7 +31,7 @@ constexpr std::uint64_t llmc_header_bytes = 1024;
 Path with_suffix(const Path& path, const char* suffix) { return path.string() + suffix; }
 
 std::uint64_t length_of_file(const Path& path) {
-  if (!open_if_there(path)) fail(ExitCode::input, "{} is not there", path.string());
+  if (!open_if_there(path)) fail(ExitCode::input, "{} does not exist", path.string());
   return length_of(path).value_or(0);
 }
 
@@ -69,7 +69,7 @@ void count_tokens(TokenFile& file) {
   const std::uint64_t bytes = file.bytes - file.offset;
   if (bytes == 0) fail_length(file, "it holds no tokens");
   if (bytes % width != 0)
-    fail_length(file, fmt::format("its tokens have {} each", counted(size_of(file.dtype), "byte")));
+    fail_length(file, fmt::format("not a multiple of the token size, {}", counted(size_of(file.dtype), "byte")));
   file.tokens = static_cast<std::int64_t>(bytes / width);
 }
 
@@ -96,20 +96,19 @@ TokenFile llmc_file(const Path& path) {
   TokenFile file{.format = TokenFormat::llmc, .path = path};
   file.bytes = length_of_file(path);
   if (magic == llmc_evaluation)
-    fail(ExitCode::input, "{} is a file of llm.c with questions to evaluate by: it is no stream of tokens",
-         path.string());
+    fail(ExitCode::input, "{} is an evaluation file of llm.c, not a stream of tokens", path.string());
   if (head.size() < llmc_header_bytes || !is_llmc(magic))
-    fail(ExitCode::input, "{} does not begin as a file of llm.c with tokens", path.string());
+    fail(ExitCode::input, "{} does not begin like a token file of llm.c", path.string());
   const std::int32_t expected = magic == llmc_16_bits ? 1 : 7;
   if (version != expected)
-    fail(ExitCode::input, "{} has version {} of llm.c's format {}; version {} is read", path.string(), version, magic,
-         expected);
+    fail(ExitCode::input, "{} has version {} of llm.c's format {}; only version {} is supported", path.string(),
+         version, magic, expected);
   file.dtype = magic == llmc_16_bits ? DType::u16 : DType::u32;
   file.offset = llmc_header_bytes;
   if (count < 1) fail(ExitCode::input, "{}: its header announces {} tokens", path.string(), count);
   const auto width = static_cast<std::uint64_t>(size_of(file.dtype));
   if (file.bytes - file.offset != static_cast<std::uint64_t>(count) * width)
-    fail_length(file, fmt::format("its header announces {} tokens of {} bytes behind its first {}", count, width,
+    fail_length(file, fmt::format("its header announces {} tokens of {} bytes after a header of {} bytes", count, width,
                                   llmc_header_bytes));
   count_tokens(file);
   return file;
@@ -140,7 +139,7 @@ DatatroveMetadata metadata_of(const Path& path) {
   };
   if (bar == std::string::npos || !number(bar + 1, metadata.width) || !number(line + 1, metadata.tokens) ||
       (metadata.width != 2 && metadata.width != 4))
-    fail(ExitCode::input, "{} is no metadata of datatrove: a tokenizer with the bytes of a token, 2 or 4, and a count",
+    fail(ExitCode::input, "{} is not metadata of datatrove: expected TOKENIZER|BYTES (2 or 4) and a number of tokens",
          path.string());
   return metadata;
 }
@@ -150,14 +149,15 @@ TokenFile datatrove_file(const Path& path) {
   file.bytes = length_of_file(path);
   if (is_there(with_suffix(path, ".loss")))
     throw Error(ExitCode::input,
-                fmt::format("{}.loss excludes tokens from the loss, which token files in place cannot", path.string()),
+                fmt::format("{}.loss excludes tokens from the loss, which is not supported for token files in place",
+                            path.string()),
                 "move it elsewhere to train on all tokens");
   if (is_there(with_suffix(path, ".index"))) file.index = with_suffix(path, ".index");
   std::optional<DatatroveMetadata> metadata;
   if (is_there(with_suffix(path, ".metadata"))) metadata = metadata_of(with_suffix(path, ".metadata"));
   if (!metadata && file.index.empty())
     throw Error(ExitCode::input, fmt::format("cannot tell whether tokens of {} have 2 bytes or 4", path.string()),
-                "datatrove writes that into its .ds.metadata, and its .ds.index tells it, too");
+                "put its .ds.metadata or .ds.index, which datatrove writes, next to it");
   std::int64_t width = metadata ? metadata->width : 0;
   if (!metadata) {
     const std::uint64_t index_bytes = length_of_file(file.index);
@@ -167,7 +167,7 @@ TokenFile datatrove_file(const Path& path) {
               file.index);
     width = end > 0 && file.bytes % end == 0 ? static_cast<std::int64_t>(file.bytes / end) : 0;
     if (width != 2 && width != 4)
-      fail_length(file, fmt::format("{} ends with token {}, and tokens have 2 or 4 bytes", file.index.string(), end));
+      fail_length(file, fmt::format("{} ends at token {}, but tokens have 2 or 4 bytes", file.index.string(), end));
   }
   file.dtype = width == 2 ? DType::u16 : DType::u32;
   count_tokens(file);
@@ -202,14 +202,14 @@ class Finder {
   std::optional<TokenFiles> finish() {
     if (with_.empty()) return std::nullopt;
     if (!without_.empty())
-      throw Error(ExitCode::input, fmt::format("{} holds token files, {} none", with_[0], without_[0]),
-                  "prepare text and token files apart");
+      throw Error(ExitCode::input, fmt::format("{} holds token files, but {} does not", with_[0], without_[0]),
+                  "prepare text and token files separately");
     for (const TokenFile& file : found_.files) {
       if (file.format == found_.files[0].format) continue;
       throw Error(ExitCode::input,
-                  fmt::format("{} is of the format {}, {} of {}", found_.files[0].path.string(),
+                  fmt::format("{} has the format {}, but {} has {}", found_.files[0].path.string(),
                               name_of(found_.files[0].format), file.path.string(), name_of(file.format)),
-                  "prepare them apart");
+                  "prepare them separately");
     }
     return std::move(found_);
   }
@@ -231,7 +231,7 @@ class Finder {
     for (const Path& path : paths) {
       if (path.filename().string().starts_with('.') || is_folder(path) || !is_there(path)) continue;
       if (path.filename() == "meta.pkl")
-        found_.notes.push_back(fmt::format("{} is not read: pickles run code", path.string()));
+        found_.notes.push_back(fmt::format("{} is ignored: pickles can run code", path.string()));
       take(path);
     }
   }
@@ -260,7 +260,7 @@ class Finder {
   std::optional<TokenFormat> format_of(const Path& path) const {
     const auto found = format_by_content(path);
     if (found && format_ && *found != *format_)
-      fail(ExitCode::input, "{} is of the format {}, not {}", path.string(), name_of(*found), name_of(*format_));
+      fail(ExitCode::input, "{} has the format {}, not {}", path.string(), name_of(*found), name_of(*format_));
     if (found || !format_) return found;
     const Path suffix = path.extension();
     switch (*format_) {
@@ -290,9 +290,10 @@ class Finder {
   }
 
   [[noreturn]] static void fail_unknown(const Path& path) {
-    throw Error(ExitCode::input, fmt::format("cannot tell what {} holds", path.string()),
-                "name the format: --format nanogpt is 16-bit tokens and nothing else; others have a header or an index "
-                "beside them");
+    throw Error(
+        ExitCode::input, fmt::format("cannot recognise the format of {}", path.string()),
+        "name the format: --format nanogpt is plain 16-bit tokens; other formats have a header, or an index next "
+        "to them");
   }
 
   std::optional<TokenFormat> format_;

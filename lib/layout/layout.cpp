@@ -43,7 +43,7 @@ bool apart(const Axis& one, const Axis& other) {
 void claim(std::vector<AxisName>& claimed, const Layout& layout, const AxisName& name) {
   axis_of(layout, name);
   if (!is_among(axes_for(layout), name))
-    fail(ExitCode::usage, "layout of a {} tensor names axis {} beside those of experts", to_text(layout.global), name);
+    fail(ExitCode::usage, "layout of a {} tensor mixes axis {} with expert axes", to_text(layout.global), name);
   if (names(claimed, name))
     fail(ExitCode::usage, "layout of a {} tensor splits or pins axis {} twice", to_text(layout.global), name);
   claimed.push_back(name);
@@ -54,11 +54,11 @@ void check_split(const Layout& layout, const Split& split) {
     fail(ExitCode::usage, "layout splits dim {} of a {} tensor, which has {} dims", split.dim, to_text(layout.global),
          layout.global.size());
   if (split.granule < 1)
-    fail(ExitCode::usage, "layout of a {} tensor has granule {}, but a granule is at least 1", to_text(layout.global),
-         split.granule);
+    fail(ExitCode::usage, "layout of a {} tensor has granule {}, but a granule must be at least 1",
+         to_text(layout.global), split.granule);
   if (split.parts < 0)
-    fail(ExitCode::usage, "layout of a {} tensor has {} parts, but 0 (one a rank) is the least", to_text(layout.global),
-         split.parts);
+    fail(ExitCode::usage, "layout of a {} tensor has {} parts, but the number must be 0 (one per rank) or more",
+         to_text(layout.global), split.parts);
 }
 
 void check_pin(const Layout& layout, const Pin& pin) {
@@ -170,7 +170,7 @@ Box box_of_checked(const Layout& layout, Rank rank) {
 
 void check(const Layout& layout) {
   if (elements(known_shape(layout)) != elements(layout.global))
-    fail(ExitCode::usage, "a {} tensor cannot be seen as {}: it has other elements", to_text(layout.known),
+    fail(ExitCode::usage, "a {} tensor cannot be viewed as {}: the number of elements differs", to_text(layout.known),
          to_text(layout.global));
   std::vector<AxisName> claimed;
   for (const Split& split : layout.splits) {
@@ -185,7 +185,7 @@ void check(const Layout& layout) {
 
 Box box_of(const Layout& layout, Rank rank) {
   check(layout);
-  invariant(rank >= 0 && rank < world_size(layout.mesh), "a rank that asks for its box is in the mesh");
+  invariant(rank >= 0 && rank < world_size(layout.mesh), "the rank of a box is in the mesh");
   return box_of_checked(layout, rank);
 }
 

@@ -43,7 +43,7 @@ Layout read_layout(const Json& json, const std::vector<Mesh>& meshes) {
   constexpr std::int64_t largest_granule = std::int64_t{1} << 40;  // so that rounding up to it does not overflow
   for (const Split& split : layout.splits) {
     if (split.granule > largest_granule)
-      fail(ExitCode::input, "a split has granule {}, which is too large", split.granule);
+      fail(ExitCode::input, "a split has granule {}, but the largest is {}", split.granule, largest_granule);
   }
   check(layout);
   return layout;
@@ -56,7 +56,7 @@ void check_places(const std::string& mesh, std::vector<Axis> axes) {
   int stride = 1;
   for (const Axis& axis : axes) {
     if (axis.stride != stride)
-      fail(ExitCode::input, "axis {} of mesh {} has stride {}, where the axes below it have {}", axis.name, mesh,
+      fail(ExitCode::input, "axis {} of mesh {} has stride {}, but the axes of smaller stride have {}", axis.name, mesh,
            axis.stride, counted(stride, "rank"));
     stride *= axis.size;
   }
@@ -69,7 +69,7 @@ std::vector<Axis> read_axes(const std::string& mesh, const Json& json) {
     const Axis read{axis.at("name").get<std::string>(), integer_from<int>(axis.at("size")),
                     integer_from<int>(axis.at("stride"))};
     if (read.size < 1 || read.stride < 1)
-      fail(ExitCode::input, "axis {} has size {} and stride {}, but both are at least 1", read.name, read.size,
+      fail(ExitCode::input, "axis {} has size {} and stride {}, but both must be at least 1", read.name, read.size,
            read.stride);
     if (std::ranges::find(axes, read.name, &Axis::name) != axes.end())
       fail(ExitCode::input, "mesh {} names axis {} twice", mesh, read.name);
@@ -89,7 +89,7 @@ Mesh read_mesh(const Json& json) {
   mesh.expert_axes = read_axes(mesh.id, json.at("expert_axes"));
   const int ranks = world_size(mesh), of_experts = world_size({.id = {}, .axes = mesh.expert_axes});
   if (ranks != of_experts)
-    fail(ExitCode::input, "mesh {} has {} ranks by its axes and {} by those of experts", mesh.id, ranks, of_experts);
+    fail(ExitCode::input, "mesh {} has {} ranks by its axes, but {} by its expert axes", mesh.id, ranks, of_experts);
   return mesh;
 }
 

@@ -34,7 +34,8 @@ Mesh make_mesh(std::string id, const std::vector<std::pair<AxisName, int>>& size
   Mesh mesh{std::move(id), {}};
   for (const auto& [name, size] : sizes) {
     if (find_axis(mesh, name) != nullptr) fail(ExitCode::usage, "mesh {}: axis {} is named twice", mesh.id, name);
-    if (size < 1) fail(ExitCode::usage, "mesh {}: axis {} has size {}, but a size is at least 1", mesh.id, name, size);
+    if (size < 1)
+      fail(ExitCode::usage, "mesh {}: axis {} has size {}, but a size must be at least 1", mesh.id, name, size);
     mesh.axes.push_back({name, size, 1});
   }
   for (std::size_t i = mesh.axes.size(); i-- > 1;) mesh.axes[i - 1].stride = mesh.axes[i].stride * mesh.axes[i].size;
@@ -53,27 +54,27 @@ void divide_experts(Mesh& mesh, int ranks, bool apart, bool sharded) {
   const int count = stages == nullptr ? 1 : stages->size, of_stage = world_size(mesh) / count;
   const int of_cell = of_stage / (cell_axis == nullptr ? 1 : cell_axis->size);
   if (ranks < 1 || of_cell % ranks != 0)
-    throw Error(ExitCode::usage,
-                fmt::format("cannot share out experts over ep={}: {} ranks {}, and {} mod {} is {}", ranks, of_cell,
-                            cell_axis != nullptr ? "are in a cell"
-                            : count == 1         ? "there are"
-                                                 : "have a stage",
-                            of_cell, ranks, of_cell % ranks),
-                cell_axis == nullptr ? "take a parallel.ep that divides them"
-                                     : "take a parallel.ep that divides them, or a larger post_local_sgd.cell");
+    throw Error(
+        ExitCode::usage,
+        fmt::format("cannot distribute experts over ep={}: there are {} ranks{}, and {} mod {} is {}", ranks, of_cell,
+                    cell_axis != nullptr ? " in a cell"
+                    : count == 1         ? ""
+                                         : " per stage",
+                    of_cell, ranks, of_cell % ranks),
+        cell_axis == nullptr ? "choose a parallel.ep that divides them"
+                             : "choose a parallel.ep that divides them, or a larger post_local_sgd.cell");
   const bool between = stages != nullptr && stages->stride != 1 && stages->stride != of_stage;
   if (between)
     throw Error(ExitCode::usage,
-                fmt::format("cannot share out experts over ep={}: parallel.order puts pp between other axes", ranks),
-                "name pp last, or not at all: it is the first then");
+                fmt::format("cannot distribute experts over ep={}: parallel.order puts pp between other axes", ranks),
+                "put pp last in parallel.order, or leave it out: it then comes first");
   const int step = stages != nullptr && stages->stride == 1 && of_stage > 1 ? count : 1, others = of_cell / ranks;
   if (cell_axis != nullptr && cell_axis->stride != step * of_cell)
-    throw Error(
-        ExitCode::usage,
-        fmt::format("cannot share out experts over ep={}: parallel.order puts {} behind other axes, and the ranks of a "
-                    "cell are no neighbours",
-                    ranks, cells),
-        fmt::format("leave {} out of parallel.order", cells));
+    throw Error(ExitCode::usage,
+                fmt::format("cannot distribute experts over ep={}: parallel.order puts {} after other axes, so the "
+                            "ranks of a cell are not contiguous",
+                            ranks, cells),
+                fmt::format("leave {} out of parallel.order", cells));
   const Axis ep{expert_axis, ranks, apart ? step * others : step};
   const int stride = apart ? step : step * ranks;
   const Axis replicas{expert_replica_axis, sharded ? 1 : others, stride},

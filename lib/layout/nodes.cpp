@@ -31,7 +31,7 @@ Nodes nodes_of(const std::vector<std::string>& hosts) {
 }
 
 Nodes full_nodes(int ranks, int ranks_per_node) {
-  invariant(ranks_per_node > 0, "a node has ranks");
+  invariant(ranks_per_node > 0, "a node has at least one rank");
   Nodes nodes;
   for (Rank rank = 0; rank < ranks; ++rank) nodes.push_back(rank / ranks_per_node);
   return nodes;

@@ -28,7 +28,7 @@ bool empty(const Box& box) { return std::find(box.extent.begin(), box.extent.end
 Box intersect(const Box& a, const Box& b) {
   if (a.extent.size() != b.extent.size()) {
     if (empty(a)) return a;
-    invariant(empty(b), "boxes that are intersected have the same number of dimensions");
+    invariant(empty(b), "intersected boxes have the same number of dimensions");
     return b;
   }
   Box result = a;

@@ -15,11 +15,11 @@ void check_ranges(std::vector<Range> ranges, std::int64_t length, const char* bu
   std::ranges::sort(ranges);
   std::int64_t end = 0;
   for (const auto& [first, last] : ranges) {
-    if (first < end) fail(ExitCode::bug, "a shard map gives element {} of a {} to two pieces", first, buffer);
+    if (first < end) fail(ExitCode::bug, "two pieces of a shard map contain element {} of a {}", first, buffer);
     end = last;
   }
   if (end > length)
-    fail(ExitCode::bug, "a shard map has a piece that ends at {} in a {} of {} elements", end, buffer, length);
+    fail(ExitCode::bug, "a piece of a shard map ends at {} in a {} of {} elements", end, buffer, length);
 }
 
 }  // namespace
@@ -30,8 +30,8 @@ void check(const ShardMap& map) {
     std::vector<Range> shard;
     for (const ShardPiece& piece : pieces) {
       if (piece.length < 0 || piece.whole < 0 || piece.shard < 0)
-        fail(ExitCode::bug, "a shard map has a piece of {} elements at {} and {}", piece.length, piece.whole,
-             piece.shard);
+        fail(ExitCode::bug, "a piece of a shard map has {} elements at {} of the whole and {} of the shard",
+             piece.length, piece.whole, piece.shard);
       if (piece.length == 0) continue;
       whole.emplace_back(piece.whole, piece.whole + piece.length);
       shard.emplace_back(piece.shard, piece.shard + piece.length);

@@ -45,7 +45,7 @@ void check_range(const std::vector<std::int32_t>& values, std::int64_t limit, st
     if (values[i] >= 0 && values[i] < limit) continue;
     throw Error(
         ExitCode::input,
-        fmt::format("{} {} at place {} of the batch is outside the model's range of {}", what, values[i], i, limit),
+        fmt::format("{} {} at index {} of the batch is outside the model's range of {}", what, values[i], i, limit),
         std::string(hint));
   }
 }
@@ -56,7 +56,7 @@ namespace {
 
 /// Of all rows of a batch.
 std::vector<Place> places_of(const Batch& batch) {
-  invariant(std::ssize(batch.numbers) == batch.samples, "samples of which something is dropped have numbers");
+  invariant(std::ssize(batch.numbers) == batch.samples, "with dropout, each sample has a number");
   std::vector<Place> places;
   for (const std::int64_t number : batch.numbers)
     for (std::int64_t index = 0; index < batch.length; ++index)
@@ -97,7 +97,7 @@ BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const Sequen
   invariant(!batch.documents.empty() && batch.documents.front() == 0 &&
                 batch.documents.back() == batch.samples * batch.length &&
                 std::is_sorted(batch.documents.begin(), batch.documents.end()),
-            "a batch's segments start at 0, rise and end at B·T");
+            "a batch's segments start at 0, ascend and end at B·T");
   check_range(batch.tokens, config.vocabulary, "token", "the dataset was made with another tokenizer than the model's");
   for (const std::int32_t label : batch.labels) {
     if (label != ignored_label && (label < 0 || label >= config.vocabulary))
@@ -167,7 +167,7 @@ Parameter* Block::find(Role role) const {
 
 Parameter& Block::get(Role role) const {
   Parameter* parameter = find(role);
-  if (!parameter) fail(ExitCode::bug, "a block of the model has no {}", name_of(role));
+  if (!parameter) fail(ExitCode::bug, "the block has no {}", name_of(role));
   return *parameter;
 }
 
@@ -276,7 +276,8 @@ class ExpertMlps : public FeedForward {
         shared_(std::move(shared)) {}
 
   void share(const BlockLanes& lanes) override {
-    invariant(lanes.tensor == nullptr || lanes.tensor->shares_rows(), "each token goes to experts once");
+    invariant(lanes.tensor == nullptr || lanes.tensor->shares_rows(),
+              "with experts, tensor-parallel ranks divide the rows");
     if (shared_) shared_->share(lanes);
     rows_ = lanes.tensor;
     sharers_ = lanes.samples;

@@ -19,12 +19,22 @@ at::ScalarType scalar_type(const TensorDescription& tensor) {
     case DType::f32: return at::kFloat;
     case DType::bf16: return at::kBFloat16;
     case DType::f16: return at::kHalf;
-    default:
-      throw Error(ExitCode::input,
-                  fmt::format("cannot load tensor '{}' of type {}: weights are fp64, fp32, bf16 or fp16", tensor.name,
-                              name_of(tensor.dtype)),
-                  "convert the file to one of these types");
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
+    case DType::i64:
+    case DType::i32:
+    case DType::i16:
+    case DType::i8:
+    case DType::u64:
+    case DType::u32:
+    case DType::u16:
+    case DType::u8:
+    case DType::boolean: break;
   }
+  throw Error(ExitCode::input,
+              fmt::format("cannot load tensor '{}' of type {}: weights are fp64, fp32, bf16 or fp16", tensor.name,
+                          name_of(tensor.dtype)),
+              "convert the file to one of these types");
 }
 
 /// A box of a tensor of the source, a few rows at a time, so that a large one never exists twice. `target` has its
@@ -51,7 +61,7 @@ void load_parameter(const TensorSource& source, const TensorDescription& tensor,
     throw Error(ExitCode::input,
                 fmt::format("cannot load tensor '{}': its shape is {}, the model's is {}", tensor.name,
                             to_text(tensor.shape), to_text(parameter.description().shape)),
-                "these weights belong to another config.json");
+                "the weights do not belong to this config.json");
   }
   if (parameter.shard_elements() == 0) return;
   const Box& own = parameter.box();

@@ -147,7 +147,7 @@ void Model::initialise(std::uint64_t seed) {
 }
 
 at::Tensor Model::logits(const BatchTensors& batch) const {
-  invariant(units_.size() == all_units_.size(), "who runs a whole model has all of it");
+  invariant(units_.size() == all_units_.size(), "logits need all units of the model on this rank");
   const at::NoGradGuard no_grad;
   at::Tensor x;
   for (const auto& block : blocks_) {

@@ -51,7 +51,7 @@ Part part_of(const Parameter& parameter, const ParameterSettings& settings) {
   if (stacked) part.matrices = means.extent[0];
   if (empty(box)) return part;
   const Shape& view = parameter.layout().global;
-  invariant(view[0] == parameter.description().shape[0], "a view of a matrix has its rows");
+  invariant(view[0] == parameter.description().shape[0], "the view of a matrix has as many rows as the matrix");
   part.first_row = box.begin[0] - (stacked ? means.begin[0] * part.matrix[0] : 0);
   part.rows = box.extent[0];
   const Box row{{box.begin.begin() + 1, box.begin.end()}, {box.extent.begin() + 1, box.extent.end()}};
@@ -73,7 +73,7 @@ class Update {
     std::int64_t first = 0, second = 0, factors = 0;
     for (const auto& parameter : unit.parameters()) {
       Part& part = parts_.emplace_back(part_of(*parameter, settings.at(parameter.get())));
-      invariant(part.settings->rule.factored == factored_, "a unit has matrices, or vectors");
+      invariant(part.settings->rule.factored == factored_, "the tensors of a unit are all factored or all not");
       part.first = first;
       part.second = second;
       part.factors = factors;

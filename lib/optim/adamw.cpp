@@ -27,7 +27,7 @@ AdamWFactors<M> factors_of(const ParameterSettings& settings, std::int64_t step,
 }  // namespace
 
 void AdamW::update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const {
-  invariant(rule_buffers(unit) == 2, "AdamW keeps two moments");
+  invariant(rule_buffers(unit) == 2, "AdamW has two moments");
   with_state_type(unit, [&]<class M, class S>(M, S) {
     const WeightsInWork<M> weights(unit);
     const M* const gradient = values_of<M>(unit.gradient()).data();

@@ -23,8 +23,7 @@ class PatternCheck {
     if (unmatched_ == Unmatched::warn) return warnings_.push_back(says + "; it has no effect");
     const std::string example = names_.empty() ? std::string() : fmt::format("; the first is '{}'", names_.front());
     throw Error(ExitCode::usage, says,
-                fmt::format("patterns are searched for in Hugging Face names{}; --optimizer.unmatched warn goes on "
-                            "without it",
+                fmt::format("patterns are searched for in Hugging Face names{}; --optimizer.unmatched warn only warns",
                             example));
   }
   std::vector<std::string> warnings() { return std::move(warnings_); }
@@ -73,9 +72,9 @@ ParameterSettings settings_of(const LogicalTensor& tensor, const OptimizerOption
   own.rule.factored = own.rule.name == OptimizerName::adafactor && is_matrix(tensor);
   if (own.rule.name == OptimizerName::muon && tensor.alias_of.empty() && !is_matrix(tensor))
     throw Error(ExitCode::usage,
-                fmt::format("optimizer.groups.{}: '{}' gives muon the tensor {}, which is no matrix", group->first,
-                            group->second.match.text(), tensor.name),
-                "muon makes directions of matrices orthogonal: a narrower pattern leaves vectors to others");
+                fmt::format("optimizer.groups.{}: '{}' assigns the tensor {} to muon, but it is not a matrix",
+                            group->first, group->second.match.text(), tensor.name),
+                "muon updates only matrices: use a narrower pattern");
   double peak = own.rule.name == OptimizerName::muon ? options.muon_lr.value_or(options.lr) : options.lr;
   if (group != nullptr) {
     peak = group->second.lr.value_or(peak);

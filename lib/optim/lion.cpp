@@ -7,7 +7,7 @@
 namespace lockstep {
 
 void Lion::update(Unit& unit, std::int64_t, double lr, double gradient_scale) const {
-  invariant(rule_buffers(unit) == 1, "Lion keeps an average of gradients");
+  invariant(rule_buffers(unit) == 1, "Lion has one momentum");
   with_state_type(unit, [&]<class M, class S>(M, S) {
     const WeightsInWork<M> weights(unit);
     const M* const gradient = values_of<M>(unit.gradient()).data();

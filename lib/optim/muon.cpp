@@ -23,7 +23,7 @@ double adjustment(MuonAdjust adjust, const LogicalTensor& tensor) {
     case MuonAdjust::original: return std::sqrt(std::max(1.0, out / in));
     case MuonAdjust::match_rms_adamw: return 0.2 * std::sqrt(std::max(out, in));
   }
-  throw Error(ExitCode::bug, "an adjustment of Muon's rate without a meaning");
+  fail(ExitCode::bug, "unknown MuonAdjust {}", static_cast<int>(adjust));
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ bool is_hidden_matrix(const LogicalTensor& tensor) {
     case Role::final_norm_bias:
     case Role::head: return false;
   }
-  throw Error(ExitCode::bug, "a tensor without a role");
+  fail(ExitCode::bug, "unknown Role {}", static_cast<int>(tensor.role));
 }
 
 void Muon::update(Unit& unit, std::int64_t, double lr, double gradient_scale) const {
@@ -84,7 +84,7 @@ void Muon::update_matrices(Unit& unit, double lr, double gradient_scale) const {
     for (const auto& parameter : unit.parameters()) {
       const Shape shape = matrix_shape(parameter->description());
       const std::int64_t count = parameter->shard_elements(), one = elements(shape);
-      invariant(count % one == 0, "a rank has whole matrices, or shares them out");
+      invariant(count % one == 0, "without sharers a rank has whole matrices");
       M* const directions = memory(count);
       lead<M, S>(unit, *parameter, gradient_scale, directions);
       make_orthogonal(unit, directions, std::vector<Shape>(static_cast<std::size_t>(count / one), shape));
@@ -113,7 +113,7 @@ void Muon::lead(Unit& unit, const Parameter& parameter, double gradient_scale, M
   const UpdateRule& rule = settings_.at(&parameter).rule;
   const auto momentum = static_cast<M>(rule.muon_momentum);
   const bool keeps = momentum != 0, looks_ahead = rule.muon_nesterov;
-  invariant(rule_buffers(unit) == (keeps ? 1 : 0), "Muon keeps an average of gradients where it has momentum");
+  invariant(rule_buffers(unit) == (keeps ? 1 : 0), "Muon with momentum has a momentum buffer");
   const M* const gradient = values_of<M>(unit.gradient()).data() + parameter.shard_offset();
   S* const average = keeps ? buffer_of<S>(unit, 0) + parameter.shard_offset() : nullptr;
   const auto scale = static_cast<M>(gradient_scale);

@@ -26,7 +26,7 @@ std::unique_ptr<Optimizer> make_one(OptimizerName name, const OptimizerOptions& 
     case OptimizerName::muon: return std::make_unique<Muon>(options, parameters);
     case OptimizerName::adafactor: return std::make_unique<Adafactor>(options, parameters);
   }
-  throw Error(ExitCode::bug, "an optimizer that nobody made");
+  fail(ExitCode::bug, "unknown OptimizerName {}", static_cast<int>(name));
 }
 
 std::vector<StateDescription> state_of_rule(const UpdateRule& rule, DType master) {
@@ -49,7 +49,7 @@ std::vector<StateDescription> state_of_rule(const UpdateRule& rule, DType master
       return state;
     }
   }
-  throw Error(ExitCode::bug, "an optimizer without a description");
+  fail(ExitCode::bug, "unknown OptimizerName {}", static_cast<int>(rule.name));
 }
 
 bool is_same_way(const UpdateRule& a, const UpdateRule& b) {

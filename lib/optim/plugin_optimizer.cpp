@@ -29,7 +29,7 @@ auto update_of(const lockstep_optimizer& table) {
 std::vector<StateDescription> state_of_plugin(OptimizerName rule, DType master) {
   const PluginEntry<lockstep_optimizer> entry = entry_of(rule);
   if (master == DType::f64 && entry.table->update_f64 == nullptr)
-    fail(ExitCode::usage, "the optimizer {} of {} has no update of weights in fp64: set precision.dtype fp32 or bf16",
+    fail(ExitCode::usage, "the optimizer {} of {} cannot update fp64 weights: set precision.dtype fp32 or bf16",
          entry.table->name, entry.plugin->file());
   std::vector<StateDescription> state;
   for (const char* const* name = entry.table->states; *name != nullptr; ++name) state.push_back({*name, master});

@@ -34,7 +34,7 @@ double cooldown_left(CooldownShape shape, double part) {
     case CooldownShape::cosine: return half_cosine(part);
     case CooldownShape::sqrt: return 1 - std::sqrt(part);
   }
-  throw Error(ExitCode::bug, "a shape of a cooldown without a formula");
+  fail(ExitCode::bug, "unknown CooldownShape {}", static_cast<int>(shape));
 }
 
 std::int64_t warmup_counts_from(const ScheduleOptions& options) {
@@ -42,7 +42,7 @@ std::int64_t warmup_counts_from(const ScheduleOptions& options) {
     case WarmupFrom::one: return 1;
     case WarmupFrom::zero: return 0;
   }
-  throw Error(ExitCode::bug, "a count of warm-up without a beginning");
+  fail(ExitCode::bug, "unknown WarmupFrom {}", static_cast<int>(options.warmup_from));
 }
 
 double inverse_root(const Schedule& schedule, std::int64_t step) {
@@ -97,7 +97,7 @@ double learning_rate(const Schedule& schedule, std::int64_t step) {
                      cooldown_left(options.cooldown_shape.value_or(CooldownShape::linear), cooled));
     case ScheduleName::infinite: return infinite_rate(schedule, decayed, length.cooldown_steps > 0 ? cooled : 0);
   }
-  throw Error(ExitCode::bug, "a schedule without a formula");
+  fail(ExitCode::bug, "unknown ScheduleName {}", static_cast<int>(options.name));
 }
 
 void require_rates(const Schedule& schedule) {
@@ -107,10 +107,11 @@ void require_rates(const Schedule& schedule) {
   for (std::int64_t step = 0; step < schedule.length.steps; ++step) {
     const double rate = learning_rate(schedule, step);
     if (!std::isfinite(rate) || rate < 0)
-      throw Error(ExitCode::usage,
-                  fmt::format("the schedule {} of {} says {} for step {}: a learning rate is finite, and not negative",
-                              entry.table->name, entry.plugin->file(), rate, step),
-                  "--plot-schedule shows the rates of a schedule");
+      throw Error(
+          ExitCode::usage,
+          fmt::format("the schedule {} of {} returns {} for step {}: a learning rate must be finite and not negative",
+                      entry.table->name, entry.plugin->file(), rate, step),
+          "--plot-schedule shows the learning rates");
   }
 }
 

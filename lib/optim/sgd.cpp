@@ -9,7 +9,7 @@ namespace lockstep {
 void Sgd::update(Unit& unit, std::int64_t, double lr, double gradient_scale) const {
   const bool keeps = rule_buffers(unit) > 0;
   for (const auto& parameter : unit.parameters())
-    invariant((settings_.at(parameter.get()).rule.momentum != 0) == keeps, "SGD keeps a buffer where it has momentum");
+    invariant((settings_.at(parameter.get()).rule.momentum != 0) == keeps, "SGD with momentum has a momentum buffer");
   with_master_type(unit, [&]<class M>(M) {
     const WeightsInWork<M> weights(unit);
     const M* const gradient = values_of<M>(unit.gradient()).data();

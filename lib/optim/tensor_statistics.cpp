@@ -21,7 +21,7 @@ Statistics measured(const at::Tensor& values) {
     case at::kFloat: return statistics_of(static_cast<const float*>(first), count);
     case at::kBFloat16: return statistics_of(static_cast<const Bf16*>(first), count);
     case at::kHalf: return statistics_of(static_cast<const Fp16*>(first), count);
-    default: fail(ExitCode::bug, "no weight or gradient has the type {}", toString(values.scalar_type()));
+    default: fail(ExitCode::bug, "weights and gradients cannot have the type {}", toString(values.scalar_type()));
   }
 }
 

@@ -34,9 +34,10 @@ std::vector<const Entry*> entries_of(const Entry* list, const std::string& file,
   std::vector<const Entry*> entries;
   for (const Entry* entry = list; entry != nullptr && entry->name != nullptr; ++entry) {
     if (!is_word(entry->name))
-      fail(ExitCode::input, "{}: the name {} among its {} is no word of small letters, digits and _", file,
+      fail(ExitCode::input, "{}: the name {} in its {} may have only lower-case letters, digits and _", file,
            to_text(Json(entry->name)), what);
-    if (entries.size() == most_entries) fail(ExitCode::input, "{}: the end of its {} is missing", file, what);
+    if (entries.size() == most_entries)
+      fail(ExitCode::input, "{}: its list of {} has no end (an entry without a name)", file, what);
     for (const Entry* other : entries)
       if (std::string_view(other->name) == entry->name)
         fail(ExitCode::input, "{}: two of its {} are called {}", file, what, entry->name);
@@ -59,16 +60,16 @@ const lockstep_plugin* load(const std::string& file) {
   const auto entry = reinterpret_cast<const lockstep_plugin* (*)()>(::dlsym(library, "lockstep_plugin"));
   if (entry == nullptr)
     throw Error(ExitCode::input, fmt::format("{} has no function lockstep_plugin", file),
-                "lockstep-plugin(7) shows what a plug-in has");
+                "lockstep-plugin(7) describes the functions of a plug-in");
   const lockstep_plugin* const table = entry();
   if (table == nullptr) fail(ExitCode::input, "{}: its function lockstep_plugin returns nothing", file);
   if (table->version != LOCKSTEP_PLUGIN_VERSION)
     throw Error(ExitCode::input,
-                fmt::format("{} is written to version {} of the interface of plug-ins, and this program has version {}",
+                fmt::format("{} was compiled for version {} of the plug-in interface, but this program has version {}",
                             file, table->version, LOCKSTEP_PLUGIN_VERSION),
-                "compile it anew with the header lockstep_plugin.h of this program");
-  if (!is_word(table->name)) fail(ExitCode::input, "{}: its name is no word of small letters, digits and _", file);
-  if (!is_text(table->help)) fail(ExitCode::input, "{}: its table says nothing of what it brings", file);
+                "recompile it with the header lockstep_plugin.h of this program");
+  if (!is_word(table->name)) fail(ExitCode::input, "{}: its name may have only lower-case letters, digits and _", file);
+  if (!is_text(table->help)) fail(ExitCode::input, "{}: its table has no help text", file);
   return table;
 }
 
@@ -89,8 +90,8 @@ void add(std::vector<PluginEntry<Entry>>& all, const std::vector<const Entry*>& 
 
 Plugin::Plugin(const std::string& file) : file_(file) {
   if (kind_of(file) != FileKind::file)
-    throw Error(ExitCode::input, fmt::format("the plug-in {} is no file here", file),
-                "a relative path is looked for in the working directory, on every rank");
+    throw Error(ExitCode::input, fmt::format("there is no plug-in file {}", file),
+                "a relative path starts at the working directory of each rank");
   hash_ = to_hex(hash128(read_file(Path(file))));
   table_ = load(file);
   for (const lockstep_option* option : entries_of(table_->options, file, "options")) {
@@ -142,8 +143,8 @@ void Plugins::open(const std::string& file) {
     require_whole(file, "optimizer", each->name, each->update_f32 != nullptr);
     const auto end = std::ranges::find(each->states, static_cast<const char*>(nullptr));
     if (end == std::end(each->states) || !std::all_of(each->states, end, is_word))
-      fail(ExitCode::input, "{}: the states of the optimizer {} are at most {} words, then null", file, each->name,
-           LOCKSTEP_MOST_STATES);
+      fail(ExitCode::input, "{}: the optimizer {} must name at most {} states, and null after the last", file,
+           each->name, LOCKSTEP_MOST_STATES);
   }
   const auto callbacks = entries_of(table.callbacks, file, "callbacks");
   for (const lockstep_callback* each : callbacks) {
@@ -157,12 +158,11 @@ void Plugins::open(const std::string& file) {
     require_whole(file, "recomputation", each->name, each->keeps != nullptr);
   const auto splitters = entries_of(table.splitters, file, "splitters");
   for (const lockstep_splitter* each : splitters) require_whole(file, "splitter", each->name, each->split != nullptr);
-  const auto pipeline_schedules = entries_of(table.pipeline_schedules, file, "schedules of pipelines");
+  const auto pipeline_schedules = entries_of(table.pipeline_schedules, file, "pipeline schedules");
   for (const lockstep_pipeline_schedule* each : pipeline_schedules) {
-    require_whole(file, "schedule of pipelines", each->name, each->order != nullptr);
+    require_whole(file, "pipeline schedule", each->name, each->order != nullptr);
     if (each->stages_per_rank < 1 || each->placement < LOCKSTEP_LOOPED || each->placement > LOCKSTEP_V)
-      fail(ExitCode::input, "{}: the schedule of pipelines {} has no stages, or a placement that is none", file,
-           each->name);
+      fail(ExitCode::input, "{}: the pipeline schedule {} has no stages or an unknown placement", file, each->name);
   }
   const auto losses = entries_of(table.losses, file, "losses");
   for (const lockstep_loss* each : losses) require_whole(file, "loss", each->name, each->rows_f32 != nullptr);
@@ -171,15 +171,15 @@ void Plugins::open(const std::string& file) {
   const auto packings = entries_of(table.packings, file, "packings");
   for (const lockstep_packing* each : packings) {
     require_whole(file, "packing", each->name, each->place != nullptr && is_text(each->version));
-    if (each->group < 1) fail(ExitCode::input, "{}: the packing {} has no documents in a group", file, each->name);
+    if (each->group < 1) fail(ExitCode::input, "{}: the packing {} has a group size below 1", file, each->name);
   }
   const auto readers = entries_of(table.readers, file, "document readers");
   for (const lockstep_reader* each : readers) {
     require_whole(file, "document reader", each->name,
                   is_text(each->version) && each->open != nullptr && each->next != nullptr && each->close != nullptr);
     if (!is_suffix(each->suffix) || each->records < LOCKSTEP_TEXTS || each->records > LOCKSTEP_JSON_OBJECTS)
-      fail(ExitCode::input, "{}: the document reader {} has no suffix like \".warc\", or no kind of records", file,
-           each->name);
+      fail(ExitCode::input, "{}: the document reader {} has no suffix like \".warc\", or an unknown kind of records",
+           file, each->name);
   }
   const auto tokenizers = entries_of(table.tokenizers, file, "tokenizers");
   for (const lockstep_tokenizer* each : tokenizers)
@@ -189,14 +189,14 @@ void Plugins::open(const std::string& file) {
                       each->decode != nullptr);
   for (const lockstep_tokenizer* each : tokenizers)
     if (std::string_view(each->name) == "bytes" || std::string_view(each->name) == "chars")
-      fail(ExitCode::input, "{}: {} is a name that is built in", file, each->name);
+      fail(ExitCode::input, "{}: the name {} is reserved", file, each->name);
   for (const lockstep_reader* each : readers)
     for (const auto& other : readers_)
       if (std::string_view(other.table->suffix) == each->suffix)
         fail(ExitCode::input, "{} and {} both read {}", other.plugin->file(), file, each->suffix);
   add(recomputes_, recomputes, *plugin, "recomputation");
   add(splitters_, splitters, *plugin, "splitter");
-  add(pipeline_schedules_, pipeline_schedules, *plugin, "schedule of pipelines");
+  add(pipeline_schedules_, pipeline_schedules, *plugin, "pipeline schedule");
   add(losses_, losses, *plugin, "loss");
   add(families_, families, *plugin, "family");
   add(packings_, packings, *plugin, "packing");

@@ -74,7 +74,7 @@ const OpFacts& facts_of(Op op) {
     case Op::reduce_loss: return reduce_loss;
     case Op::draw_token: return draw_token;
   }
-  throw Error(ExitCode::bug, "an operation without facts");
+  fail(ExitCode::bug, "unknown Op {}", static_cast<int>(op));
 }
 
 std::string_view name_of(Op op) { return facts_of(op).name; }
@@ -93,7 +93,7 @@ bool meets_others(const Action& action) {
     case OpFacts::Group::shared:
     case OpFacts::Group::none: return false;
   }
-  throw Error(ExitCode::bug, "a group without a meaning");
+  fail(ExitCode::bug, "unknown OpFacts::Group {}", static_cast<int>(facts_of(action.op).group));
 }
 
 bool is_transfer(Op op) { return facts_of(op).group == OpFacts::Group::pair; }
@@ -111,7 +111,7 @@ Op counterpart_of(Op transfer) {
   if (transfer == Op::receive_backward) return Op::send_backward;
   if (transfer == Op::receive_gradient) return Op::send_gradient;
   if (transfer == Op::send_gradient) return Op::receive_gradient;
-  invariant(transfer == Op::send_backward, "a transfer has two ends");
+  invariant(transfer == Op::send_backward, "only a transfer has a counterpart");
   return Op::receive_backward;
 }
 
@@ -129,7 +129,7 @@ std::string_view name_of(Subject::Kind kind) {
     case Subject::Kind::unit: return "unit";
     case Subject::Kind::boundary: return "boundary";
   }
-  throw Error(ExitCode::bug, "a kind of subject without a name");
+  fail(ExitCode::bug, "unknown Subject::Kind {}", static_cast<int>(kind));
 }
 
 std::string_view name_of(Lane lane) {
@@ -147,7 +147,7 @@ std::string_view name_of(Lane lane) {
     case Lane::offload: return "offload";
     case Lane::block: return "block";
   }
-  throw Error(ExitCode::bug, "a lane without a name");
+  fail(ExitCode::bug, "unknown Lane {}", static_cast<int>(lane));
 }
 
 }  // namespace lockstep

@@ -258,17 +258,14 @@ std::optional<std::vector<std::size_t>> solve(const std::vector<Row>& rows, cons
   const auto human = [](std::int64_t bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); };
   MemoryUse use = activations_of(ranks);
   const auto of = [&](SlotKind kind) { return use.bytes[kind]; };
-  throw Error(
-      ExitCode::usage,
-      fmt::format(
-          "no choice of what is recomputed fits train.activation_memory_budget {}: where all of it is, "
-          "activations of rank {} still take {} + {} + {} = {}: what blocks keep, what they hand to each other, "
-          "and what they compute with, at {}",
-          human(budget_bytes), ranks.ranks.front(), human(of(SlotKind::stash) + of(SlotKind::kept)),
-          human(of(SlotKind::boundary) + of(SlotKind::boundary_gradient)),
-          human(of(SlotKind::workspace) + of(SlotKind::deferred)), human(use.peak_bytes),
-          to_text(recomputed, ranks.actions[static_cast<std::size_t>(use.peak_action)])),
-      "a smaller train.micro_batch needs less, and a pipeline of fewer micro-batches at once too");
+  throw Error(ExitCode::usage,
+              fmt::format("train.activation_memory_budget {} is too small: even with full recompute the activations of "
+                          "rank {} take {} + {} + {} = {} (kept by blocks, passed between blocks, workspace) at {}",
+                          human(budget_bytes), ranks.ranks.front(), human(of(SlotKind::stash) + of(SlotKind::kept)),
+                          human(of(SlotKind::boundary) + of(SlotKind::boundary_gradient)),
+                          human(of(SlotKind::workspace) + of(SlotKind::deferred)), human(use.peak_bytes),
+                          to_text(recomputed, ranks.actions[static_cast<std::size_t>(use.peak_action)])),
+              "use a smaller train.micro_batch, or a pipeline schedule with fewer micro-batches in flight");
 }
 
 }  // namespace

@@ -20,12 +20,12 @@ std::int64_t accumulation_of(std::int64_t total, std::int64_t ranks, std::int64_
 BatchPlan plan_batch(std::int64_t global_batch, std::int64_t ranks, std::optional<std::int64_t> micro_batch) {
   if (ranks < 1) fail(ExitCode::usage, "cannot divide a batch among {} ranks", ranks);
   if (global_batch < 1)
-    fail(ExitCode::usage, "a global batch of {} samples is no batch: it needs at least 1", global_batch);
+    fail(ExitCode::usage, "a global batch of {} samples is too small: it needs at least 1", global_batch);
   if (micro_batch && *micro_batch < 1)
-    fail(ExitCode::usage, "a micro-batch of {} samples is no batch: it needs at least 1", *micro_batch);
+    fail(ExitCode::usage, "a micro-batch of {} samples is too small: it needs at least 1", *micro_batch);
   if (ranks > global_batch)
     throw Error(ExitCode::usage,
-                fmt::format("cannot divide a global batch of {} among {}: {} of them would have none",
+                fmt::format("cannot divide a global batch of {} among {}: {} of them would have no sample",
                             counted(global_batch, "sample"), counted(ranks, "rank"), ranks - global_batch),
                 fmt::format("start at most {}, or raise the global batch", counted(global_batch, "rank")));
   const std::int64_t largest_share = share_of(global_batch, ranks, 0).count;

@@ -44,7 +44,7 @@ const StepProgram& Catalogue::pick(std::int64_t step, ProgramPhase phase) const 
     case ProgramPhase::evaluation: return eval;
     case ProgramPhase::sampling: return sample;
   }
-  throw Error(ExitCode::bug, "a phase without a program");
+  fail(ExitCode::bug, "unknown ProgramPhase {}", static_cast<int>(phase));
 }
 
 const StepProgram& Catalogue::of(TrainingStep step) const {
@@ -53,7 +53,7 @@ const StepProgram& Catalogue::of(TrainingStep step) const {
     case TrainingStep::local: return local;
     case TrainingStep::averaging: return averaging;
   }
-  throw Error(ExitCode::bug, "a training step without a program");
+  fail(ExitCode::bug, "unknown TrainingStep {}", static_cast<int>(step));
 }
 
 std::vector<const StepProgram*> Catalogue::all() const {
@@ -80,11 +80,10 @@ Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramO
                          const std::optional<ModelPlan>& text, const std::optional<ModelPlan>& evaluated) {
   Catalogue catalogue;
   if (options.offload.shards && !options.local.axes.empty())
-    throw Error(
-        ExitCode::usage,
-        "shards in host memory (train.offload) cannot be averaged (post_local_sgd.start_step): that is done where "
-        "they are updated, in memory of the device",
-        "--train.offload optimizer goes together with averaging");
+    throw Error(ExitCode::usage,
+                "post_local_sgd.start_step cannot average shards that lie in host memory (train.offload): weights are "
+                "averaged in device memory",
+                "--train.offload optimizer works with averaging");
   const PipelinePlan pipeline = pipeline_of(mesh, plan, options, ProgramPhase::training);
   catalogue.parts = parts_of(pipeline, plan);
   catalogue.local_options = options.local;

@@ -80,7 +80,7 @@ void rank_rows(Rows& rows, const DryRunFacts& facts, const StepProgram& program)
         coordinates_of(facts.mesh, facts.placement, ranks - 1));
   if (program.classes.size() == 1) return;
   for (std::size_t i = 0; i < program.classes.size(); ++i)
-    add(fmt::format("class_{}", i), "do the same", "ranks " + to_text(program.classes[i].ranks));
+    add(fmt::format("class_{}", i), "same program", "ranks " + to_text(program.classes[i].ranks));
 }
 
 void batch_rows(Rows& rows, const DryRunFacts& facts) {
@@ -89,12 +89,12 @@ void batch_rows(Rows& rows, const DryRunFacts& facts) {
   rows.count("global_batch_samples", "global batch, samples", batch.global_batch);
   const std::int64_t most = samples_of(batch, 0).count;
   const std::int64_t least = samples_of(batch, batch.ranks - 1).count;
-  rows.row({"", "rank_samples_max", "samples a rank", most,
+  rows.row({"", "rank_samples_max", "samples per rank", most,
             most == least ? fmt::to_string(most) : fmt::format("{} or {}", most, least)});
   rows.count("micro_batch_samples", "micro-batch, samples", batch.micro_batch);
   rows.count("accumulation", "micro-batches a step", batch.accumulation);
-  rows.count("length_tokens", "tokens a sample", facts.length);
-  rows.count("step_tokens", "tokens a step", batch.global_batch * facts.length);
+  rows.count("length_tokens", "tokens per sample", facts.length);
+  rows.count("step_tokens", "tokens per step", batch.global_batch * facts.length);
 }
 
 /// Where cells of ranks train apart.
@@ -159,7 +159,7 @@ std::string counts_of(const StepProgram& program, const std::set<int>& blocks) {
   for (const int block : blocks) ++counts[keeps_of(program, block).index()];
   std::vector<std::string> parts;
   for (const auto& [index, count] : counts)
-    parts.push_back(index == 0 ? fmt::format("{} wholly", count)
+    parts.push_back(index == 0 ? fmt::format("{} fully", count)
                                : fmt::format("{} without {}", count, KeepSet::at(index).text()));
   return fmt::format("{}: {}", blocks.size(), join(parts, ", "));
 }
@@ -186,8 +186,9 @@ void recompute_rows(Rows& rows, const ModelPlan& plan, const StepProgram& progra
   rows.row({"", "recomputed_blocks", "recomputed", join(runs, "; "),
             runs.size() > most_runs ? counts_of(program, blocks) : join(runs, "; ")});
   const double share = forward > 0 ? again / forward : 0;
-  rows.row({"", "recomputed_share", "computed again", share, fmt::format("{:.1f} % of the forward", 100 * share)});
-  rows.bytes("activation_peak_bytes", "activations at most", most);
+  rows.row(
+      {"", "recomputed_share", "recomputed work", share, fmt::format("{:.1f} % of the forward pass", 100 * share)});
+  rows.bytes("activation_peak_bytes", "activation peak", most);
 }
 
 /// How much of what blocks keep goes to host memory, of the class where most does.
@@ -209,9 +210,9 @@ void stash_row(Rows& rows, const StepProgram& program) {
     if (gone.bytes > going.bytes) std::tie(going, all) = std::tie(gone, kept);
   }
   if (going.stashes == 0) return;
-  rows.row({"", "offloaded_stash_bytes", "of activations go", going.bytes,
-            fmt::format("{} of {}, of {} of {} blocks and micro-batches; the others stay", human(going.bytes),
-                        human(all.bytes), going.stashes, all.stashes)});
+  rows.row({"", "offloaded_stash_bytes", "offloaded activations", going.bytes,
+            fmt::format("{} of {}, in {} of {} pairs of block and micro-batch", human(going.bytes), human(all.bytes),
+                        going.stashes, all.stashes)});
 }
 
 /// Of what is offloaded.
@@ -246,22 +247,22 @@ void memory_rows(Rows& rows, const Catalogue& programs, const DryRunFacts& facts
   if (use.bytes.contains(SlotKind::gathered))
     rows.bytes("gathered_bytes", "gathered weights", of(SlotKind::gathered) + of(SlotKind::kept_weights));
   if (use.bytes.contains(SlotKind::local_gradient) || use.bytes.contains(SlotKind::cast_gradient))
-    rows.bytes("local_gradient_bytes", "being reduced",
+    rows.bytes("local_gradient_bytes", "gradient reduction",
                of(SlotKind::local_gradient) + of(SlotKind::cast_gradient) + of(SlotKind::shard_gradient));
   if (use.bytes.contains(SlotKind::fetched_weights) || use.bytes.contains(SlotKind::fetched_state))
-    rows.bytes("fetched_bytes", "from host memory", of(SlotKind::fetched_weights) + of(SlotKind::fetched_state));
+    rows.bytes("fetched_bytes", "fetched from host", of(SlotKind::fetched_weights) + of(SlotKind::fetched_state));
   rows.bytes("activation_bytes", "activations", of(SlotKind::stash) + of(SlotKind::fetched_stash) + of(SlotKind::kept));
   if (use.bytes.contains(SlotKind::deferred))
-    rows.bytes("deferred_bytes", "put off for weights", of(SlotKind::deferred));
+    rows.bytes("deferred_bytes", "backward, weight half", of(SlotKind::deferred));
   rows.bytes("buffer_bytes", "buffers",
              of(SlotKind::boundary) + of(SlotKind::boundary_gradient) + of(SlotKind::peer_gradient) +
                  of(SlotKind::workspace) + of(SlotKind::shared));
   if (std::int64_t save = 0; !programs.averaging.classes.empty()) {
     for (const RankClass& ranks : programs.averaging.classes) save = std::max(save, bytes_to_save_averages(ranks));
-    rows.bytes("save_bytes", "at a save of averages", save);
+    rows.bytes("save_bytes", "while saving averages", save);
   }
-  if (facts.load_bytes > 0) rows.bytes("load_bytes", "at a load", facts.load_bytes);
-  if (facts.snapshot_bytes > 0) rows.bytes("snapshot_bytes", "copy for saves, besides", facts.snapshot_bytes);
+  if (facts.load_bytes > 0) rows.bytes("load_bytes", "while loading", facts.load_bytes);
+  if (facts.snapshot_bytes > 0) rows.bytes("snapshot_bytes", "background saves, extra", facts.snapshot_bytes);
   rows.bytes("peak_bytes", "peak", use.peak_bytes);
   rows.row({"", "peak_action", "reached at", at, at});
   host_memory_rows(rows, programs.train);
@@ -274,10 +275,11 @@ void simulation_rows(Rows& rows, const ModelPlan& plan, const StepProgram& progr
   for (const RankTimeline& times : timeline.ranks) peak = std::max(peak, times.peak_bytes);
   const double share = bubble_share(timeline);
   rows.section("simulation");
-  rows.row({"", "bubble_share", "bubble", share, fmt::format("{:.1f} % of a step, transfers free", 100 * share)});
+  rows.row(
+      {"", "bubble_share", "bubble", share, fmt::format("{:.1f} % of a step, without transfer times", 100 * share)});
   rows.bytes("simulated_peak_bytes", "peak", peak);
   const auto stall = find_serial_stall(program);
-  rows.row({"", "serial_issue_safe", "one lane is enough", stall ? "no" : "yes",
+  rows.row({"", "serial_issue_safe", "one lane suffices", stall ? "no" : "yes",
             stall ? fmt::format("no: rank {} would wait for ever at {}", stall->rank,
                                 to_text(program, program.of(stall->rank)[static_cast<std::size_t>(stall->action)]))
                   : "yes"});
@@ -288,8 +290,8 @@ void work_rows(Rows& rows, const DryRunFacts& facts) {
   const double step_tokens = static_cast<double>(facts.batch.global_batch * facts.length);
   const double step_flops = facts.flops_per_token * step_tokens;
   const auto steps = static_cast<double>(facts.steps);
-  rows.row({"", "token_flops", "FLOPs a token", facts.flops_per_token, human_count(facts.flops_per_token)});
-  rows.row({"", "step_flops", "FLOPs a step", step_flops, human_count(step_flops)});
+  rows.row({"", "token_flops", "FLOPs per token", facts.flops_per_token, human_count(facts.flops_per_token)});
+  rows.row({"", "step_flops", "FLOPs per step", step_flops, human_count(step_flops)});
   if (facts.steps == 0) return;  // they follow from data that are not there
   rows.row({"", "run_tokens", "tokens of the run", steps * step_tokens, human_count(steps * step_tokens)});
   rows.row({"", "run_flops", "FLOPs of the run", steps * step_flops, human_count(steps * step_flops)});

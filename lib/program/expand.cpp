@@ -18,13 +18,14 @@ Op op_of(StagePass::Kind kind) {
     case StagePass::Kind::backward_input: return Op::backward_input;
     case StagePass::Kind::backward_weight: return Op::backward_weight;
   }
-  throw Error(ExitCode::bug, "a pass of a stage without an operation");
+  fail(ExitCode::bug, "unknown StagePass::Kind {}", static_cast<int>(kind));
 }
 
 /// A class of ranks for each coordinate of the pipeline axis, in its order.
 StepProgram on_pipeline(std::string name, const Mesh& mesh, const PipelinePlan& pipeline) {
   const Axis* axis = find_axis(mesh, pipeline_axis);
-  invariant((axis == nullptr ? 1 : axis->size) == pipeline.pipeline.ranks, "the mesh has the ranks of the pipeline");
+  invariant((axis == nullptr ? 1 : axis->size) == pipeline.pipeline.ranks,
+            "mesh and pipeline have the same number of pipeline ranks");
   StepProgram program;
   program.name = std::move(name);
   program.mesh = mesh;
@@ -169,7 +170,7 @@ StepProgram schedule_forward(std::string name, const Mesh& mesh, const PipelineP
 }
 
 StepProgram expand(const StepProgram& program, const ModelPlan& plan, const PipelinePlan& pipeline) {
-  invariant(!plan.blocks.empty(), "a model has blocks");
+  invariant(!plan.blocks.empty(), "a model has at least one block");
   StepProgram result = program;
   for (std::size_t rank = 0; rank < result.classes.size(); ++rank)
     result.classes[rank].actions =

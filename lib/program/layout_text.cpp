@@ -25,7 +25,7 @@ std::string_view held_whole(KeptOf of) {
     case KeptOf::rows: return " of all rows";
     case KeptOf::columns: return " of all columns";
   }
-  throw Error(ExitCode::bug, "a state of nothing that is known");
+  fail(ExitCode::bug, "unknown KeptOf {}", static_cast<int>(of));
 }
 
 /// What of a tensor is kept: "weights fp32, gradient fp32, exp_avg fp32".
@@ -84,12 +84,12 @@ std::vector<TensorLayout> tensor_layouts(const Mesh& mesh, const ModelPlan& plan
 
 std::string layout_text(const std::vector<TensorLayout>& tensors, const UnitTypes& types, std::optional<Rank> rank) {
   constexpr std::size_t most_boxes = 8, first_boxes = 3;
-  invariant(!tensors.empty(), "a model has tensors");
+  invariant(!tensors.empty(), "a model has at least one tensor");
   const Mesh& mesh = tensors.front().layout.mesh;
   if (rank && *rank >= world_size(mesh))
     fail(ExitCode::usage, "the plan has no rank {}: its ranks are 0 to {}", *rank, world_size(mesh) - 1);
   std::string text =
-      fmt::format("layout of {}\nof each tensor a rank keeps, by one box: {}\n", mesh_text(mesh), kept_text(types));
+      fmt::format("layout of {}\nfor its box of each tensor a rank keeps: {}\n", mesh_text(mesh), kept_text(types));
   Table table({{"tensor"}, {"shape"}, {"unit"}, {"box"}, {"ranks"}});
   for (const TensorLayout& tensor : tensors) {
     const Layout& layout = tensor.layout;

@@ -52,7 +52,7 @@ bool is_activation(SlotKind kind) {
     case SlotKind::fetched_state:
     case SlotKind::host_stash: return false;
   }
-  throw Error(ExitCode::bug, "a kind of slot that is neither activations nor anything else");
+  fail(ExitCode::bug, "unknown SlotKind {}", static_cast<int>(kind));
 }
 
 MemoryUse activations_of(const RankClass& ranks) {

@@ -82,7 +82,7 @@ std::vector<BlockExchange> update_exchanges_of(const UnitPlan& unit, const std::
       return said;
     }
   }
-  throw Error(ExitCode::bug, "an update that needs what nobody knows");
+  fail(ExitCode::bug, "unknown UpdateNeeds of unit {}", unit.name);
 }
 
 /// Elements of a unit's buffer for what an optimizer keeps.
@@ -181,7 +181,7 @@ Recomputation recomputation_of(const BlockPlan& block, KeepSet keeps) {
 }
 
 Shape longest_shard(Shape shape, int shards) {
-  invariant(shards == 1 || !shape.empty(), "what is cut has rows");
+  invariant(shards == 1 || !shape.empty(), "a sharded tensor has rows");
   if (shards > 1) shape[0] = (shape[0] + shards - 1) / shards;
   return shape;
 }

@@ -42,13 +42,16 @@ class Copies {
 
   std::vector<Action> list() && {
     for (const Action& action : actions_) {
-      switch (action.op) {
-        case Op::unshard: unshard(action); break;
-        case Op::gradient_norm: norm(action); break;
-        case Op::heartbeat: heartbeat(action); break;
-        case Op::optimizer: optimizer(action); break;
-        default: keep(action);
-      }
+      if (action.op == Op::unshard)
+        unshard(action);
+      else if (action.op == Op::gradient_norm)
+        norm(action);
+      else if (action.op == Op::heartbeat)
+        heartbeat(action);
+      else if (action.op == Op::optimizer)
+        optimizer(action);
+      else
+        keep(action);
     }
     return std::move(out_).list();
   }

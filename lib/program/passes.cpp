@@ -8,7 +8,7 @@ namespace lockstep {
 
 std::vector<std::optional<KeepSet>> recomputed_blocks(const ModelPlan& plan, const RecomputePolicy& policy) {
   if (!policy.blocks.empty()) {
-    invariant(policy.blocks.size() == plan.blocks.size(), "what is recomputed is said of each block");
+    invariant(policy.blocks.size() == plan.blocks.size(), "the recompute policy has an entry for each block");
     return policy.blocks;
   }
   std::vector<std::optional<KeepSet>> recomputed;

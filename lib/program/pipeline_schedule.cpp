@@ -120,35 +120,36 @@ std::vector<StagePass> custom_passes(const Pipeline& pipeline, int rank) {
   for (std::size_t at = 0; at < passes.size(); ++at) {
     const auto& [kind, stage, micro_batch] = passes[at];
     if (stage < 0 || stage >= stage_count(pipeline) || rank_of(pipeline, stage) != rank)
-      refuse(at, "the stage is not of this rank");
+      refuse(at, "this rank does not hold the stage");
     const bool half = kind == Kind::backward_input || kind == Kind::backward_weight;
     if (kind != Kind::forward && half != custom.splits_backward)
-      refuse(at, half ? "it says that it does not split backward" : "it says that it splits backward");
+      refuse(at,
+             half ? "the schedule is declared not to split backward" : "the schedule is declared to split backward");
     MicroBatch& due = next[{kind, stage}];
     if (micro_batch != due || due == pipeline.micro_batches)
-      refuse(at,
-             due == pipeline.micro_batches ? "it has had all of them" : fmt::format("the next is micro-batch {}", due));
+      refuse(at, due == pipeline.micro_batches ? "all its micro-batches have run already"
+                                               : fmt::format("micro-batch {} comes next", due));
     const Kind before = kind == Kind::backward_weight ? Kind::backward_input : Kind::forward;
     if (kind != Kind::forward && next[{before, stage}] <= micro_batch)
-      refuse(at, fmt::format("its {} has not been", name_of(before)));
+      refuse(at, fmt::format("its {} must run first", name_of(before)));
     if (const int source = kind == Kind::forward ? stage - 1 : stage + 1;
         kind != Kind::backward_weight && source >= 0 && source < stage_count(pipeline) &&
         rank_of(pipeline, source) == rank && next[{kind, source}] <= micro_batch)
-      refuse(at, fmt::format("that in stage {}, from which it goes on, has not been", source));
+      refuse(at, fmt::format("its input comes from stage {}, which must run first", source));
     ++due;
   }
   invariant(passes.size() == static_cast<std::size_t>(pipeline.chunks) *
                                  static_cast<std::size_t>(pipeline.micro_batches) * (custom.splits_backward ? 3 : 2),
-            "a custom schedule gives as many passes as there are");
+            "a custom schedule has each pass of each stage and micro-batch once");
   return passes;
 }
 
 void check_chunks(const Pipeline& pipeline, int chunks) {
   if (pipeline.chunks != chunks)
     throw Error(ExitCode::usage,
-                fmt::format("schedule {} has {} a rank, not {}", name_of(pipeline.schedule), counted(chunks, "stage"),
+                fmt::format("schedule {} has {} per rank, not {}", name_of(pipeline.schedule), counted(chunks, "stage"),
                             pipeline.chunks),
-                "interleaved_1f1b and interleaved_zero_bubble take any number of stages a rank");
+                "interleaved_1f1b and interleaved_zero_bubble take any number of stages per rank");
 }
 
 void check_rounds(const Pipeline& pipeline) {
@@ -174,7 +175,7 @@ std::string_view name_of(PipelineSchedule schedule) {
     case PipelineSchedule::zbv: return "zbv";
     case PipelineSchedule::custom: return schedule.of_user().name;
   }
-  throw Error(ExitCode::bug, "a pipeline schedule without a name");
+  fail(ExitCode::bug, "unknown PipelineSchedule {}", static_cast<int>(schedule.name()));
 }
 
 std::string_view name_of(StagePass::Kind kind) {
@@ -184,7 +185,7 @@ std::string_view name_of(StagePass::Kind kind) {
     case Kind::backward_input: return "backward_input";
     case Kind::backward_weight: return "backward_weight";
   }
-  throw Error(ExitCode::bug, "a pass of a stage without a name");
+  fail(ExitCode::bug, "unknown StagePass::Kind {}", static_cast<int>(kind));
 }
 
 bool splits_backward(PipelineSchedule schedule) {
@@ -196,7 +197,7 @@ bool splits_backward(PipelineSchedule schedule) {
     case PipelineSchedule::zbv: return true;
     case PipelineSchedule::custom: return schedule.of_user().splits_backward;
   }
-  throw Error(ExitCode::bug, "a pipeline schedule of unknown backward");
+  fail(ExitCode::bug, "unknown PipelineSchedule {}", static_cast<int>(schedule.name()));
 }
 
 bool placed_as_v(PipelineSchedule schedule) {
@@ -213,12 +214,13 @@ int usual_chunks(PipelineSchedule schedule) {
     case PipelineSchedule::zbv: return 2;
     case PipelineSchedule::custom: return schedule.of_user().chunks;
   }
-  throw Error(ExitCode::bug, "a pipeline schedule of unknown stages");
+  fail(ExitCode::bug, "unknown PipelineSchedule {}", static_cast<int>(schedule.name()));
 }
 
 void check(const Pipeline& pipeline) {
   if (pipeline.ranks < 1 || pipeline.chunks < 1 || pipeline.micro_batches < 1)
-    fail(ExitCode::usage, "a pipeline needs at least one rank, one stage a rank and one micro-batch, not {}, {} and {}",
+    fail(ExitCode::usage,
+         "a pipeline needs at least one rank, one stage per rank and one micro-batch, not {}, {} and {}",
          pipeline.ranks, pipeline.chunks, pipeline.micro_batches);
   switch (pipeline.schedule.name()) {
     case PipelineSchedule::gpipe:
@@ -231,13 +233,14 @@ void check(const Pipeline& pipeline) {
 }
 
 int stage_of(const Pipeline& pipeline, int rank, int chunk) {
-  invariant(rank >= 0 && rank < pipeline.ranks && chunk >= 0 && chunk < pipeline.chunks, "a chunk of the pipeline");
+  invariant(rank >= 0 && rank < pipeline.ranks && chunk >= 0 && chunk < pipeline.chunks,
+            "the pipeline has this rank and chunk");
   const bool back = placed_as_v(pipeline.schedule) && chunk % 2 == 1;
   return chunk * pipeline.ranks + (back ? pipeline.ranks - 1 - rank : rank);
 }
 
 int rank_of(const Pipeline& pipeline, int stage) {
-  invariant(stage >= 0 && stage < stage_count(pipeline), "a stage of the pipeline");
+  invariant(stage >= 0 && stage < stage_count(pipeline), "the pipeline has this stage");
   const int place = stage % pipeline.ranks;
   return climbs(pipeline, stage) ? pipeline.ranks - 1 - place : place;
 }
@@ -248,7 +251,7 @@ bool climbs(const Pipeline& pipeline, int stage) {
 
 std::vector<StagePass> passes_of(const Pipeline& pipeline, int rank) {
   check(pipeline);
-  invariant(rank >= 0 && rank < pipeline.ranks, "a rank of the pipeline");
+  invariant(rank >= 0 && rank < pipeline.ranks, "the pipeline has this rank");
   switch (pipeline.schedule.name()) {
     case PipelineSchedule::gpipe: return gpipe_passes(pipeline, rank);
     case PipelineSchedule::one_f_one_b: return one_f_one_b_passes(pipeline, rank);
@@ -257,7 +260,7 @@ std::vector<StagePass> passes_of(const Pipeline& pipeline, int rank) {
     case PipelineSchedule::zbv: return zbv_passes(pipeline, rank);
     case PipelineSchedule::custom: return custom_passes(pipeline, rank);
   }
-  throw Error(ExitCode::bug, "a pipeline schedule without an order");
+  fail(ExitCode::bug, "unknown PipelineSchedule {}", static_cast<int>(pipeline.schedule.name()));
 }
 
 std::vector<StagePass> forward_passes_of(Pipeline pipeline, int rank) {

@@ -68,7 +68,7 @@ const Work& work_of(Op op) {
     case Op::offload_stash:
     case Op::fetch_stash: return works[10];
   }
-  throw Error(ExitCode::bug, "an operation without a place in a drawing");
+  fail(ExitCode::bug, "unknown Op {}", static_cast<int>(op));
 }
 
 /// What one lane of one rank does, in order.
@@ -251,7 +251,7 @@ std::string ranks_text(const StepProgram& program, Rank rank) {
 std::string plot_svg(const StepProgram& program, const Timeline& timeline) { return Drawing(program, timeline).svg(); }
 
 std::string plot_text(const StepProgram& program, const Timeline& timeline, int columns) {
-  invariant(columns > 0, "a drawing has columns");
+  invariant(columns > 0, "a plot has at least one column");
   std::string text = fmt::format("program {}: {} in {} columns\n", program.name, duration(timeline.end_s), columns);
   for (const RankTimeline& times : timeline.ranks) {
     text += ranks_text(program, times.rank) + "\n";
@@ -261,7 +261,7 @@ std::string plot_text(const StepProgram& program, const Timeline& timeline, int 
   std::vector<std::string> words;
   for (const Work& work : works)
     words.push_back(fmt::format("{} {}{}", work.letter, work.name, &work == &works[4] ? ",\n" : ", "));
-  return text + join(words, "") + ". nothing\n";
+  return text + join(words, "") + ". idle\n";
 }
 
 Json plot_json(const StepProgram& program, const Timeline& timeline) {

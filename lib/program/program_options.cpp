@@ -20,7 +20,7 @@ void check_units(const PipelinePlan& pipeline, const ModelPlan& plan) {
       const int before = holder[static_cast<std::size_t>(unit.blocks[i - 1])];
       const int here = holder[static_cast<std::size_t>(unit.blocks[i])];
       invariant(before == here || unit.blocks[i] != unit.blocks[i - 1] + 1,
-                fmt::format("unit {} has blocks on one pipeline rank", unit.name));
+                fmt::format("all blocks of unit {} are on one pipeline rank", unit.name));
     }
 }
 

@@ -19,7 +19,7 @@ std::string human(std::int64_t bytes) { return human_bytes(static_cast<std::uint
 
 std::string head_of(const StepProgram& program) {
   const int ranks = world_size(program.mesh);
-  const std::string apart = program.apart.empty() ? "" : ", weights apart along " + join(program.apart, "+");
+  const std::string apart = program.apart.empty() ? "" : ", separate weights along " + join(program.apart, "+");
   return fmt::format("program {}: {}, {}{}{}, hash {}\n", program.name, counted(program.micro_batches, "micro-batch"),
                      counted(ranks, "rank"), ranks == 1 ? "" : " (" + to_text(program.mesh) + ")", apart,
                      to_hex(hash_of(program)).substr(0, 12));
@@ -101,7 +101,7 @@ std::string to_text(const StepProgram& program, const Subject& subject) {
     case Subject::Kind::stage:
     case Subject::Kind::boundary: return fmt::format("{} {}", name_of(subject.kind), subject.index);
   }
-  throw Error(ExitCode::bug, "a kind of subject without words");
+  fail(ExitCode::bug, "unknown Subject::Kind {}", static_cast<int>(subject.kind));
 }
 
 std::string to_text(const StepProgram& program, const Action& action) {

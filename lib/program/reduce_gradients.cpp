@@ -34,7 +34,7 @@ bool reduces_each(const UnitPlan& unit, const std::vector<AxisName>& replicas, A
     case Accumulate::shards: return unit.is_cut();
     case Accumulate::sums: return unit.is_cut() || !replicas.empty();
   }
-  throw Error(ExitCode::bug, "gradients accumulate in a way without a name");
+  fail(ExitCode::bug, "unknown Accumulate {}", static_cast<int>(accumulate));
 }
 
 /// Contributions to a unit's gradient that are finished and summed at once.

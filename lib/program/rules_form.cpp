@@ -45,15 +45,14 @@ std::string objection(const StepProgram& program, const ModelPlan& plan, const A
   if (of_step
           ? facts.of == OpFacts::Of::micro_batch
           : facts.of != OpFacts::Of::step && (action.micro_batch < 0 || action.micro_batch >= program.micro_batches))
-    return fmt::format("is of micro-batch {} of {}", action.micro_batch, program.micro_batches);
-  if (!of_step && facts.of == OpFacts::Of::step) return "is of a micro-batch, but belongs to the step";
+    return fmt::format("has micro-batch {} of {}", action.micro_batch, program.micro_batches);
+  if (!of_step && facts.of == OpFacts::Of::step) return "has a micro-batch, but belongs to the whole step";
   const bool moves_bytes = is_collective(action.op) || is_transfer(action.op) || is_copy(action.op);
   if (moves_bytes == (action.lane == Lane::compute)) return fmt::format("is on the {} lane", name_of(action.lane));
   if (!moves_bytes && !meets_others(action) && action.bytes != 0) return "has a payload, but communicates nothing";
   if (is_transfer(action.op) ? action.group.size() != 1 || action.offset == 0 : action.offset != 0)
-    return "names no peer, or needs none";
-  if (facts.group == OpFacts::Group::none && !action.group.empty())
-    return "has a group, but is nothing that ranks share";
+    return "lacks a peer, or has one without need";
+  if (facts.group == OpFacts::Group::none && !action.group.empty()) return "has a group, but does not communicate";
   for (const AxisName& axis : action.group) {
     if (find_axis(program.mesh, axis) == nullptr)
       return fmt::format("is over axis {}, which the mesh does not have", axis);

@@ -188,7 +188,7 @@ class Walk {
     const std::size_t peer = peer_of(player, action);
     const Rank rank = players_.rank_of(peer);
     const int position = other_end_of(peer, action);
-    if (position < 0) return fmt::format("waits for ever for rank {}, which has no other end of it", rank);
+    if (position < 0) return fmt::format("waits for ever for rank {}, which has no matching transfer", rank);
     if (states_[peer].progress.has_ended(position))
       return fmt::format("waits for ever for action {} of rank {}", position, rank);
     const int at = blocker_of(peer, position).position;

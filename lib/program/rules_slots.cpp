@@ -90,7 +90,7 @@ class SlotCheck {
     if (life.acquired.empty())
       reject(life.uses.empty() ? -1 : life.uses.front().action, fmt::format("nothing acquires {}", text_of(slot)));
     if (life.acquired.size() > 1)
-      reject(life.acquired[1], fmt::format("acquires {}, as action {} did", text_of(slot), life.acquired[0]));
+      reject(life.acquired[1], fmt::format("acquires {} again, after action {}", text_of(slot), life.acquired[0]));
     if (life.released.empty())
       reject(life.acquired.front(), fmt::format("acquires {}, which nothing releases", text_of(slot)));
     if (slot.kind == SlotKind::gathered && std::ranges::none_of(life.uses, [&](const Use& use) {
@@ -98,7 +98,7 @@ class SlotCheck {
         }))
       reject(life.acquired.front(), fmt::format("acquires {}, which nothing reads", text_of(slot)));
     if (life.released.size() > 1)
-      reject(life.released[1], fmt::format("releases {}, as action {} did", text_of(slot), life.released[0]));
+      reject(life.released[1], fmt::format("releases {} again, after action {}", text_of(slot), life.released[0]));
     for (const Use& use : life.uses) {
       if (use.action != life.acquired.front() && !order_.before(life.acquired.front(), use.action))
         reject(use.action,
@@ -115,7 +115,8 @@ class SlotCheck {
     for (const Use& use : life.uses) {
       const auto after = [&](int earlier) {
         if (earlier != use.action && !order_.before(earlier, use.action))
-          reject(use.action, fmt::format("may run beside action {}, which also uses {}", earlier, text_of(slot)));
+          reject(use.action,
+                 fmt::format("may run at the same time as action {}, which also uses {}", earlier, text_of(slot)));
       };
       if (writer >= 0) after(writer);
       if (!use.writes) {

@@ -55,11 +55,11 @@ class Step {
       }
     }
     if (program_.apart != axes_apart_)
-      throw Fault{
-          ranks_.ranks.front(), -1,
-          fmt::format("has weights apart along {}, not along {}", join(program_.apart, "+"), join(axes_apart_, "+"))};
+      throw Fault{ranks_.ranks.front(), -1,
+                  fmt::format("has separate weights along {}, not along {}", join(program_.apart, "+"),
+                              join(axes_apart_, "+"))};
     if (program_.keeps != keep_sets(plan_, options_.recompute))
-      throw Fault{ranks_.ranks.front(), -1, "keeps other values of blocks that are recomputed than it was asked for"};
+      throw Fault{ranks_.ranks.front(), -1, "keeps other activations of recomputed blocks than the options ask for"};
     const int heartbeat = collective(Op::heartbeat, {}, all_axes_, options_.update.heartbeat_bytes);
     losses_before(heartbeat);
     if (clips_by_cells()) ordered(collective(Op::reduce_norm, {}, cell_axes_, sizeof(double)), heartbeat);
@@ -89,8 +89,7 @@ class Step {
     const auto found = positions_.find({op, subject, micro_batch});
     if (found == positions_.end()) throw Fault{ranks_.ranks.front(), -1, "never does " + to_text(program_, wanted)};
     if (found->second.size() > 1)
-      throw Fault{ranks_.ranks.front(), found->second[1],
-                  fmt::format("was done before, by action {}", found->second[0])};
+      throw Fault{ranks_.ranks.front(), found->second[1], fmt::format("repeats action {}", found->second[0])};
     expected_.insert({{op, subject, micro_batch}, found->second.front()});
     return found->second.front();
   }
@@ -130,7 +129,7 @@ class Step {
   void over(int position, const std::vector<AxisName>& axes) const {
     if (ranks_.actions[static_cast<std::size_t>(position)].group != axes)
       throw Fault{ranks_.ranks.front(), position,
-                  axes.empty() ? "must be of each rank" : fmt::format("must be over {}", join(axes, "+"))};
+                  axes.empty() ? "must not have a group" : fmt::format("must be over {}", join(axes, "+"))};
   }
 
   int collective(Op op, Subject subject, const std::vector<AxisName>& axes, std::int64_t bytes,
@@ -143,8 +142,7 @@ class Step {
   void carries(int position, std::int64_t bytes) const {
     const Action& action = ranks_.actions[static_cast<std::size_t>(position)];
     if (action.bytes != bytes)
-      throw Fault{ranks_.ranks.front(), position,
-                  fmt::format("carries {} bytes where {} are due", action.bytes, bytes)};
+      throw Fault{ranks_.ranks.front(), position, fmt::format("carries {} bytes instead of {}", action.bytes, bytes)};
   }
 
   /// Axes over which the gradient of a unit is summed and held alike afterwards; none if there is one rank along them.
@@ -172,10 +170,10 @@ class Step {
       expected_.insert({key, positions.front()});
       for (const int position : positions) {
         if (op == Op::fetch_weights && !host_part(unit).weights)
-          throw Fault{ranks_.ranks.front(), position, "is of a unit that lies in the memory of the device"};
-        if (!unit.is_cut()) throw Fault{ranks_.ranks.front(), position, "is of a unit that is not cut"};
+          throw Fault{ranks_.ranks.front(), position, "is for a unit in device memory"};
+        if (!unit.is_cut()) throw Fault{ranks_.ranks.front(), position, "is for a unit that is not sharded"};
         if (!std::ranges::binary_search(part_.units, subject.index))
-          throw Fault{ranks_.ranks.front(), position, "is of a unit that lies on other ranks"};
+          throw Fault{ranks_.ranks.front(), position, "is for a unit of other ranks"};
         const std::int64_t own_bytes = unit.compute_bytes > 0 ? unit.compute_bytes : unit.master_bytes;
         if (op == Op::fetch_weights) {
           carries(position, own_bytes);
@@ -218,7 +216,7 @@ class Step {
     if (action.group != std::vector<AxisName>{pipeline_axis} || !peer ||
         coordinate(program_.mesh, *peer, pipeline_axis) != holder - parts_.begin())
       throw Fault{ranks_.ranks.front(), position,
-                  fmt::format("must be with {} {}, where {} lies", pipeline_axis, holder - parts_.begin(),
+                  fmt::format("must exchange with {} {}, which holds {}", pipeline_axis, holder - parts_.begin(),
                               to_text(program_, block_subject(neighbour)))};
     return position;
   }
@@ -288,7 +286,7 @@ class Step {
     const auto peer = peer_of(program_.mesh, ranks_.ranks.front(), action);
     if (action.group != std::vector<AxisName>{pipeline_axis} || !peer ||
         coordinate(program_.mesh, *peer, pipeline_axis) != other)
-      throw Fault{ranks_.ranks.front(), position, fmt::format("must be with {} {}", pipeline_axis, other)};
+      throw Fault{ranks_.ranks.front(), position, fmt::format("must exchange with {} {}", pipeline_axis, other)};
     return position;
   }
 
@@ -396,7 +394,8 @@ class Step {
 
   void nothing_else() const {
     for (const auto& [key, positions] : positions_)
-      if (!expected_.contains(key)) throw Fault{ranks_.ranks.front(), positions.front(), "is no part of this step"};
+      if (!expected_.contains(key))
+        throw Fault{ranks_.ranks.front(), positions.front(), "does not belong to this step"};
   }
 
   const StepProgram& program_;
@@ -425,7 +424,8 @@ void check_step(const StepProgram& program, const RankClass& ranks, const ModelP
   const int pipeline_rank = coordinate(program.mesh, ranks.ranks.front(), pipeline_axis);
   for (const Rank rank : ranks.ranks)
     if (coordinate(program.mesh, rank, pipeline_axis) != pipeline_rank)
-      throw Fault{rank, -1, fmt::format("is of one class with rank {}, which has other stages", ranks.ranks.front())};
+      throw Fault{rank, -1,
+                  fmt::format("is in the same class as rank {}, which has other stages", ranks.ranks.front())};
   Step step(program, ranks, plan, options, parts, pipeline_rank);
   switch (phase) {
     case ProgramPhase::training: return step.check_training();

@@ -11,26 +11,53 @@ namespace lockstep {
 
 namespace {
 
-double bytes_moved(const UnitPlan& unit, Op op) {
-  const double gradient = static_cast<double>(unit.gradient_bytes);
-  const double master = static_cast<double>(unit.master_bytes);
-  switch (op) {
-    case Op::gradient_norm: return gradient;
-    case Op::optimizer: return gradient + 2 * master + 2 * static_cast<double>(unit.optimizer_bytes);
-    case Op::finish_average: return 2 * master;
-    default: return 0;
-  }
-}
+/// One action's own work: floating-point operations, and bytes that it reads and writes in device memory.
+struct Work {
+  double flops = 0, bytes = 0;
+};
 
-double flops_of(const StepProgram& program, const ModelPlan& plan, const Action& action) {
-  const BlockPlan& block = plan.blocks[static_cast<std::size_t>(action.subject.index)];
+Work work_of(const StepProgram& program, const ModelPlan& plan, const Action& action) {
+  const auto block = [&]() -> const BlockPlan& { return plan.blocks[static_cast<std::size_t>(action.subject.index)]; };
+  const auto unit = [&]() -> const UnitPlan& { return plan.units[static_cast<std::size_t>(action.subject.index)]; };
+  const auto bytes = [](std::int64_t count) { return static_cast<double>(count); };
   switch (action.op) {
-    case Op::recompute: return recomputation_of(block, keeps_of(program, action.subject.index)).flops;
-    case Op::backward: return block.backward_flops;
-    case Op::backward_input: return block.backward_flops - block.backward_weight_flops;
-    case Op::backward_weight: return block.backward_weight_flops;
-    default: return block.forward_flops;
+    case Op::forward: return {.flops = block().forward_flops};
+    case Op::recompute: return {.flops = recomputation_of(block(), keeps_of(program, action.subject.index)).flops};
+    case Op::backward: return {.flops = block().backward_flops};
+    case Op::backward_input: return {.flops = block().backward_flops - block().backward_weight_flops};
+    case Op::backward_weight: return {.flops = block().backward_weight_flops};
+    case Op::gradient_norm: return {.bytes = bytes(unit().gradient_bytes)};
+    case Op::optimizer:
+      return {.bytes =
+                  bytes(unit().gradient_bytes) + 2 * bytes(unit().master_bytes) + 2 * bytes(unit().optimizer_bytes)};
+    case Op::finish_average: return {.bytes = 2 * bytes(unit().master_bytes)};
+    case Op::reshard:
+    case Op::finish_gradient:
+    case Op::add_gradient:
+    case Op::clip:
+    // Copies and exchanges take the time of their link.
+    case Op::receive_forward:
+    case Op::send_forward:
+    case Op::receive_backward:
+    case Op::send_backward:
+    case Op::unshard:
+    case Op::reduce_scatter:
+    case Op::all_reduce:
+    case Op::send_gradient:
+    case Op::receive_gradient:
+    case Op::reduce_norm:
+    case Op::heartbeat:
+    case Op::average_weights:
+    case Op::fetch_weights:
+    case Op::offload_gradient:
+    case Op::fetch_state:
+    case Op::offload_state:
+    case Op::offload_stash:
+    case Op::fetch_stash:
+    case Op::reduce_loss:
+    case Op::draw_token: return {};
   }
+  fail(ExitCode::bug, "unknown Op {}", static_cast<int>(action.op));
 }
 
 int ranks_along(const Mesh& mesh, const std::vector<AxisName>& axes) {
@@ -170,7 +197,7 @@ class Simulation {
     RankTimeline timeline;
     timeline.intervals = player.times;
     for (const Interval& interval : player.times) {
-      invariant(player.progress.has_ended(interval.action), "a program that is simulated was verified");
+      invariant(player.progress.has_ended(interval.action), "a simulated program runs to its end");
       timeline.busy_s[static_cast<std::size_t>(action(player, interval.action).lane)] +=
           interval.end_s - interval.begin_s;
     }
@@ -219,22 +246,15 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
       if (action.op == Op::reduce_scatter) return messages(ranks - 1, bytes / ranks);
       return messages(2 * (ranks - 1), bytes / ranks);
     }
-    const auto index = static_cast<std::size_t>(action.subject.index);
-    switch (action.subject.kind) {
-      case Subject::Kind::block: return flops_of(program, plan, action) / hardware.flops_per_s + said(program, action);
-      case Subject::Kind::unit: {
-        const double shares = speaks_within(action) ? 1 : ranks_along(program.mesh, action.group);
-        return bytes_moved(plan.units[index], action.op) / shares / hardware.memory_bytes_per_s + said(program, action);
-      }
-      default: return 0.0;
-    }
+    const Work work = work_of(program, plan, action);
+    const double shares = speaks_within(action) ? 1 : ranks;
+    return work.flops / hardware.flops_per_s + work.bytes / shares / hardware.memory_bytes_per_s +
+           said(program, action);
   };
 }
 
 CostOf block_costs(const ModelPlan& plan) {
-  return [plan](const StepProgram& program, const Action& action) {
-    return action.subject.kind == Subject::Kind::block && !is_copy(action.op) ? flops_of(program, plan, action) : 0.0;
-  };
+  return [plan](const StepProgram& program, const Action& action) { return work_of(program, plan, action).flops; };
 }
 
 double bubble_share(const Timeline& timeline) {

@@ -15,8 +15,8 @@ namespace lockstep {
 namespace {
 
 std::string arithmetic(const Pipeline& pipeline) {
-  return fmt::format("{} × {} a rank = {}", counted(pipeline.ranks, "pipeline rank"), counted(pipeline.chunks, "stage"),
-                     counted(stage_count(pipeline), "stage"));
+  return fmt::format("{} × {} per rank = {}", counted(pipeline.ranks, "pipeline rank"),
+                     counted(pipeline.chunks, "stage"), counted(stage_count(pipeline), "stage"));
 }
 
 void check_number_of_blocks(int blocks, const Pipeline& pipeline) {
@@ -25,8 +25,8 @@ void check_number_of_blocks(int blocks, const Pipeline& pipeline) {
   throw Error(
       ExitCode::usage,
       fmt::format("cannot cut {} blocks into {}: each stage holds at least one block", blocks, arithmetic(pipeline)),
-      ranks > 0 ? fmt::format("they are enough for {} with as many stages each", counted(ranks, "pipeline rank"))
-                : "fewer stages a rank");
+      ranks > 0 ? fmt::format("use at most {} with this number of stages each", counted(ranks, "pipeline rank"))
+                : "use fewer stages per rank");
 }
 
 /// Cuts of the last blocks into stages, from the last stage to the first.
@@ -111,7 +111,7 @@ std::vector<std::int64_t> costs_of(const ModelPlan& plan) {
 Stages balanced_stages(const std::vector<std::int64_t>& costs, const Pipeline& pipeline) {
   check_number_of_blocks(static_cast<int>(costs.size()), pipeline);
   invariant(std::ranges::all_of(costs, [](std::int64_t cost) { return cost >= 0; }),
-            "no block costs less than nothing");
+            "the cost of a block is not negative");
   return Cuts(costs, stage_count(pipeline)).best();
 }
 
@@ -120,7 +120,7 @@ Stages stages_beginning_at(const std::vector<int>& first, int blocks, const std:
   for (std::size_t i = 0; i < first.size(); ++i) {
     const int end = i + 1 < first.size() ? first[i + 1] : blocks;
     if ((i == 0 && first[i] != 0) || first[i] >= end || end > blocks)
-      fail(ExitCode::usage, "{} cuts {} blocks at {}: stages begin at ascending blocks, the first one at 0", who,
+      fail(ExitCode::usage, "{} cuts {} blocks at {}: stages must begin at ascending blocks, the first one at 0", who,
            blocks, fmt::join(first, ", "));
     stages.push_back({first[i], end});
   }
@@ -133,22 +133,22 @@ Stages stages_split_at(const std::vector<std::string>& split_points, const std::
   const auto given = static_cast<int>(split_points.size());
   if (given + 1 != stage_count(pipeline))
     throw Error(ExitCode::usage,
-                fmt::format("cannot cut the model into {} at {}: it takes {}", arithmetic(pipeline),
+                fmt::format("cannot cut the model into {} at {}: it needs {}", arithmetic(pipeline),
                             counted(given, "split point"), stage_count(pipeline) - 1),
-                "name the first block of each stage but the first");
+                "name the first block of every stage except the first");
   Stages stages;
   int begin = 0;
   for (const std::string& name : split_points) {
     const auto found = std::ranges::find(blocks, name);
     if (found == blocks.end())
-      throw Error(ExitCode::usage, fmt::format("split point {} is no block of the model", name),
-                  fmt::format("its blocks are {} to {}", blocks.front(), blocks.back()));
+      throw Error(ExitCode::usage, fmt::format("split point {} is not a block of the model", name),
+                  fmt::format("the blocks are {} to {}", blocks.front(), blocks.back()));
     const auto block = static_cast<int>(found - blocks.begin());
     if (block <= begin)
       throw Error(ExitCode::usage,
                   fmt::format("split point {} leaves no block to the stage before it, which begins at {}", name,
                               blocks[static_cast<std::size_t>(begin)]),
-                  "split points follow each other in the order of the blocks");
+                  "list the split points in the order of the blocks");
     stages.push_back({begin, block});
     begin = block;
   }

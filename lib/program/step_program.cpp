@@ -80,8 +80,8 @@ Json to_json(const BlockExchanges& exchanges) {
 std::optional<std::string> difference(const StepProgram& a, const RankClass& left, const StepProgram& b,
                                       const RankClass& right, std::size_t index) {
   if (left.ranks != right.ranks)
-    return fmt::format("class {} holds {} ranks in one program and {} in the other, or others", index,
-                       left.ranks.size(), right.ranks.size());
+    return fmt::format("class {} holds different ranks: {} in one program, {} in the other", index, left.ranks.size(),
+                       right.ranks.size());
   for (std::size_t i = 0; i < std::max(left.actions.size(), right.actions.size()); ++i) {
     const auto text = [&](const StepProgram& program, const RankClass& ranks) {
       return i < ranks.actions.size() ? to_text(program, ranks.actions[i]) : std::string("nothing");
@@ -125,7 +125,7 @@ std::string_view name_of(SlotKind kind) {
     case SlotKind::deferred: return "deferred";
     case SlotKind::workspace: return "workspace";
   }
-  throw Error(ExitCode::bug, "a kind of slot without a name");
+  fail(ExitCode::bug, "unknown SlotKind {}", static_cast<int>(kind));
 }
 
 bool lives_all_run(SlotKind kind) { return kind <= SlotKind::shared; }
@@ -189,11 +189,11 @@ std::optional<std::string> difference(const StepProgram& a, const StepProgram& b
   if (a.mesh != b.mesh) return std::string("the meshes differ");
   if (a.micro_batches != b.micro_batches)
     return fmt::format("{} micro-batches in one program, {} in the other", a.micro_batches, b.micro_batches);
-  if (a.apart != b.apart) return std::string("the axes along which weights are apart differ");
-  if (a.exchanges != b.exchanges) return std::string("what ranks say within blocks differs");
-  if (a.update_exchanges != b.update_exchanges) return std::string("what ranks say while they update units differs");
-  if (a.row_shares != b.row_shares) return std::string("among how many ranks rows are shared out differs");
-  if (a.keeps != b.keeps) return std::string("what blocks that are recomputed keep differs");
+  if (a.apart != b.apart) return std::string("the axes along which weights are separate differ");
+  if (a.exchanges != b.exchanges) return std::string("the communication within blocks differs");
+  if (a.update_exchanges != b.update_exchanges) return std::string("the communication of updates differs");
+  if (a.row_shares != b.row_shares) return std::string("the number of ranks that divide the rows differs");
+  if (a.keeps != b.keeps) return std::string("the activations that recomputed blocks keep differ");
   if (a.block_names != b.block_names || a.unit_names != b.unit_names) return std::string("the blocks or units differ");
   if (a.classes.size() != b.classes.size())
     return fmt::format("{} classes of ranks in one program, {} in the other", a.classes.size(), b.classes.size());

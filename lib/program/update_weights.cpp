@@ -125,7 +125,7 @@ std::vector<Action> updated_in_backward(const std::vector<Action>& actions, cons
 
 StepProgram update(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options,
                    const OffloadOptions& offload) {
-  invariant(!options.in_backward || !options.clips, "what is clipped is updated after the norm of all gradients");
+  invariant(!options.in_backward || !options.clips, "an update in backward does not clip gradients");
   StepProgram updated = program;
   if (std::ranges::any_of(plan.units, [](const UnitPlan& unit) { return !unit.update_exchanges.empty(); }))
     for (const UnitPlan& unit : plan.units) updated.update_exchanges.push_back(unit.update_exchanges);

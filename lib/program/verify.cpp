@@ -45,9 +45,9 @@ void verify(const StepProgram& program, const ModelPlan& plan, ProgramPhase phas
   if (!fault->hint.empty()) throw Error(ExitCode::resources, to_text(program, *fault), fault->hint);
   if (options.pipeline.schedule.name() == PipelineSchedule::custom)
     throw Error(ExitCode::usage,
-                fmt::format("{} makes no step that can run: {}", options.pipeline.schedule.of_user().who,
+                fmt::format("{} gives no valid step program: {}", options.pipeline.schedule.of_user().who,
                             to_text(program, *fault)),
-                "ranks that wait for each other in a circle never go on: see lockstep-plugin(7)");
+                "ranks that wait for each other in a cycle deadlock: see lockstep-plugin(7)");
   throw Error(ExitCode::bug, to_text(program, *fault));
 }
 

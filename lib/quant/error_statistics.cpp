@@ -9,7 +9,7 @@
 namespace lockstep {
 
 void ErrorStatistics::add(std::span<const float> original, std::span<const float> decoded) {
-  invariant(original.size() == decoded.size(), "errors of spans of equal length");
+  invariant(original.size() == decoded.size(), "compared spans have equal length");
   for (std::size_t i = 0; i < original.size(); ++i) {
     const double value = static_cast<double>(original[i]);
     const double error = static_cast<double>(decoded[i]) - value;

@@ -16,7 +16,7 @@ std::uint16_t int8_scale(std::span<const float> channel) {
 }
 
 void int8_encode(std::span<const float> channel, std::uint16_t scale, std::span<std::int8_t> codes) {
-  invariant(codes.size() == channel.size(), "one int8 code a value");
+  invariant(codes.size() == channel.size(), "there is one int8 code per value");
   constexpr float to_integer = 0x1.8p23f;  // adding it leaves no bits for a fraction: rounds to even without a call
   const float step = from_bf16(scale);
   for (std::size_t i = 0; i < channel.size(); ++i) {
@@ -26,13 +26,13 @@ void int8_encode(std::span<const float> channel, std::uint16_t scale, std::span<
 }
 
 void int8_decode(std::span<const std::int8_t> codes, std::uint16_t scale, std::span<float> values) {
-  invariant(codes.size() == values.size(), "one value an int8 code");
+  invariant(codes.size() == values.size(), "there is one value per int8 code");
   const float step = from_bf16(scale);
   for (std::size_t i = 0; i < codes.size(); ++i) values[i] = static_cast<float>(codes[i]) * step;
 }
 
 void int8_pack(std::span<const std::int8_t> codes, std::span<std::uint32_t> words) {
-  invariant(words.size() == int8_packed_words(codes.size()), "one word for four int8 codes");
+  invariant(words.size() == int8_packed_words(codes.size()), "there is one word per four int8 codes");
   std::fill(words.begin(), words.end(), 0u);
   for (std::size_t i = 0; i < codes.size(); ++i) {
     words[i / 4] |= static_cast<std::uint32_t>(codes[i] + 128) << (8 * (i % 4));

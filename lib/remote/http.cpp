@@ -33,8 +33,8 @@ const HttpPlugin& plugin() {
   static const auto* const opened = static_cast<const HttpPlugin*>(
       open_plugin("remote", "lockstep-http.so", HttpPlugin::entry, HttpPlugin::version_here));
   if (opened == nullptr)
-    throw Error(ExitCode::input, "this build fetches nothing: libcurl was not there when it was built",
-                "install it (Debian: libcurl4-openssl-dev) and build anew, or bring the files here by other means");
+    throw Error(ExitCode::input, "this build cannot download: it was built without libcurl",
+                "install libcurl (Debian: libcurl4-openssl-dev) and rebuild, or copy the files to this machine");
   return *opened;
 }
 
@@ -162,7 +162,7 @@ HttpAnswer HttpClient::get(const std::string& url, std::size_t most_bytes) const
     attempt.take = [&](std::string_view bytes) {
       attempt.answer.body += bytes;
       if (attempt.answer.body.size() > most_bytes)
-        fail(ExitCode::input, "{} has more than {}", shown(url), human_bytes(most_bytes));
+        fail(ExitCode::input, "{} is larger than {}", shown(url), human_bytes(most_bytes));
     };
     run(attempt, url, 0);
   });
@@ -192,13 +192,13 @@ HttpAnswer HttpClient::complete(const std::string& url, const Path& path, std::u
           const bool goes_on =
               told.status == 206 && told.header("content-range").starts_with(fmt::format("bytes {}-", from));
           if (told.status == 206 && !goes_on)
-            fail(ExitCode::storage, "{}: other bytes came than were asked for ({})", shown(url),
+            fail(ExitCode::storage, "{}: the server sent another range than requested ({})", shown(url),
                  told.header("content-range"));
           if (!goes_on) keep(0);
         }
         if (have + got.size() > bytes) {
           keep(0);
-          fail(ExitCode::storage, "{}: more bytes came than the {} of the listing", shown(url), bytes);
+          fail(ExitCode::storage, "{}: the server sent more than the {} bytes of the list of files", shown(url), bytes);
         }
         write_at(file, std::as_bytes(std::span(got)), have, path);
         have += got.size();
@@ -207,7 +207,7 @@ HttpAnswer HttpClient::complete(const std::string& url, const Path& path, std::u
       attempt.progress = have > from;
       const bool succeeded = attempt.answer.status == 200 || attempt.answer.status == 206;
       if (attempt.problem.empty() && succeeded && have < bytes)
-        attempt.problem = fmt::format("{} of {} bytes came", have, bytes);
+        attempt.problem = fmt::format("received {} of {} bytes", have, bytes);
       if (attempt.answer.status == 206 && have == bytes) attempt.answer.status = 200;
     });
   }

@@ -46,7 +46,7 @@ bool get(const HttpCall* call, char* problem, std::size_t room) {
   static const CURLcode global = curl_global_init(CURL_GLOBAL_DEFAULT);
   CURL* const curl = global == CURLE_OK ? curl_easy_init() : nullptr;
   if (curl == nullptr) {
-    std::snprintf(problem, room, "libcurl does not start");
+    std::snprintf(problem, room, "cannot initialize libcurl");
     return false;
   }
   char reason[CURL_ERROR_SIZE] = {};

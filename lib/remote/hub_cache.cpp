@@ -84,7 +84,7 @@ std::optional<std::string> HubCache::commit_of(const std::string& revision) cons
   if (kind_of(path) != FileKind::file) return std::nullopt;
   const std::string text = read_file(path);
   const std::string commit(trim(text));
-  if (!is_commit(commit)) fail(ExitCode::input, "{} holds no commit", path.string());
+  if (!is_commit(commit)) fail(ExitCode::input, "{} does not contain a commit", path.string());
   return commit;
 }
 
@@ -133,8 +133,8 @@ void HubCache::bring(const std::string& commit, const HubFile& file, const std::
     fetch(part);
     if (etag_of(part, file.has_sha256() ? ShaKind::sha256 : ShaKind::sha1, alive) != file.etag) {
       remove_tree(part);
-      fail(ExitCode::input, "{} came with other bytes than its {} promises", file.name,
-           file.has_sha256() ? "SHA-256" : "hash of git");
+      fail(ExitCode::input, "{}: the received bytes do not match its {}", file.name,
+           file.has_sha256() ? "SHA-256" : "git hash");
     }
     publish_rename(part, blob);
   }

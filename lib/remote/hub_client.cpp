@@ -46,30 +46,31 @@ void HubClient::require(const HttpAnswer& answer, const std::string& what) const
   const std::string tried = fmt::format("cannot read {} from {}", what, endpoint_);
   const std::string said = answer.header("x-error-message").substr(0, 300);
   const std::string with_word = said.empty() ? "" : fmt::format(" ({})", said);
-  const char* const login = "a token is read from HF_TOKEN, or from the file that hf auth login writes";
+  const char* const login = "set HF_TOKEN, or log in with hf auth login";
   if (answer.status == 404 && code == "RevisionNotFound")
-    throw Error(ExitCode::input, fmt::format("{}: it has no such revision", tried),
-                "--data.revision main is the usual one");
+    throw Error(ExitCode::input, fmt::format("{}: the dataset has no such revision", tried),
+                "the usual one is --data.revision main");
   if (answer.status == 404 && code == "EntryNotFound")
-    throw Error(ExitCode::input, fmt::format("{}: the file is not there", tried), "");
+    throw Error(ExitCode::input, fmt::format("{}: no such file", tried), "");
   if (code == "GatedRepo")
     throw Error(ExitCode::storage,
-                fmt::format("{}: its owners decide who may read it, and {}{}", tried,
-                            has_token_ ? "the token is of nobody whom they let" : "no token is there", with_word),
+                fmt::format("{}: access is granted by the owners of the dataset, and {}{}", tried,
+                            has_token_ ? "the token has no access" : "there is no token", with_word),
                 has_token_ ? "ask for access on the page of the dataset" : login);
   if (answer.status == 401 || answer.status == 404)
     throw Error(ExitCode::input,
                 fmt::format("{}: there is no such dataset, or it is private and {}{}", tried,
-                            has_token_ ? "the token may not read it" : "no token is there", with_word),
+                            has_token_ ? "the token has no access" : "there is no token", with_word),
                 login);
   if (answer.status == 403)
     throw Error(
         ExitCode::storage,
         fmt::format("{}: {}{}", tried,
-                    has_token_ ? "the token has no right to it" : "it asks for a token, and none is there", with_word),
+                    has_token_ ? "the token has no access" : "a token is required, and there is none", with_word),
         login);
-  throw Error(ExitCode::storage, fmt::format("{}: it answers with status {}{}", tried, answer.status, with_word),
-              answer.status == 429 ? "it takes no more requests for now: try again later" : "try again later");
+  throw Error(ExitCode::storage,
+              fmt::format("{}: the answer has the HTTP status {}{}", tried, answer.status, with_word),
+              answer.status == 429 ? "too many requests for now: try again later" : "try again later");
 }
 
 HubListing HubClient::list(const std::string& revision) const {
@@ -78,7 +79,7 @@ HubListing HubClient::list(const std::string& revision) const {
       fmt::format("{}/api/datasets/{}/revision/{}?blobs=true", endpoint_, id_, escaped(revision, ""));
   const HttpAnswer answer = http_.get(url, most_listing);
   require(answer, what);
-  return hub_listing(answer.body, fmt::format("what {} answers for {}", endpoint_, what));
+  return hub_listing(answer.body, fmt::format("the answer of {} for {}", endpoint_, what));
 }
 
 std::string HubClient::read(const std::string& commit, const HubFile& file) const {

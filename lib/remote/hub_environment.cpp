@@ -60,8 +60,7 @@ std::string hub_token() {
   }
   token = std::string(trim(token));
   const bool whole = std::ranges::all_of(token, [](unsigned char c) { return c > ' ' && c < 0x7f; });
-  if (!whole)
-    fail(ExitCode::usage, "{} holds no token of the hub: one has no spaces, and letters of ASCII alone", from);
+  if (!whole) fail(ExitCode::usage, "{} has no valid Hugging Face token: a token is ASCII text without spaces", from);
   return token;
 }
 

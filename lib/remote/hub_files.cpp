@@ -49,14 +49,15 @@ std::optional<HubReference> hub_reference(const std::string& word) {
   std::string_view rest = word;
   const bool with_scheme = rest.starts_with(scheme);
   if (with_scheme && !rest.starts_with(datasets))
-    throw Error(ExitCode::usage, fmt::format("cannot read {}: of the hub only datasets are text", word), form);
+    throw Error(ExitCode::usage, fmt::format("cannot read {}: only datasets of the hub can be read as text", word),
+                form);
   if (with_scheme) rest.remove_prefix(datasets.size());
   const std::size_t slash = rest.find('/');
   const bool has_owner = slash != std::string_view::npos;
   const std::size_t end = has_owner ? std::min(rest.find_first_of("@/", slash + 1), rest.size()) : rest.size();
   const bool named = has_owner && is_name(rest.substr(0, slash)) && is_name(rest.substr(slash + 1, end - slash - 1));
   if (!with_scheme && (!named || end != rest.size())) return std::nullopt;
-  if (!named) throw Error(ExitCode::usage, fmt::format("cannot read {}: it names no dataset", word), form);
+  if (!named) throw Error(ExitCode::usage, fmt::format("cannot read {}: it does not name a dataset", word), form);
   reference.id = rest.substr(0, end);
   rest.remove_prefix(end);
   if (rest.starts_with('@')) {
@@ -66,7 +67,7 @@ std::optional<HubReference> hub_reference(const std::string& word) {
     rest.remove_prefix(length);
     const auto parts = split(reference.revision, '/');
     if (!std::ranges::all_of(parts, is_name))
-      throw Error(ExitCode::usage, fmt::format("cannot read {}: {} is no revision", word, reference.revision), form);
+      throw Error(ExitCode::usage, fmt::format("cannot read {}: {} is not a revision", word, reference.revision), form);
   }
   if (rest.starts_with('/')) rest.remove_prefix(1);
   while (rest.ends_with('/')) rest.remove_suffix(1);

@@ -31,7 +31,7 @@ bool is_etag(const std::string& etag) {
 
 HubFile checked(HubFile file) {
   if (!is_safe(file.name) || !is_etag(file.etag))
-    fail(ExitCode::input, "a file has the name '{}' and the hash '{}'", file.name, file.etag);
+    fail(ExitCode::input, "invalid file name '{}' or hash '{}'", file.name, file.etag);
   return file;
 }
 
@@ -54,7 +54,7 @@ HubListing read_listing(const std::string& text, const std::string& origin,
     std::ranges::sort(listing.files, {}, &HubFile::name);
     return listing;
   } catch (const std::exception& error) {
-    fail(ExitCode::input, "{} is no listing of files: {}", origin, error.what());
+    fail(ExitCode::input, "{} is not a list of files: {}", origin, error.what());
   }
 }
 
@@ -63,7 +63,7 @@ HubListing read_listing(const std::string& text, const std::string& origin,
 HubListing hub_listing(const std::string& answer, const std::string& origin) {
   return read_listing(answer, origin, [](const Json& json) {
     HubListing listing{json.at("sha").get<std::string>(), {}};
-    if (!is_commit(listing.commit)) fail(ExitCode::input, "its commit is '{}'", listing.commit);
+    if (!is_commit(listing.commit)) fail(ExitCode::input, "invalid commit '{}'", listing.commit);
     for (const Json& sibling : json.at("siblings")) listing.files.push_back(file_in(sibling));
     return listing;
   });

@@ -83,7 +83,7 @@ class Chooser {
   Names chosen() const {
     Names files = choice_.data_files.empty() ? of_rules() : matching(choice_.data_files);
     std::ranges::sort(files);
-    if (files.empty()) refuse("no data file of it matches", join(choice_.data_files, ", "), "");
+    if (files.empty()) refuse("no data file matches", join(choice_.data_files, ", "), "");
     require_one_form(files);
     return files;
   }
@@ -102,22 +102,24 @@ class Chooser {
         matched = true;
         if (std::ranges::find(files, name) == files.end()) files.push_back(name);
       }
-      if (!matched) refuse("no data file of it matches", pattern, "");
+      if (!matched) refuse("no data file matches", pattern, "");
     }
     return files;
   }
 
   Names of_rules() const {
     if (split_.find_first_of("[]+%: ") != std::string::npos)
-      refuse("a split is prepared as a whole, not", split_, "data.shard and samples of train take a part");
+      refuse("only whole splits can be prepared, not", split_,
+             "to use a part, set data.shard, or samples in the data.datasets of train");
     const auto configured = configurations();
     if (!configured.empty()) return of_configuration(configured);
     if (choice_.configuration && *choice_.configuration != "default")
-      refuse("its README.md has no configurations, and so none of the name", *choice_.configuration, way_out);
+      refuse("its README.md has no configurations, and therefore none with the name", *choice_.configuration, way_out);
     const std::string name = file_name(dataset_.id) + ".py";
     if (std::ranges::find(dataset_.names, name) != dataset_.names.end())
-      refuse("its script decides what it holds, and is not run:", name,
-             "the hub may have it as tables: --data.revision refs/convert/parquet; or --data.data_files 'PATTERN'");
+      refuse("its files are determined by a script, which is not run:", name,
+             "try its tables on the hub: --data.revision refs/convert/parquet; or name files: --data.data_files "
+             "'PATTERN'");
     return split_of(splits_by_name(""));
   }
 
@@ -127,7 +129,7 @@ class Chooser {
     Names names;
     for (const auto& [split, files] : splits)
       if (!files.empty()) names.push_back(split);
-    if (names.empty()) refuse("it has no file that this program reads", "", way_out);
+    if (names.empty()) refuse("it has no file of a supported type", "", way_out);
     refuse(fmt::format("it has no split {}; it has", split_), join(names, ", "), "choose one with --data.split");
   }
 
@@ -150,7 +152,7 @@ class Chooser {
         const std::string place =
             of_folder ? within.substr(0, slash == std::string::npos ? 0 : slash) : file_name(within);
         const auto found = splits_in(place);
-        if (found.size() > 1) refuse("two splits stand in the name of", name, way_out);
+        if (found.size() > 1) refuse("two split names are in the file name", name, way_out);
         if (!found.empty()) splits[*found.begin()].push_back(name);
       }
       if (!splits.empty()) return splits;
@@ -244,7 +246,7 @@ class Chooser {
     std::map<std::string, std::string> first;
     for (const std::string& file : files) first.emplace(form_of_(file), file);
     if (first.size() < 2 || !choice_.data_files.empty()) return;
-    refuse("files of several forms are its split",
+    refuse("files of different formats are in the split",
            fmt::format("{}: {} and {}", split_, first.begin()->second, std::next(first.begin())->second), way_out);
   }
 

@@ -29,7 +29,7 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
     case LogLevel::warning: return spdlog::level::warn;
     case LogLevel::error: return spdlog::level::err;
   }
-  throw Error(ExitCode::bug, "a log level without a counterpart");
+  throw Error(ExitCode::bug, "unknown LogLevel");
 }
 
 LogLevel level_of(spdlog::level::level_enum level) {
@@ -45,7 +45,7 @@ std::string_view name_of(LogLevel level) {
     case LogLevel::warning: return "warning";
     case LogLevel::error: return "error";
   }
-  throw Error(ExitCode::bug, "a log level without a name");
+  throw Error(ExitCode::bug, "unknown LogLevel");
 }
 
 constexpr int patience_ms = 1000;  // for a reader that does not read

@@ -37,14 +37,14 @@ class Recorder::Worker : public std::enable_shared_from_this<Worker> {
     const std::lock_guard lock(mutex_);
     if (stalled_ && !given_up_ && idle()) {
       stalled_ = false;
-      problems_.push_back(fmt::format("it takes records again; {} were lost", lost_));
+      problems_.push_back(fmt::format("accepts records again; {} were lost", lost_));
     }
     if (stalled_ || given_up_) {
       ++lost_;
     } else if (!queue_.empty() && queued_bytes_ + line->size() > limit_) {
       stalled_ = true;
       ++lost_;
-      problems_.push_back("it takes no records, and the queue is full: until that changes they are lost");
+      problems_.push_back("accepts no records and the queue is full: records are lost until it accepts them again");
     } else {
       queue_.push_back(line);
       queued_bytes_ += line->size();
@@ -103,7 +103,7 @@ class Recorder::Worker : public std::enable_shared_from_this<Worker> {
     lost_ += static_cast<std::int64_t>(left);
     queue_.clear();
     problems_.push_back(
-        fmt::format("it took nothing for {} s and gets no more; {} records were lost", patience_s, lost_));
+        fmt::format("accepted nothing for {} s and gets no more; {} records were lost", patience_s, lost_));
   }
 
   void run() {
@@ -143,9 +143,9 @@ class Recorder::Worker : public std::enable_shared_from_this<Worker> {
   /// Notes where lines begin to fail and where they are taken again.
   void note(const std::string& problem) {
     if (!problem.empty()) ++lost_;
-    if (problem.empty() && failing_) problems_.push_back(fmt::format("it takes records again; {} were lost", lost_));
+    if (problem.empty() && failing_) problems_.push_back(fmt::format("accepts records again; {} were lost", lost_));
     if (!problem.empty() && !failing_)
-      problems_.push_back(fmt::format("{}; until that changes records are lost", problem));
+      problems_.push_back(fmt::format("{}; records are lost until a write succeeds", problem));
     failing_ = !problem.empty();
   }
 

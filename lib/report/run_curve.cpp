@@ -51,6 +51,6 @@ std::vector<Series> loss_series(const Path& run) {
   return series;
 }
 
-CurveLabels loss_labels() { return {.title = "loss", .x = "step", .y = "nats a token"}; }
+CurveLabels loss_labels() { return {.title = "loss", .x = "step", .y = "nats per token"}; }
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@ std::size_t width_of(std::string_view text) {
 }
 
 void Table::add(std::vector<std::string> cells) {
-  invariant(cells.size() == columns_.size(), "a table row has as many cells as the table has columns");
+  invariant(cells.size() == columns_.size(), "a table row needs one cell for each column");
   rows_.push_back(std::move(cells));
 }
 

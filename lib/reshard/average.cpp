@@ -25,7 +25,7 @@ std::string text_of(const StoredTensor& tensor) {
 
 [[noreturn]] void refuse(const StateSource& first, const StateSource& other, const std::string& difference) {
   throw Error(ExitCode::usage, fmt::format("cannot average {} and {}: {}", first.name(), other.name(), difference),
-              "checkpoints of one model are averaged; --cast brings them to one type, one by one");
+              "only checkpoints of the same model can be averaged; convert each to a common type first with --cast");
 }
 
 class AverageSource final : public StateSource {
@@ -95,26 +95,28 @@ void AverageSource::match(const StateSource& other) {
     const StoredTensor& mine = manifest_.tensors[i];
     if (mine.component != "model") continue;
     const auto found = of_model.find(full_name(mine));
-    if (found == of_model.end()) refuse(first(), other, fmt::format("{} is in the former alone", full_name(mine)));
+    if (found == of_model.end()) refuse(first(), other, fmt::format("{} is only in the first", full_name(mine)));
     numbers[i] = found->second;
     of_model.erase(found);
     require_like(other, mine, its[numbers[i]]);
   }
   for (const StoredTensor& tensor : its)
     if (of_model.contains(full_name(tensor)))
-      refuse(first(), other, fmt::format("{} is in the latter alone", full_name(tensor)));
+      refuse(first(), other, fmt::format("{} is only in the second", full_name(tensor)));
   numbers_.push_back(std::move(numbers));
   if (model_config(other.manifest()) != model_config(manifest_))
-    notes_.push_back(fmt::format("config.json of {} is not that of {}, which is kept", other.name(), first().name()));
+    notes_.push_back(
+        fmt::format("config.json of {} differs from that of {}, which is kept", other.name(), first().name()));
 }
 
 void AverageSource::require_like(const StateSource& other, const StoredTensor& mine, const StoredTensor& its) const {
   const std::string name = full_name(mine);
   if (text_of(mine) != text_of(its))
-    refuse(first(), other, fmt::format("{} is {} in the one and {} in the other", name, text_of(mine), text_of(its)));
+    refuse(first(), other,
+           fmt::format("{} is {} in the first and {} in the second", name, text_of(mine), text_of(its)));
   if (!can_be_averaged(mine) && !(mine.fingerprint == its.fingerprint))
     refuse(first(), other,
-           fmt::format("{} has no fraction to average ({}), and is not equal", name, name_of(mine.layout.dtype)));
+           fmt::format("{} differs, but its type {} cannot be averaged", name, name_of(mine.layout.dtype)));
 }
 
 void AverageSource::read(std::size_t tensor, const Shape& as, std::span<const StateBox> boxes) const {

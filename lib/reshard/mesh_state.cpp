@@ -90,12 +90,13 @@ std::optional<AxisName> Move::axis_of_model() const {
 void Move::need_model(const std::string& lacks) const {
   const auto axis = axis_of_model();
   if (!axis) return;
-  throw Error(ExitCode::usage,
-              fmt::format("cannot lay out the state of {} as {}: how {} divides a model its config.json tells, and {}",
-                          to_text(old_), text_of(asked_), *axis, lacks),
-              fmt::format("resume with train and parallel.{} {}: a load reads any layout, and the next save has the "
-                          "new one",
-                          *axis, size_along(asked_, *axis)));
+  throw Error(
+      ExitCode::usage,
+      fmt::format("cannot lay out the state of {} as {}: dividing the model over {} needs its config.json, and {}",
+                  to_text(old_), text_of(asked_), *axis, lacks),
+      fmt::format("resume with train and parallel.{} {}: train loads any layout, and its next save has the "
+                  "new one",
+                  *axis, size_along(asked_, *axis)));
 }
 
 void Move::run() {
@@ -138,14 +139,15 @@ std::string Move::what_becomes_of(const StoredComponent& component, std::vector<
   const bool left = component.remap_policy == Remap::drop || (component.remap_policy == Remap::derive && !of_all);
   if (!left)
     throw Error(ExitCode::usage,
-                fmt::format("component '{}' is {} and belongs to ranks of {}: its remap policy ({}) gives it to no "
-                            "others without the program that saved it",
+                fmt::format("component '{}' is {} and belongs to the ranks of {}: with its remap policy ({}) only the "
+                            "program that saved it can move it to other ranks",
                             component.key, name_of(component.pattern), to_text(old_), name_of(component.remap_policy)),
                 fmt::format("--skip {} leaves it out", component.key));
   for (std::size_t i = 0; i < leaves.size(); ++i)
     if (state_.tensors[i].component == component.key) leaves[i] = true;
-  return fmt::format("component {} is left out: it belongs to ranks of {}, and a load on others {}", component.key,
-                     to_text(old_), component.remap_policy == Remap::drop ? "drops it" : "derives it anew");
+  return fmt::format("component {} is left out: it belongs to the ranks of {}, and a load on other ranks {}",
+                     component.key, to_text(old_),
+                     component.remap_policy == Remap::drop ? "drops it" : "derives it again");
 }
 
 // Weights by their names; what an optimizer keeps of them by these behind a word of its own: exp_avg/wte.weight. What
@@ -167,7 +169,7 @@ Layout Move::moved(const StoredTensor& tensor) const {
   const bool of_model = tensor.component == "model" || tensor.component == "optimizer";
   if (auto known = of_model ? layout_of_model(tensor) : std::nullopt) return by_model(tensor.layout, std::move(*known));
   if (tensor.component == "model" && model_.facts)
-    need_model(fmt::format("{} is no tensor of that model", full_name(tensor)));
+    need_model(fmt::format("{} is not a tensor of that model", full_name(tensor)));
   return by_splits(tensor.layout);
 }
 

@@ -41,11 +41,10 @@ bool takes(const NamedThings& things, const NamePattern& pattern, const StoredTe
   for (const StoredTensor& tensor : things.tensors) names.push_back(full_name(tensor));
   const auto near = nearest(pattern.text(), names);
   names.resize(components);
-  throw Error(
-      ExitCode::usage,
-      fmt::format("{} {}: no component has that name, and no tensor a name with a match of it", option, pattern.text()),
-      near ? fmt::format("the nearest name is '{}'", *near)
-           : fmt::format("the components are {}; checkpoint-inspect --tree lists tensors", join(names, ", ")));
+  throw Error(ExitCode::usage,
+              fmt::format("{} {}: no component has that name, and no tensor name matches it", option, pattern.text()),
+              near ? fmt::format("the nearest name is '{}'", *near)
+                   : fmt::format("the components are {}; checkpoint-inspect --tree lists tensors", join(names, ", ")));
 }
 
 /// By tensor: whether one of the patterns takes it. Each takes something.

@@ -33,8 +33,9 @@ std::string note_on(const NewState& before, const std::vector<bool>& leaves) {
     else if (left > 0)
       words.push_back(fmt::format("{} of {} of {}", left, counted(all, "tensor"), key));
   }
-  return words.empty() ? ""
-                       : fmt::format("left out: {}; a run that needs them does not go on from this", join(words, ", "));
+  return words.empty()
+             ? ""
+             : fmt::format("left out: {}; a run that needs them cannot resume from this checkpoint", join(words, ", "));
 }
 
 }  // namespace

@@ -48,12 +48,12 @@ std::vector<std::string> files_of_pytorch(const Path& folder) {
   const bool more = files.size() > most;
   files.resize(std::min(files.size(), most));
   throw Error(ExitCode::input,
-              fmt::format("{} is a checkpoint of another trainer ({}{}), in files of PyTorch that this program does "
+              fmt::format("{} is a checkpoint of another trainer ({}{}), in PyTorch files, which this program does "
                           "not read",
                           folder.string(), join(files, ", "), more ? ", …" : ""),
-              "its weights come over as a Hugging Face folder: save them there as safetensors with config.json; "
+              "export its weights with that trainer to a Hugging Face folder (safetensors and config.json); "
               "train --model.path FOLDER starts from them, and checkpoint-reshard FOLDER makes a checkpoint of them; "
-              "state of its optimizer does not come along");
+              "optimizer state is not transferred");
 }
 
 }  // namespace

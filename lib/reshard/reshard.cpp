@@ -95,7 +95,7 @@ std::string sources_text(const std::vector<SourcePath>& paths) {
 void warn_of_passed_over(const std::vector<SourcePath>& paths, Log& log) {
   for (const SourcePath& source : paths)
     for (const PassedOver& passed : source.newer)
-      log.warning("passed over a damaged checkpoint: {}; {} is read", to_text(passed), source.path.string());
+      log.warning("skipped a damaged checkpoint: {}; using {}", to_text(passed), source.path.string());
 }
 
 /// Blocks of each checkpoint, for who reads by rows what ranks cut by columns: an eighth of the memory at most.
@@ -124,7 +124,7 @@ DType dtype_of(CastDtype type) {
     case CastDtype::fp32: return DType::f32;
     case CastDtype::fp64: return DType::f64;
   }
-  fail(ExitCode::bug, "a type of weights without its DType");
+  fail(ExitCode::bug, "unknown CastDtype {}", static_cast<int>(type));
 }
 
 AskedMesh mesh_asked(const ReshardTarget& target) {
@@ -160,7 +160,7 @@ void check_tensors(const StateSource& source, const NewState& state, const Manif
     const StoredTensor& after = written.tensors[i];
     if (!source.has_fingerprint(state.sources[i]) || before.layout.dtype != after.layout.dtype) continue;
     if (before.fingerprint != after.fingerprint) {
-      fail(ExitCode::input, "the fingerprint of {} changed from {} to {}: {} does not hold what its manifest says",
+      fail(ExitCode::input, "the fingerprint of {} changed from {} to {}: {} does not match its manifest",
            full_name(after), to_hex(before.fingerprint), to_hex(after.fingerprint), source.name());
     }
   }
@@ -236,8 +236,8 @@ Json planned_json(const StateSource& source, const ReshardPlan& plan, const std:
 }
 
 std::string shares_text(const std::vector<ProcessShare>& shares) {
-  std::string text = fmt::format("peak memory: {} for pieces in work{}\n", human_bytes(peak_memory(shares)),
-                                 shares.size() > 1 ? " of a process" : "");
+  std::string text = fmt::format("peak memory: {} for pieces in progress{}\n", human_bytes(peak_memory(shares)),
+                                 shares.size() > 1 ? " per process" : "");
   for (std::size_t i = 0; i < shares.size() && shares.size() > 1; ++i)
     text += fmt::format("  process {}  reads and writes {} in {}, peak memory {}\n", i, human_bytes(shares[i].bytes),
                         counted(std::ssize(shares[i].pieces), "piece"), human_bytes(shares[i].peak_memory));
@@ -251,7 +251,7 @@ std::string planned_text(const ReshardPlan& plan, const std::vector<ProcessShare
 
 std::string cast_text(const ReshardPlan& plan) {
   if (plan.cast.empty()) return {};
-  std::string text = fmt::format("cast: {}; their digests differ, and with them that of the state\n",
+  std::string text = fmt::format("cast: {}; their digests change, and so does the state digest\n",
                                  counted(std::ssize(plan.cast), "tensor"));
   for (const std::string& name : plan.cast) text += fmt::format("  {}\n", name);
   return text;
@@ -281,7 +281,7 @@ void check_memory(const StateSource& source, const ReshardConfig& config) {
   const std::uint64_t least = least_memory_of(source);
   if (config.memory.bytes < least)
     throw Error(ExitCode::usage,
-                fmt::format("--memory {} is too little for {} checkpoints at once: a block of each takes {} in all",
+                fmt::format("--memory {} is too little for {} checkpoints at once: one block of each needs {} in total",
                             human_bytes(config.memory.bytes), source.blocks(), human_bytes(least)),
                 fmt::format("--memory {}MiB", least >> 20));
 }
@@ -319,7 +319,7 @@ std::string commit(const StateSource& source, const ReshardPlan& plan, const Sta
       seal_checkpoint(folder.content(), plan.parts.tensors, plan.parts.files, staged, std::move(facts));
   check_tensors(source, plan.state, written);
   if (plan.before && plan.cast.empty() && written.state_digest != *plan.before) {
-    fail(ExitCode::input, "the state digest changed from {} to {}: {} does not hold what its manifest says",
+    fail(ExitCode::input, "the state digest changed from {} to {}: {} does not match its manifest",
          to_hex(*plan.before), to_hex(written.state_digest), source.name());
   }
   folder.publish();
@@ -368,7 +368,7 @@ int checkpoint_reshard(const ReshardConfig& config, Session& session, Output& ou
     source = open_source(paths, config.average, config.memory.bytes);
     plan = plan_reshard(*source, config);
   });
-  agree_equal(ranks, "what is written, and of what", identity_of(*source, plan));
+  agree_equal(ranks, "the plan of the new checkpoint", identity_of(*source, plan));
   const bool json = output.common().json, speaks = ranks.rank() == 0;
   if (speaks) warn_of_passed_over(paths, output.log());
   if (output.common().dry_run) {

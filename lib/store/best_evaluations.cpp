@@ -51,7 +51,7 @@ BestEvaluations best_evaluations_of(const Manifest& manifest) {
                                (!one.contains("metric") || (one.at("metric").is_string() && one.contains("better") &&
                                                             one.contains("value") && one.at("value").is_number()));
                       });
-    if (!well) fail(ExitCode::input, "the document {} is no list of steps and losses", name);
+    if (!well) fail(ExitCode::input, "the document {} is not a list of steps and losses", name);
     for (const Json& one : list) {
       const auto step = integer_from<std::int64_t>(one.at("step"), "step");
       const double loss = one.at("loss").get<double>();

@@ -131,7 +131,7 @@ void need_rows(std::size_t found, std::size_t rows) {
 
 template <class List, class Number>
 const auto& at(const List& list, Number number) {
-  if (number >= list.size()) fail(ExitCode::input, "it has no row {} of a list", number);
+  if (number >= list.size()) fail(ExitCode::input, "a list has no row {}", number);
   return list[number];
 }
 
@@ -162,12 +162,12 @@ std::vector<StoredFile> read_files(const Hdf5File& index, const Path& origin) {
       ByteRange& place = files.back().table[column];
       place = {tables[i * table_width + 2 * column], tables[i * table_width + 2 * column + 1]};
       if (place.offset > bytes[i] || place.bytes > bytes[i] - place.offset)
-        fail(ExitCode::input, "the table of {} lies outside of it", paths[i]);
+        fail(ExitCode::input, "the table of {} lies outside the file", paths[i]);
     }
     const auto [begin, end] = column_range(first_writers, i, writers.size() / 2);
     for (std::size_t run = begin; run < end; ++run) {
       if (writers[2 * run] > most || writers[2 * run + 1] > left)
-        fail(ExitCode::input, "{} was written by ranks beyond all numbers", paths[i]);
+        fail(ExitCode::input, "the ranks that wrote {} are out of range", paths[i]);
       left -= writers[2 * run + 1];
       for (std::uint64_t k = 0; k < writers[2 * run + 1]; ++k)
         files.back().writers.push_back(static_cast<Rank>(writers[2 * run] + k));
@@ -216,13 +216,13 @@ std::vector<StoredTensor> read_tensors(const Hdf5File& index, const Manifest& ma
     for (std::size_t run = begin; run < end; ++run) {
       const FileRange range{files[2 * run], files[2 * run + 1]};
       if (range.first > manifest.files.size() || range.count > manifest.files.size() - range.first)
-        fail(ExitCode::input, "'{}' is said to lie in files that are not listed", names[i]);
+        fail(ExitCode::input, "'{}' refers to files that are not listed", names[i]);
       tensors.back().files.push_back(range);
     }
   }
   for (const Json& entry : read_json(index, "/aliases", origin)) {
     const auto number = integer_from<std::uint64_t>(entry.at(0), "the tensor of an alias");
-    if (number >= tensors.size()) fail(ExitCode::input, "an alias is of no tensor");
+    if (number >= tensors.size()) fail(ExitCode::input, "an alias refers to a tensor that does not exist");
     tensors[number].aliases.push_back(entry.at(1));
   }
   return tensors;

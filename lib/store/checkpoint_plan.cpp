@@ -169,7 +169,7 @@ CheckpointPlan plan_checkpoint(std::vector<StoredTensor> tensors, const std::vec
   for (const WriteItem& piece : plan.pieces) boxes[piece.tensor].push_back(piece.box);
   for (std::size_t i = 0; i < plan.tensors.size(); ++i)
     if (const auto defect = coverage_defect(plan.tensors[i].layout.global, boxes[i]))
-      fail(ExitCode::bug, "the pieces of {} do not make it up: {}", full_name(plan.tensors[i]), *defect);
+      fail(ExitCode::bug, "the pieces of {} do not cover it: {}", full_name(plan.tensors[i]), *defect);
   return plan;
 }
 

@@ -78,7 +78,7 @@ void CheckpointReader::take_pieces_of_format_1(std::string_view index) {
   for (auto& table : tables_) table.emplace();
   for (IndexedPiece& piece : parse_piece_index(index, path_ / index_file)) {
     if (piece.tensor >= manifest_.tensors.size() || piece.file >= manifest_.files.size())
-      fail(ExitCode::input, "{}: a piece is not of this checkpoint", (path_ / index_file).string());
+      fail(ExitCode::input, "{}: a piece refers to a tensor or file that is not listed", (path_ / index_file).string());
     check_piece(piece, path_ / index_file);
     std::vector<FileRange>& files = manifest_.tensors[piece.tensor].files;
     const bool known = std::ranges::any_of(files, [&](const FileRange& range) { return range.first == piece.file; });
@@ -235,7 +235,7 @@ void CheckpointReader::read(std::size_t tensor, const Box& box, std::span<std::b
 void CheckpointReader::read(std::size_t tensor, const Shape& as, std::span<const StateBox> boxes) const {
   const StoredTensor& stored = manifest_.tensors.at(tensor);
   const Shape& global = stored.layout.global;
-  invariant(as == global || elements(as) == elements(global), "a tensor is read as a view of its elements");
+  invariant(as == global || elements(as) == elements(global), "a view of a tensor has as many elements as the tensor");
   struct Meeting {
     const IndexedPiece* piece;
     const StateBox* box;
@@ -270,7 +270,7 @@ std::optional<std::size_t> CheckpointReader::values_of(const std::string& compon
     constexpr std::int64_t most = std::int64_t{1} << 30;  // small values: a damaged shape must not become an allocation
     const std::int64_t size = elements(tensor.layout.global);
     if (size > most || size_of(tensor.layout.dtype) != 1)
-      fail(ExitCode::input, "{}: {} is no text of values", path_.string(), full_name(tensor));
+      fail(ExitCode::input, "{}: {} is not the text of a component's values", path_.string(), full_name(tensor));
     return i;
   }
   return std::nullopt;

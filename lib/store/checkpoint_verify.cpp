@@ -79,7 +79,7 @@ Defect unopened(const Path& checkpoint, const Error& error) {
 std::optional<std::string> step_defect(const Path& checkpoint, const Manifest& manifest) {
   const auto step = step_of(checkpoint);
   if (!step || *step == manifest.step) return std::nullopt;
-  return fmt::format("{} in {} is of step {}", manifest_file, checkpoint.filename().string(), manifest.step);
+  return fmt::format("{} in {} has step {}", manifest_file, checkpoint.filename().string(), manifest.step);
 }
 
 // Nothing reads such files, but a folder that was verified holds what was saved and nothing else.
@@ -189,10 +189,10 @@ class ContentCheck {
       if (found[i].fingerprint == reader_.manifest().tensors[i].fingerprint) continue;
       if (incomplete.contains(full_name(found[i]))) continue;
       result_.defects.push_back({VerifyLevel::fingerprints, "", full_name(found[i]),
-                                 fmt::format("{}: its pieces do not make up its fingerprint", full_name(found[i]))});
+                                 fmt::format("{}: its pieces do not match its fingerprint", full_name(found[i]))});
     }
     if (!incomplete.empty() || state_digest(found) == reader_.manifest().state_digest) return;
-    result_.defects.push_back({VerifyLevel::fingerprints, "", "", "the tensors do not make up the state digest"});
+    result_.defects.push_back({VerifyLevel::fingerprints, "", "", "the tensors do not match the state digest"});
   }
 
   const CheckpointReader& reader_;
@@ -205,7 +205,7 @@ class ContentCheck {
 
 std::optional<std::string> length_defect(const StoredFile& file, const std::optional<std::uint64_t>& length) {
   if (!length && !file.node.empty())
-    return fmt::format("{} is missing, which {} wrote to storage of its own", file.path, file.node);
+    return fmt::format("{} is missing: {} wrote it to its own storage", file.path, file.node);
   if (!length) return fmt::format("{} is missing", file.path);
   if (*length != file.bytes) return fmt::format("{} has {} bytes instead of {}", file.path, *length, file.bytes);
   return std::nullopt;

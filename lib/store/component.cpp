@@ -84,7 +84,7 @@ void check_cell_owned(const Component& component, const StateTree& state) {
     throw Error(
         ExitCode::usage,
         fmt::format(
-            "component '{}' is declared {}, so each cell owns its tensors whole, but '{}' is cut over the ranks",
+            "component '{}' is declared {}, so each cell owns whole tensors, but '{}' is sharded over the ranks",
             component.key, name_of(component.pattern), tensor.name),
         fmt::format("declare it {}", right_group(state)));
   }

@@ -32,7 +32,8 @@ OutsideTokens outside_from(const Json& json) {
   outside.offset = integer_from<std::uint64_t>(json.at("offset"));
   outside.extent = integer_from<std::uint64_t>(json.at("extent"));
   const auto dtype = parse_dtype(json.at("dtype").get<std::string>());
-  if (!dtype || !can_hold_tokens(*dtype)) fail(ExitCode::input, "tokens of the type {}", to_text(json.at("dtype")));
+  if (!dtype || !can_hold_tokens(*dtype))
+    fail(ExitCode::input, "token type {} is not supported", to_text(json.at("dtype")));
   outside.dtype = *dtype;
   outside.apart = json.at("apart").get<bool>();
   outside.documents = json.at("documents");
@@ -111,7 +112,8 @@ void check_split(const SplitEntry& split) {
                         !__builtin_add_overflow(tokens, shard.tokens, &tokens) &&
                         !__builtin_add_overflow(documents, shard.documents, &documents);
     if (!counts)
-      fail(ExitCode::input, "the shard {} has {} tokens and {} documents", shard.file, shard.tokens, shard.documents);
+      fail(ExitCode::input, "the shard {} has an invalid size: {} tokens and {} documents", shard.file, shard.tokens,
+           shard.documents);
     if (!stays_below(shard.outside ? shard.outside->documents : shard.file))
       fail(ExitCode::input, "the shard '{}' does not lie in the dataset's folder", shard.file);
   }
@@ -120,12 +122,13 @@ void check_split(const SplitEntry& split) {
 void check_numbers(const DatasetManifest& manifest) {
   constexpr std::int64_t most_ids = std::int64_t{1} << 31;
   if (manifest.vocabulary < 1 || manifest.vocabulary > most_ids)
-    fail(ExitCode::input, "a vocabulary of {} tokens", manifest.vocabulary);
+    fail(ExitCode::input, "a vocabulary of {} tokens is not between 1 and {}", manifest.vocabulary, most_ids);
   if (manifest.end_of_text && (*manifest.end_of_text < 0 || *manifest.end_of_text >= manifest.vocabulary)) {
     fail(ExitCode::input, "the end-of-text token {} lies outside the vocabulary of {}", *manifest.end_of_text,
          manifest.vocabulary);
   }
-  if (manifest.shard_tokens < 1) fail(ExitCode::input, "shards of {} tokens", manifest.shard_tokens);
+  if (manifest.shard_tokens < 1)
+    fail(ExitCode::input, "shard_tokens is {}, but must be at least 1", manifest.shard_tokens);
   check_split(manifest.train);
   check_split(manifest.validation);
 }
@@ -186,7 +189,7 @@ DatasetManifest read_dataset_manifest(const Path& folder) {
   } catch (const Error& error) {
     fail(ExitCode::input, "{}: {}", path.string(), error.what());
   } catch (const Json::exception&) {
-    fail(ExitCode::input, "{}: a member is missing or of another type than it should be", path.string());
+    fail(ExitCode::input, "{}: a key is missing or has the wrong type", path.string());
   }
 }
 

@@ -74,7 +74,7 @@ class EditableValues {
     }
     for (const std::string& other : of_cells_) {
       if (name.starts_with(other + "."))
-        fail(ExitCode::usage, "cannot set {}: each cell of {} has values of its own", name, other);
+        fail(ExitCode::usage, "cannot set {}: each cell of {} has its own values", name, other);
     }
     std::vector<std::string> names;
     for (std::size_t i = 0; i < entries_.size(); ++i) list_names(entries_[i].values, components_[i] + ".", names);
@@ -94,7 +94,7 @@ class EditableValues {
 std::string kind_of_value(const Json& value) {
   if (value.is_number_integer()) return "an integer";
   if (value.is_number()) return "a number";
-  if (value.is_string()) return "a text";
+  if (value.is_string()) return "a string";
   if (value.is_boolean()) return "true or false";
   if (value.is_array()) return "a list";
   return value.is_object() ? "an object" : "null";
@@ -124,7 +124,7 @@ bool link_or_copy(const Path& from, const Path& to) {
 void refuse_inside(const Path& source, const Path& output) {
   for (Path folder = absolute_path(output); folder.has_relative_path(); folder = folder.parent_path()) {
     if (is_same(folder, source))
-      fail(ExitCode::usage, "cannot create {}: it lies in the checkpoint {}, which stays as it is", output.string(),
+      fail(ExitCode::usage, "cannot create {}: it lies in the checkpoint {}, which is never changed", output.string(),
            source.string());
   }
 }
@@ -189,19 +189,18 @@ void seal(const Path& folder, Manifest& manifest) {
 void check_edited(const Path& folder, const std::string& component, const std::string& text) {
   const Judgement judgement = judge_checkpoint(folder, VerifyLevel::coverage);
   if (judgement.verdict != Verdict::sound)
-    fail(ExitCode::storage, "what was written does not read back: {}", judgement.reason);
+    fail(ExitCode::storage, "the edited checkpoint cannot be read back: {}", judgement.reason);
   if (CheckpointReader(folder).values_text(component, "all") != text)
-    fail(ExitCode::storage, "what was written reads back otherwise");
+    fail(ExitCode::storage, "the edited checkpoint reads back with other values");
 }
 
 }  // namespace
 
 Edited write_edited(const CheckpointReader& source, const std::string& name, const Json& value, const Path& output) {
   if (source.manifest().format == 1) {
-    throw Error(
-        ExitCode::usage,
-        fmt::format("cannot set {}: {} is of format 1, which is not written any more", name, source.path().string()),
-        "checkpoint-reshard writes it anew");
+    throw Error(ExitCode::usage,
+                fmt::format("cannot set {}: {} has format 1, which is no longer written", name, source.path().string()),
+                "checkpoint-reshard converts it to the current format");
   }
   const Judgement judgement = judge_checkpoint(source.path(), VerifyLevel::sizes);
   if (judgement.verdict != Verdict::sound)
@@ -213,12 +212,12 @@ Edited write_edited(const CheckpointReader& source, const std::string& name, con
   std::string key;
   ValuesEntry& entry = editable.find(source, name, component, key);
   if (component == "trainer" && key == "step") {  // the manifest says it too, and folders are named by it
-    throw Error(ExitCode::usage, "cannot set trainer.step: the step is what a checkpoint is known by",
-                "a new run with these weights begins at step 0: model.path names what finalize-quantize writes");
+    throw Error(ExitCode::usage, "cannot set trainer.step: a checkpoint is identified by its step",
+                "to start from these weights at step 0, export them with finalize-quantize and set model.path");
   }
   Json& place = *find_value(entry.values, key);
   if (!fits(place, value)) {
-    fail(ExitCode::usage, "cannot set {} to {}: it is {} ({}), and that is {}", name, to_text(value),
+    fail(ExitCode::usage, "cannot set {} to {}: the present value is {} ({}), the new one is {}", name, to_text(value),
          kind_of_value(place), to_text(place), kind_of_value(value));
   }
   Edited result;
@@ -234,7 +233,7 @@ Edited write_edited(const CheckpointReader& source, const std::string& name, con
   const std::string text = to_text(entry.values);
   const auto pieces = source.pieces_of(entry.tensor);
   if (pieces.size() != 1)  // more than a mebibyte of text
-    fail(ExitCode::usage, "cannot set {}: the values of {} are too large to be edited", name, component);
+    fail(ExitCode::usage, "cannot set {}: the values of {} are too large to edit", name, component);
 
   refuse_inside(source.path(), output);
   OutputFolder folder(output, {.name = "checkpoint", .marker = std::string(manifest_file), .files = {}},

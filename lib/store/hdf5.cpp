@@ -228,7 +228,7 @@ Hdf5Dataset describe(const Handle& dataset, const std::string& path, ExitCode bl
     if (const auto name = read_text_attribute(dataset.get(), "dtype")) {
       const auto named = parse_dtype(*name);
       if (!named || size_of(*named) != 1)
-        fail(blame, "dataset {} of {} has the attribute dtype '{}', which is no byte type", path, where.string(),
+        fail(blame, "dataset {} of {} has the attribute dtype '{}', which is not a one-byte type", path, where.string(),
              *name);
       result.dtype = *named;
     }

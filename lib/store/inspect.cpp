@@ -64,8 +64,8 @@ std::string losses_text(const Losses& losses, Verdict verdict) {
   };
   std::string text;
   if (losses.known_from == KnownFrom::parts)
-    text += "  told from the parts that are there: what lies in none of them is not listed\n";
-  for (const std::string& part : losses.untold) text += fmt::format("  nothing is known of a part: {}\n", part);
+    text += "  found by reading the existing part files: tensors that are in none of them are not listed\n";
+  for (const std::string& part : losses.untold) text += fmt::format("  the contents of a part are unknown: {}\n", part);
   text +=
       fmt::format("  {}: {} of {} ({}), {} of {}\n", verdict == Verdict::damaged ? "lost" : "not readable",
                   losses.elements, counted(losses.of_elements, "element"), percent(losses.elements, losses.of_elements),
@@ -116,7 +116,7 @@ void refuse_file(const Path& subject) {
     throw Error(ExitCode::input, fmt::format("{} is a file of a checkpoint", subject.string()),
                 fmt::format("name the checkpoint: checkpoint-inspect {}", folder.string()));
   }
-  fail(ExitCode::input, "{} is no folder of a run or of a checkpoint", subject.string());
+  fail(ExitCode::input, "{} is not the folder of a run or a checkpoint", subject.string());
 }
 
 bool is_run(const Path& path) {
@@ -169,7 +169,7 @@ InspectAnswer inspect(const InspectConfig& config) {
   InspectAnswer answer = answer_of(config, passed);
   for (const auto& [damaged, taken] : passed) {
     answer.warnings.push_back(
-        fmt::format("passed over a damaged checkpoint: {}; the answer is of {}", to_text(damaged), taken.string()));
+        fmt::format("skipped a damaged checkpoint: {}; using {}", to_text(damaged), taken.string()));
     answer.json["passed_over"].push_back(
         {{"path", damaged.checkpoint.path.string()}, {"reason", damaged.reason}, {"taken", taken.string()}});
   }
@@ -213,18 +213,18 @@ InspectAnswer list_run(const Path& run) {
   answer.text = answer.json["checkpoints"].empty()
                     ? fmt::format("{} has no checkpoints\n", run.string())
                     : table.text() + fmt::format(
-                                         "contents are not verified: checkpoint-inspect {} --verify=fingerprints "
-                                         "reads every byte\n",
+                                         "contents are not verified; to read every byte: checkpoint-inspect {} "
+                                         "--verify=fingerprints\n",
                                          run.string());
   answer.json["put_aside"] = Json::array();
   const auto tell = [&](Aside why, const char* as) {
     for (const Path& path : list_put_aside(run, why)) {
-      answer.text += fmt::format("{} was put aside {}; it stays until you remove it\n", path.string(), as);
+      answer.text += fmt::format("{} was moved aside {}; it stays until you remove it\n", path.string(), as);
       answer.json["put_aside"].push_back(path.string());
     }
   };
   tell(Aside::damaged, "as damaged");
-  tell(Aside::former, "when the run was started afresh");
+  tell(Aside::former, "when the run was started from scratch");
   return answer;
 }
 
@@ -279,7 +279,7 @@ InspectAnswer show_curve(const Path& run, const Path& picture) {
   if (!picture.empty()) {
     publish_file(picture, curve_svg(labels, series));
     answer.json["picture"] = picture.string();
-    answer.text += fmt::format("drawn in {}\n", picture.string());
+    answer.text += fmt::format("plot written to {}\n", picture.string());
   }
   return answer;
 }

@@ -50,7 +50,7 @@ Json json_document(const CheckpointReader& checkpoint, std::string_view wanted, 
     if (name != wanted) continue;
     Json document = parse_json(text, checkpoint.path().string());
     if (document.type() != absent.type())
-      fail(ExitCode::input, "{}: its document {} is of another form", checkpoint.path().string(), name);
+      fail(ExitCode::input, "{}: its document {} has the wrong type", checkpoint.path().string(), name);
     return document;
   }
   return absent;
@@ -254,7 +254,7 @@ InspectAnswer compare(const CheckpointReader& a, const CheckpointReader& b) {
       differ(name, fmt::format("{} {} against {} {}", name_of(left.dtype), to_text(known_shape(left)),
                                name_of(right.dtype), to_text(known_shape(right))));
     } else if (tensor.fingerprint != other->second->fingerprint) {
-      differ(name, "other content");
+      differ(name, "different content");
     } else {
       ++equal;
     }

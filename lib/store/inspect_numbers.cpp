@@ -85,11 +85,11 @@ InspectAnswer show_histogram(const CheckpointReader& checkpoint, const std::stri
                         {"nan", statistics.nan},
                         {"inf", statistics.infinite}}};
   if (const std::int64_t others = statistics.nan + statistics.infinite; others > 0)
-    answer.text += fmt::format("besides {} that are not finite\n", counted(others, "element"));
+    answer.text += fmt::format("not counted: {} that are not finite\n", counted(others, "element"));
   if (!picture.empty()) {
     publish_file(picture, histogram_svg({title, "value", "elements"}, histogram));
     answer.json["picture"] = picture.string();
-    answer.text += fmt::format("drawn in {}\n", picture.string());
+    answer.text += fmt::format("plot written to {}\n", picture.string());
   }
   return answer;
 }

@@ -27,15 +27,15 @@ InspectAnswer rebuild_view(const CheckpointReader& checkpoint) {
   for (const std::string& part : view.absent) answer.warnings.push_back(part);
   if (elements > 0) {
     answer.warnings.push_back(
-        fmt::format("{} of {} are in no part that is there: they read as NaN, or as 0 where the "
-                    "type has none",
+        fmt::format("{} of {} are in missing parts: they read as NaN, or as 0 for types without "
+                    "NaN",
                     counted(elements, "element"), counted(view.gaps.size(), "tensor")));
   }
   for (const std::string& name : view.left_out) answer.warnings.push_back(name);
   if (view.files > most_mapped_files) {
     answer.warnings.push_back(
-        fmt::format("the view is of {} parts, which may be more files than a tool can open: "
-                    "checkpoint-reshard --consolidate makes fewer",
+        fmt::format("the view has {} parts, which may be more files than a tool can open: "
+                    "checkpoint-reshard --consolidate writes fewer",
                     view.files));
   }
   return answer;

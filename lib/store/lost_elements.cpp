@@ -311,7 +311,7 @@ Losses find_losses(const Path& checkpoint, VerifyLevel level) {
         Survivor& tensor =
             tensors.try_emplace(piece.tensor, Survivor{piece.tensor, layout, {whole(piece.global)}, {}}).first->second;
         if (tensor.layout.global != piece.global || tensor.layout.dtype != piece.dtype)
-          fail(ExitCode::input, "{} has another {} than the parts before it", path.string(), piece.tensor);
+          fail(ExitCode::input, "{} has {} with another shape or type than earlier parts", path.string(), piece.tensor);
         add_intact(part, piece, table.records[i], tensor.boxes);
       }
     } catch (const Error& error) {

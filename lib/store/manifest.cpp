@@ -52,7 +52,7 @@ std::vector<Rank> ranks_from_json(const Json& runs, int world) {
     const auto numbers = integers_from<Rank>(run);
     const Rank next = ranks.empty() ? 0 : ranks.back() + 1;  // each once: no list is longer than the world
     const bool inside = numbers.size() == 2 && numbers[0] >= next && numbers[1] > 0 && numbers[0] <= world - numbers[1];
-    if (!inside) fail(ExitCode::input, "a node has ranks that are not there");
+    if (!inside) fail(ExitCode::input, "a node lists ranks that do not exist");
     for (Rank rank = numbers[0]; rank < numbers[0] + numbers[1]; ++rank) ranks.push_back(rank);
   }
   return ranks;
@@ -61,7 +61,7 @@ std::vector<Rank> ranks_from_json(const Json& runs, int world) {
 // A word that a later version has: the manifest matches its own hash, so it is no damage.
 template <class Value>
 Value parsed(std::optional<Value> value, const std::string& word, const std::string& software) {
-  if (!value) fail_foreign(fmt::format("the word '{}' is not known", word), software);
+  if (!value) fail_foreign(fmt::format("the value '{}' is not known", word), software);
   return *value;
 }
 
@@ -119,21 +119,22 @@ Json to_json(const Manifest& manifest) {
 // What later programs may say otherwise: they are named by the word that is not known.
 void check_known(const Json& value, const Manifest& manifest) {
   for (const Json& feature : value.at("requires"))
-    fail_foreign(fmt::format("it needs {}, which is not known", to_text(feature)), manifest.software);
+    fail_foreign(fmt::format("it requires the feature {}, which is not known", to_text(feature)), manifest.software);
   for (const auto& [key, word] :
        {std::pair("hash_algorithm", hash_name), std::pair("fingerprint_algorithm", fingerprint_name)}) {
     if (value.at(key) != word)
       fail_foreign(fmt::format("the {} {} is not known", key, to_text(value.at(key))), manifest.software);
   }
   if (value.at("block_bytes") != block_bytes)
-    fail_foreign(fmt::format("it has blocks of {} bytes", to_text(value.at("block_bytes"))), manifest.software);
+    fail_foreign(fmt::format("a block size of {} bytes is not known", to_text(value.at("block_bytes"))),
+                 manifest.software);
 }
 
 void add_metrics(const Json& metrics, Manifest& manifest) {
   for (const auto& [name, metric] : metrics.items()) {
     const std::string better = metric.at("better");
     if (better != "lower" && better != "higher")
-      fail_foreign(fmt::format("the word '{}' is not known", better), manifest.software);
+      fail_foreign(fmt::format("the value '{}' is not known", better), manifest.software);
     if (metric.at("value").is_number()) manifest.metrics.push_back({name, metric.at("value"), better == "higher"});
   }
 }
@@ -290,7 +291,8 @@ void check_names(const Manifest& manifest) {
     if (!names.insert(full_name(tensor)).second)
       fail(ExitCode::input, "two tensors are called '{}'", full_name(tensor));
     if (find_component(manifest, tensor.component) == nullptr)
-      fail(ExitCode::input, "tensor '{}' is of component '{}', which is not listed", tensor.name, tensor.component);
+      fail(ExitCode::input, "tensor '{}' belongs to component '{}', which is not listed", tensor.name,
+           tensor.component);
   }
   for (const StoredFile& file : manifest.files) {
     if (!stays_below(file.path)) fail(ExitCode::input, "the file '{}' does not lie in the checkpoint", file.path);

@@ -55,7 +55,7 @@ void lay_out(Hdf5File& file, PartTable& table) {
 
 std::uint64_t size_of_file(const FileDescriptor& file, const Path& path) {
   struct stat status{};
-  if (::fstat(file.get(), &status) != 0) fail_errno("look at", path);
+  if (::fstat(file.get(), &status) != 0) fail_errno("access", path);
   return static_cast<std::uint64_t>(status.st_size);
 }
 
@@ -65,7 +65,7 @@ void reserve_room(const FileDescriptor& file, const Path& path) {
   const auto bytes = static_cast<off_t>(size_of_file(file, path));
   while (::fallocate(file.get(), 0, 0, bytes) != 0) {
     if (errno == EOPNOTSUPP || errno == ENOSYS) return;
-    if (errno != EINTR) fail_errno("reserve the room of", path);
+    if (errno != EINTR) fail_errno("reserve space for", path);
   }
 }
 
@@ -133,7 +133,7 @@ PartImage image_of(const Path& path, StampedPart stamped) {
 void stamp_part(const Path& path, const PartImage& image) {
   FileDescriptor file = open_file(path, O_WRONLY | O_CREAT);
   for (const auto& [offset, bytes] : image.stretches) write_at(file, bytes, offset, path);
-  if (::ftruncate(file.get(), static_cast<off_t>(image.stamped.bytes)) != 0) fail_errno("lay out", path);
+  if (::ftruncate(file.get(), static_cast<off_t>(image.stamped.bytes)) != 0) fail_errno("set the length of", path);
   reserve_room(file, path);
   file.close(path);
 }
@@ -186,8 +186,8 @@ SealedPart seal_part(const Path& path, StampedPart stamped, std::span<const Piec
   sync_file(file, path);
   const std::uint64_t bytes = size_of_file(file, path);
   if (bytes != stamped.bytes)
-    fail(ExitCode::storage, "{} has {} bytes, {} were laid out: it was cut or something else writes it", path.string(),
-         bytes, stamped.bytes);
+    fail(ExitCode::storage, "{} has {} bytes instead of {}: it was truncated, or another process writes to it",
+         path.string(), bytes, stamped.bytes);
   file.close(path);
   return {bytes, part_hash(path, table.pieces, table.records), hash_of(table), stamped.columns};
 }
@@ -196,8 +196,8 @@ void read_back(const Path& path, const SealedPart& sealed, std::span<const PartP
                std::span<const PieceRecord> records) {
   const auto differs = [&](const std::string& what) {
     throw Error(ExitCode::storage,
-                fmt::format("{} of {} reads back otherwise than it was written", what, path.string()),
-                "the storage reported no error as it took it: have its disk, controller or driver looked at");
+                fmt::format("{} of {} reads back differently than it was written", what, path.string()),
+                "the storage reported no write error: check its disk, controller and driver");
   };
   {
     const FileDescriptor file = open_file(path, O_RDONLY);
@@ -209,7 +209,7 @@ void read_back(const Path& path, const SealedPart& sealed, std::span<const PartP
                   if (found != records[piece].blocks[block])
                     differs(fmt::format("block {} of {}", block, pieces[piece].tensor));
                 });
-  if (hash != sealed.hash) differs("what lies between the pieces");
+  if (hash != sealed.hash) differs("the data between the pieces");
 }
 
 Hash128 part_hash(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records,

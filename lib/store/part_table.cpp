@@ -78,7 +78,8 @@ PartTable table_from(const Columns& columns) {
   PartTable table;
   const std::vector<PartPiece> tensors = tensors_from(parse_json(columns.tensors, "tensors"));
   for (std::size_t i = 0; i < count; ++i) {
-    if (columns.tensor[i] >= tensors.size()) fail(ExitCode::input, "piece {} is of no tensor", i);
+    if (columns.tensor[i] >= tensors.size())
+      fail(ExitCode::input, "piece {} refers to a tensor that does not exist", i);
     PartPiece piece = tensors[columns.tensor[i]];
     const auto [begin, end] = column_range(columns.first_box, i, columns.boxes.size());
     const auto at = columns.boxes.begin() + static_cast<std::ptrdiff_t>(begin);
@@ -91,10 +92,10 @@ PartTable table_from(const Columns& columns) {
                        .fingerprint = {columns.fingerprints[2 * i], columns.fingerprints[2 * i + 1]}};
     const std::uint64_t most = record.offset / static_cast<std::uint64_t>(size_of(piece.dtype));  // elements before it
     if (record.packed_at < -1 || (record.packed_at > 0 && static_cast<std::uint64_t>(record.packed_at) > most))
-      fail(ExitCode::input, "{} {} has no place in a dataset", piece.tensor, to_text(piece.box));
+      fail(ExitCode::input, "{} {} has an invalid place in its dataset", piece.tensor, to_text(piece.box));
     const auto [first, last] = column_range(columns.first_block, i, columns.blocks.size() / 2);
     if (last - first != (bytes_of(piece) + block_bytes - 1) / block_bytes)
-      fail(ExitCode::input, "{} {} has {} blocks", piece.tensor, to_text(piece.box), last - first);
+      fail(ExitCode::input, "{} {} has a wrong number of blocks: {}", piece.tensor, to_text(piece.box), last - first);
     for (std::size_t block = first; block < last; ++block)
       record.blocks.push_back({columns.blocks[2 * block], columns.blocks[2 * block + 1]});
     table.pieces.push_back(std::move(piece));
@@ -163,7 +164,7 @@ std::string read_table_bytes(const Path& path, const TableColumns& places) {
   std::string bytes;
   for (const ByteRange& place : places) {
     if (place.offset > length || place.bytes > length - place.offset)  // as read_stored says it, before there is room
-      fail(ExitCode::storage, "{} ends at byte {}, before its table does", path.string(), length);
+      fail(ExitCode::storage, "{} ends at byte {}, before the end of its table", path.string(), length);
     const std::size_t so_far = bytes.size();
     bytes.resize(so_far + place.bytes);
     read_stored(file, std::as_writable_bytes(std::span(bytes).subspan(so_far)), place.offset, path);

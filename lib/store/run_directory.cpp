@@ -92,8 +92,8 @@ Found find_at(const Path& path, const Judge& judge) {
   }
   Found found = first_sound(newest_first(list_checkpoints(path)), judge);
   if (!found.checkpoint) {
-    std::vector<std::string> reasons{
-        fmt::format("{} is neither a checkpoint (no {}) nor a run with a sound one", path.string(), manifest_file)};
+    std::vector<std::string> reasons{fmt::format("{} is neither a checkpoint (no {}) nor a run with a sound checkpoint",
+                                                 path.string(), manifest_file)};
     for (const PassedOver& passed : found.damaged) reasons.push_back(to_text(passed));
     fail(ExitCode::input, "{}", join(reasons, "; "));
   }
@@ -115,7 +115,7 @@ std::string_view prefix_of(Aside why) {
     case Aside::damaged: return ".failed-";
     case Aside::former: return ".former-";
   }
-  throw Error(ExitCode::bug, "a reason to put a checkpoint aside without a name");
+  fail(ExitCode::bug, "unknown Aside {}", static_cast<int>(why));
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ std::uint64_t room(const struct statvfs& status) {
 
 std::uint64_t free_bytes(const Path& folder) {
   struct statvfs status{};
-  if (::statvfs(folder.c_str(), &status) != 0) fail_errno("ask for the free space of", folder);
+  if (::statvfs(folder.c_str(), &status) != 0) fail_errno("read the free space of", folder);
   return room(status);
 }
 
@@ -75,8 +75,8 @@ void check_size(const Path& path, std::uint64_t bytes, double patience_s) {
   std::optional<std::uint64_t> length;
   const auto is_whole = [&] { return (length = length_of(path)) == bytes; };
   if (is_seen_within(patience_s, is_whole)) return;
-  fail(ExitCode::storage, "{} {}, its writer reported {} bytes (looked at anew for {:g} s)", path.string(),
-       length ? fmt::format("has {} bytes", *length) : "is not there", bytes, patience_s);
+  fail(ExitCode::storage, "{} {}, but its writer reported {} bytes (retried for {:g} s)", path.string(),
+       length ? fmt::format("has {} bytes", *length) : "is missing", bytes, patience_s);
 }
 
 // Of all files but the index, which is written here.
@@ -114,7 +114,7 @@ void make_staging(const Path& staging, const std::vector<std::string>& folders, 
 
 void await_folder(const Path& folder, double patience_s) {
   if (is_seen_within(patience_s, [&] { return is_folder(folder); })) return;
-  fail(ExitCode::storage, "the folder {} is not there (looked at anew for {:g} s)", folder.string(), patience_s);
+  fail(ExitCode::storage, "the folder {} is missing (retried for {:g} s)", folder.string(), patience_s);
 }
 
 Manifest seal_checkpoint(const Path& staging, const std::vector<StoredTensor>& tensors,

@@ -11,7 +11,7 @@ void StateTree::claim(const std::string& name) {
   const bool readable =
       !name.empty() && std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
   invariant(readable && name.front() != '/' && name.back() != '/' && name.find("//") == std::string::npos,
-            fmt::format("'{}' can name state", name));
+            fmt::format("'{}' is a valid name of state", name));
   invariant(names_.insert(name).second, fmt::format("the name '{}' is used once in a state tree", name));
 }
 

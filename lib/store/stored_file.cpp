@@ -16,17 +16,17 @@ FileDescriptor open_stored(const Path& path) {
 }
 
 std::string not_here(const Path& file, const std::string& node) {
-  return fmt::format("{} is not here: {} wrote it to storage of its own", file.string(), node);
+  return fmt::format("{} is not here: {} wrote it to its own storage", file.string(), node);
 }
 
 std::string gather_hint() {
-  return "copy what the nodes have of this checkpoint into one folder: equal names are equal files";
+  return "copy this checkpoint's files from all nodes into one folder: files of the same name are identical";
 }
 
 std::string read_stored(const Path& path) {
   const FileDescriptor file = open_stored(path);
   struct stat status{};
-  if (::fstat(file.get(), &status) != 0) fail_errno("look at", path);
+  if (::fstat(file.get(), &status) != 0) fail_errno("access", path);
   std::string content(static_cast<std::size_t>(status.st_size), '\0');
   read_stored(file, std::as_writable_bytes(std::span(content)), 0, path);
   return content;

@@ -82,7 +82,7 @@ IdRange copy_ids(std::span<const std::byte> bytes, DType dtype, std::span<std::i
     case DType::f8_e5m2:
     case DType::boolean: break;
   }
-  fail(ExitCode::bug, "tokens are no elements of {}", name_of(dtype));
+  fail(ExitCode::bug, "tokens cannot have the type {}", name_of(dtype));
 }
 
 }  // namespace lockstep

@@ -30,7 +30,7 @@ std::span<const Element> elements(std::span<const std::byte> bytes) {
 
 void require_length(const Path& path, std::uint64_t bytes, std::uint64_t expected) {
   if (bytes == expected) return;
-  fail(ExitCode::input, "{} has {} bytes, DATASET.json says {}", path.string(), bytes, expected);
+  fail(ExitCode::input, "{} has {} bytes, but DATASET.json says {}", path.string(), bytes, expected);
 }
 
 // A mapped file with datasets. Those of less than a page may lie anywhere in it; they are copied so that elements are
@@ -46,7 +46,7 @@ class MappedDatasets {
     const Shape expected{count};
     if (dataset.path.empty() || dataset.dtype != dtype || dataset.shape != expected ||
         dataset.offset > file_.bytes().size() || dataset.bytes > file_.bytes().size() - dataset.offset) {
-      fail(ExitCode::input, "{}: {} is not a whole dataset of {} elements of {}, as DATASET.json says", path_.string(),
+      fail(ExitCode::input, "{}: {} is not a dataset of {} elements of {}, as listed in DATASET.json", path_.string(),
            name, count, name_of(dtype));
     }
     const std::span<const std::byte> bytes = file_.bytes().subspan(dataset.offset, dataset.bytes);
@@ -130,7 +130,7 @@ class Shard {
     const auto part = mask_.subspan(offset, count);
     std::ranges::copy(part, out.begin());
     if (std::ranges::any_of(part, [](std::uint8_t value) { return value > 1; }))
-      fail_damaged("its mask holds other values than 0 and 1");
+      fail_damaged("its mask holds values other than 0 and 1");
     require_intact();
     return count;
   }
@@ -150,7 +150,7 @@ class Shard {
     const bool whole = outside.offset <= bytes.size() && outside.extent <= bytes.size() - outside.offset &&
                        static_cast<std::uint64_t>(entry_.tokens) <= outside.extent / width();
     if (!whole) {
-      fail(ExitCode::input, "{} has {} bytes: DATASET.json says that {} tokens of {} lie in {} from byte {} on",
+      fail(ExitCode::input, "{} has {} bytes, but DATASET.json lists {} tokens of type {} in {} bytes from byte {} on",
            path_.string(), bytes.size(), entry_.tokens, name_of(dtype_), outside.extent, outside.offset);
     }
     return bytes.subspan(outside.offset, outside.extent);
@@ -161,16 +161,16 @@ class Shard {
     Copied copied;
     const auto tokens = static_cast<std::uint64_t>(entry_.tokens);
     auto document = static_cast<std::size_t>(std::ranges::upper_bound(documents_, offset) - documents_.begin());
-    if (document == 0) fail_damaged("tokens lie in front of its first document");
+    if (document == 0) fail_damaged("there are tokens before its first document");
     for (--document; copied.tokens < out.size(); ++document) {
       const std::uint64_t start = documents_[document];
       const std::uint64_t end = document + 1 < documents_.size() ? documents_[document + 1] : tokens;
       if (start > offset || end <= offset || end > tokens)
-        fail_damaged("its documents do not start one after the other");
+        fail_damaged("the starts of its documents are not in ascending order");
       const std::uint64_t count = std::min(end - offset, out.size() - copied.tokens);
       const std::uint64_t place = places_[document] - entry_.outside->offset;  // of its first token
       if (place > tokens_.size() || (offset - start + count) > (tokens_.size() - place) / width())
-        fail_damaged("a document lies outside of its bytes");
+        fail_damaged("a document lies outside its data");
       const auto bytes = tokens_.subspan(place + (offset - start) * width(), count * width());
       copied.ids.add(copy_ids(bytes, dtype_, out.subspan(copied.tokens)));
       copied.tokens += count;
@@ -241,9 +241,9 @@ void verify_hash(const HashedBytes& part, const std::function<bool()>& given_up)
   });
   if (hash == part.hash) return;
   throw Error(ExitCode::input,
-              fmt::format("{} is damaged: its hash is {}, DATASET.json says {}", part.path.string(), to_hex(hash),
+              fmt::format("{} is damaged: its hash is {}, but DATASET.json says {}", part.path.string(), to_hex(hash),
                           to_hex(part.hash)),
-              "prepare-data --verify names all damaged shards; prepare or copy the dataset anew");
+              "prepare-data --verify lists all damaged shards; prepare or copy the dataset again");
 }
 
 void verify_hashes(const Path& folder, const ShardEntry& entry, const std::function<bool()>& given_up) {
@@ -325,14 +325,15 @@ TokenStream::TokenStream(const Path& folder, const DatasetManifest& manifest, Da
            manifest.shard_tokens);
     }
     if (shard.first_token != state_->tokens || shard.first_document != state_->documents) {
-      fail(ExitCode::input, "{}: the shard {} begins with token {} and document {}, those before it end with {} and {}",
+      fail(ExitCode::input,
+           "{}: the shard {} begins with token {} and document {}, but the previous shards end at {} and {}",
            folder.string(), shard.file, shard.first_token, shard.first_document, state_->tokens, state_->documents);
     }
     state_->tokens += shard.tokens;
     state_->documents += shard.documents;
   }
   if (state_->tokens != entry.tokens || state_->documents != entry.documents) {
-    fail(ExitCode::input, "{}: the shards of {} hold {} tokens in {} documents, DATASET.json says {} in {}",
+    fail(ExitCode::input, "{}: the shards of {} hold {} tokens in {} documents, but DATASET.json says {} in {}",
          folder.string(), name_of(split), state_->tokens, state_->documents, entry.tokens, entry.documents);
   }
 }
@@ -351,7 +352,8 @@ void TokenStream::copy(std::int64_t begin, std::span<std::int32_t> out) const {
     const auto shard = state_->at(begin);
     const Shard::Copied copied = shard->copy(begin, out);
     if (const auto id = copied.ids.outside(state_->vocabulary))
-      shard->fail_damaged(fmt::format("it holds the token {}, the vocabulary has {}", *id, state_->vocabulary));
+      shard->fail_damaged(
+          fmt::format("it holds the token id {}, but the vocabulary has {} ids", *id, state_->vocabulary));
     out = out.subspan(copied.tokens);
     begin += static_cast<std::int64_t>(copied.tokens);
   }
@@ -380,11 +382,11 @@ std::vector<std::int64_t> TokenStream::document_starts(std::int64_t begin, std::
     for (auto at = std::ranges::lower_bound(documents, static_cast<std::uint64_t>(begin - shard.first()));
          at != documents.end(); ++at) {
       if (*at >= static_cast<std::uint64_t>(shard.end() - shard.first()))
-        shard.fail_damaged("a document starts behind its end");
+        shard.fail_damaged("a document starts after the end of the shard");
       const std::int64_t start = shard.first() + static_cast<std::int64_t>(*at);
       if (start >= end) break;
       if (start < begin || (!starts.empty() && start <= starts.back()))
-        shard.fail_damaged("its documents do not start one after the other");
+        shard.fail_damaged("the starts of its documents are not in ascending order");
       starts.push_back(start);
     }
     shard.require_intact();
@@ -442,8 +444,8 @@ ShardEntry describe_shard(const Path& path, std::uint64_t written, const std::fu
     if (alive) alive();
   });
   if (sum == written) return entry;
-  throw Error(ExitCode::storage, fmt::format("{} does not hold what was written into it", path.string()),
-              "where several nodes write one file, its file system has to keep the bytes of each");
+  throw Error(ExitCode::storage, fmt::format("{} reads back differently than it was written", path.string()),
+              "if several nodes write one file, its file system must keep the writes of all of them");
 }
 
 }  // namespace lockstep

@@ -15,12 +15,11 @@ std::optional<Defect> defect_of_file(const Path& path, const std::string& hash) 
   defect.hint = "the dataset of the run has the same files in its folder tokenizer";
   try {
     if (!is_there(path)) {
-      defect.message = fmt::format("{} is missing, with which the checkpoint was saved", path.string());
+      defect.message = fmt::format("{} is missing: the checkpoint was saved with it", path.string());
       return defect;
     }
     if (to_hex(hash128(read_file(path))) == hash) return std::nullopt;
-    defect.message =
-        fmt::format("{} is not the file with which the checkpoint was saved: its hash is another one", path.string());
+    defect.message = fmt::format("{} was changed after the checkpoint was saved: its hash differs", path.string());
   } catch (const Error& error) {
     defect.message = error.what();
     if (error.code() == ExitCode::storage) defect.verdict = Verdict::unreadable;
@@ -46,12 +45,12 @@ std::vector<Defect> tokenizer_defects(const Path& checkpoint) {
   if (found == manifest.documents.end() || !is_there(folder)) return defects;
   const Json record = Json::parse(found->second, nullptr, false);
   if (!record.is_object())
-    return {{VerifyLevel::hashes, std::string(manifest_file), "", "its record of the tokenizer is none"}};
+    return {{VerifyLevel::hashes, std::string(manifest_file), "", "its record of the tokenizer is not an object"}};
   for (const auto& [name, hash] : record.items()) {
     const bool known = hash.is_string() && Path(name).filename() == name;
     if (!known)
       defects.push_back({VerifyLevel::hashes, std::string(manifest_file), "",
-                         fmt::format("its record of the tokenizer names '{}', which is no file of it", name)});
+                         fmt::format("its record of the tokenizer has an invalid entry '{}'", name)});
     else if (auto defect = defect_of_file(folder / name, hash.get<std::string>()))
       defects.push_back(std::move(*defect));
   }

@@ -52,7 +52,8 @@ std::vector<Holding> holdings_of(const Layout& layout) {
   std::vector<Box> boxes;
   for (const Holding& holding : holdings) boxes.push_back(holding.box);
   if (const auto defect = coverage_defect(layout.global, boxes))
-    fail(ExitCode::usage, "the ranks do not hold a tensor of shape {} once: {}", to_text(layout.global), *defect);
+    fail(ExitCode::usage, "the ranks do not hold a tensor of shape {} exactly once: {}", to_text(layout.global),
+         *defect);
   return holdings;
 }
 

@@ -77,7 +77,7 @@ ShardMap BlockLane::row_map(std::int64_t rows, std::int64_t columns) const {
 }
 
 at::Tensor BlockLane::gather_rows(const at::Tensor& own, std::int64_t rows) const {
-  invariant(own.dim() == 2 && own.size(0) == own_rows(rows), "a rank has its share of the rows");
+  invariant(own.dim() == 2 && own.size(0) == own_rows(rows), "the input of a gather has this rank's rows");
   const at::Tensor all = at::empty({rows, own.size(1)}, own.options());
   transport_->wait(transport_->all_gather(lane_, group_, bytes_of(own), bytes_of(all), row_map(rows, own.size(1)),
                                           dtype_of(own.scalar_type())));
@@ -99,7 +99,7 @@ at::Tensor BlockLane::scatter_rows(const at::Tensor& x) const {
 }
 
 void BlockLane::scatter_rows_onto(const at::Tensor& x, const at::Tensor& onto) const {
-  invariant(x.dim() == 2 && onto.size(0) == own_rows(x.size(0)), "a rank gets its share of the rows");
+  invariant(x.dim() == 2 && onto.size(0) == own_rows(x.size(0)), "the output of a scatter has this rank's rows");
   transport_->wait(transport_->reduce_scatter(lane_, group_, bytes_of(x), bytes_of(onto), row_map(x.size(0), x.size(1)),
                                               dtype_of(x.scalar_type()), {SumInto::How::add}));
 }

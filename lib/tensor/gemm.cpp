@@ -33,7 +33,7 @@ namespace lockstep {
 
 namespace {
 
-int narrow(std::int64_t side) { return checked_cast<int>(side, "a side of matrices to multiply", ExitCode::resources); }
+int narrow(std::int64_t side) { return checked_cast<int>(side, "dimension of a matrix product", ExitCode::resources); }
 
 /// True if there is nothing to multiply; c is then β·c.
 template <class M>

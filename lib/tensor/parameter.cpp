@@ -21,7 +21,7 @@ Parameter::Parameter(Unit& unit, LogicalTensor description, ParameterPlace place
 }
 
 Parameter::Accumulation Parameter::touch() {
-  invariant(is_trained(), "what is frozen has no gradient");
+  invariant(is_trained(), "a frozen parameter has no gradient");
   return {local_gradient_, touches_++ == 0 ? 0.0 : 1.0};
 }
 

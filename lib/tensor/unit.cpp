@@ -21,14 +21,25 @@ at::ScalarType scalar_type(DType dtype) {
     case DType::f32: return at::kFloat;
     case DType::bf16: return at::kBFloat16;
     case DType::f16: return at::kHalf;
-    default: fail(ExitCode::bug, "no tensor of the network has the type {}", name_of(dtype));
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
+    case DType::i64:
+    case DType::i32:
+    case DType::i16:
+    case DType::i8:
+    case DType::u64:
+    case DType::u32:
+    case DType::u16:
+    case DType::u8:
+    case DType::boolean: break;
   }
+  fail(ExitCode::bug, "tensors cannot have the type {}", name_of(dtype));
 }
 
 DType dtype_of(at::ScalarType type) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
     if (scalar_type(dtype) == type) return dtype;
-  fail(ExitCode::bug, "a tensor of another type than those of the network");
+  fail(ExitCode::bug, "unsupported tensor type {}", c10::toString(type));
 }
 
 at::ScalarType stream_type(Precision precision) { return master_type(precision); }
@@ -40,7 +51,7 @@ DType compute_dtype(Precision precision) {
     case Precision::bf16: return DType::bf16;
     case Precision::fp16: return DType::f16;
   }
-  fail(ExitCode::bug, "a precision without a type of arithmetic");
+  fail(ExitCode::bug, "unknown Precision {}", static_cast<int>(precision));
 }
 UnitTypes unit_types(Precision precision, UpdateStates states) {
   return {master_dtype(precision), compute_dtype(precision), std::move(states)};
@@ -193,7 +204,7 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
 }
 
 const Unit::Views& Unit::views_of(const at::Tensor& whole) {
-  invariant(whole.numel() == whole_length(), "memory that is lent to a unit holds all of it");
+  invariant(whole.numel() == whole_length(), "memory lent to a unit has the length of the whole unit");
   const auto [found, fresh] = lent_.try_emplace({whole.const_data_ptr(), whole.scalar_type()});
   if (fresh) {
     const at::Tensor flat = at::from_blob(whole.mutable_data_ptr(), {whole.numel()}, whole.options());
@@ -204,7 +215,7 @@ const Unit::Views& Unit::views_of(const at::Tensor& whole) {
 }
 
 void Unit::lend_weights(const at::Tensor& whole) {
-  invariant(cut_, "whole weights are lent to a unit that is cut");
+  invariant(cut_, "only a sharded unit borrows memory for whole weights");
   weights_ = whole;
   const Views* views = whole.defined() ? &views_of(whole) : nullptr;
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->compute_ = views ? (*views)[i] : at::Tensor();
@@ -240,7 +251,7 @@ void Unit::lend_local_gradient(const at::Tensor& whole) {
 void Unit::resume_local_gradient(const at::Tensor& whole) {
   if (local_gradient_.defined() && local_gradient_.const_data_ptr() == whole.const_data_ptr()) return;
   const auto left = touches_.extract(whole.const_data_ptr());
-  invariant(!left.empty(), "a gradient that goes on was lent before");
+  invariant(!left.empty(), "a resumed local gradient was lent before");
   view_local_gradient(whole);
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->touches_ = left.mapped()[i];
 }
@@ -355,7 +366,7 @@ void Unit::update_compute_copy() {
 }
 
 std::span<std::byte> bytes_of(const at::Tensor& tensor) {
-  invariant(tensor.is_contiguous() && tensor.device().is_cpu(), "bytes are taken of contiguous tensors on the CPU");
+  invariant(tensor.is_contiguous() && tensor.device().is_cpu(), "bytes_of takes a contiguous tensor on the CPU");
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
 }
 

@@ -37,8 +37,8 @@ std::int64_t load_best_weights(const LoopParts& parts) {
                                   }});
   if (world.rank() == 0)
     for (const PassedOver& passed : resumed.damaged)
-      parts.output.log().warning("passed over a damaged checkpoint: {}", to_text(passed));
-  together(world, "take the best weights", [&] {
+      parts.output.log().warning("skipped a damaged checkpoint: {}", to_text(passed));
+  together(world, "load the best weights", [&] {
     for (Unit* unit : parts.model.units()) unit->update_compute_copy();
   });
   return resumed.checkpoint->step;

@@ -50,16 +50,16 @@ std::vector<std::string> cadence_options() {
 
 std::string change_cadence(TrainConfig& config, const TrainPlan& plan, const StopChannels::Change& change) {
   const auto option = std::ranges::find_if(options, [&](const auto& known) { return change.option == known.name; });
-  invariant(option != options.end(), "the control file changes options that say how often");
+  invariant(option != options.end(), "the control file changes only options for intervals");
   TrainConfig changed = config;
   option->set(changed, Cadence::parse(change.value));
   if (changed.eval.every && plan.evaluations.empty())
     fail(ExitCode::usage,
-         "there is nothing to evaluate: this start was not asked to evaluate anything, or has no data");
+         "there is nothing to evaluate: no evaluation was configured at this start, or it has no data");
   if (const std::vector<std::string> texts = new_problems(config, changed); !texts.empty())
     throw Error(ExitCode::usage, texts.front());
-  std::string said = fmt::format("{}: {} until here, {} from here on", change.option, option->of(config).text(),
-                                 option->of(changed).text());
+  std::string said =
+      fmt::format("{}: changed from {} to {}", change.option, option->of(config).text(), option->of(changed).text());
   config = std::move(changed);
   return said;
 }

@@ -121,7 +121,7 @@ void Callbacks::call(const RunView& view, const std::string& who, const std::fun
   } catch (const AgreedError& error) {  // the same on all ranks, so all go on
     journal_.warn({.step = view.train_state.step,
                    .name = "callback_failed",
-                   .message = fmt::format("{}: {}; the run goes on without it", who, error.what())},
+                   .message = fmt::format("{}: {}; the run continues without it", who, error.what())},
                   error.owner());
   }
 }

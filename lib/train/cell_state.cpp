@@ -28,9 +28,10 @@ at::Tensor like(const at::Tensor& buffer, const Unit& unit) {
   } catch (const std::exception&) {  // c10::Error and std::bad_alloc alike
     throw Error(
         ExitCode::resources,
-        fmt::format("cannot take memory for the average of unit {} beside what is this rank's own: out of memory",
-                    unit.name()),
-        "fewer ranks on this machine need less");
+        fmt::format(
+            "cannot allocate memory for the average of unit {} in addition to the weights of this rank: out of memory",
+            unit.name()),
+        "start fewer ranks on this machine");
   }
 }
 
@@ -50,7 +51,7 @@ bool CellState::weights_apart(std::int64_t steps) const {
 bool CellState::state_apart(std::int64_t steps) const { return !options_.axes.empty() && steps > options_.start_step; }
 
 void CellState::copy_beside(Copy what, Session& session) {
-  together(session.world(), "copy what is this rank's own", [&] {
+  together(session.world(), "copy the weights of this rank", [&] {
     for (const Unit* unit : model_.units()) {
       if (!unit->is_trained()) continue;
       Buffers& copy = beside_[unit];

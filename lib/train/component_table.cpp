@@ -144,9 +144,9 @@ std::map<std::string, Sharing> sharing_of(const TrainConfig& config, const Train
 }
 
 std::string on_other_ranks(const StoredComponent& component) {
-  if (component.remap_policy == Remap::drop) return "in cells that are the same; else dropped";
-  if (component.remap_policy == Remap::redistribute) return "anew, of what all cells have";
-  return component.pattern == Pattern::global ? "as it is, on all" : "by name, each rank its boxes";
+  if (component.remap_policy == Remap::drop) return "kept if cells are equal, else dropped";
+  if (component.remap_policy == Remap::redistribute) return "redistributed over all cells";
+  return component.pattern == Pattern::global ? "unchanged, on all ranks" : "by tensor name, boxes of the rank";
 }
 
 }  // namespace
@@ -162,7 +162,7 @@ std::string component_table(const TrainConfig& config, const TrainPlan& plan, co
                {"holders", Table::Align::right},
                {"writers", Table::Align::right},
                {"compared"},
-               {"loaded by other ranks"}});
+               {"on other ranks"}});
   for (const StoredComponent& component : state.components()) {
     Sharing& of = sharing[component.key];
     if (of.tensors == 0) {                             // values: all ranks have them
@@ -180,7 +180,7 @@ std::string component_table(const TrainConfig& config, const TrainPlan& plan, co
                of.least_holders == of.most_holders ? fmt::format("{}", of.most_holders)
                                                    : fmt::format("{}-{}", of.least_holders, of.most_holders),
                fmt::format("{}", of.writers.size()),
-               of.most_holders > 1 ? std::string(name_of(component.validation)) : "none: held once",
+               of.most_holders > 1 ? std::string(name_of(component.validation)) : "no: one holder",
                on_other_ranks(component)});
   }
   return fmt::format("components of a checkpoint by {}: {}\n{}", counted(plan.ranks, "rank"), to_text(plan.mesh),

@@ -144,7 +144,7 @@ Component data_component(TrainState& train_state) {
     for (const Json& use : state.value("uses")) {
       const std::vector<std::int64_t> numbers = integers_from<std::int64_t>(use);
       if (numbers.size() != numbers_of_use)
-        fail(ExitCode::input, "what was taken of a dataset is {} numbers", numbers.size());
+        fail(ExitCode::input, "the use of a dataset has {} numbers", numbers.size());
       train_state.uses->push_back({numbers[0], numbers[1]});
     }
   };

@@ -58,7 +58,7 @@ bool has_diverged(const DivergenceOptions& options, const LossHistory& history) 
 
 std::string divergence_text(const DivergenceOptions& options, const LossHistory& history) {
   const auto [few, many] = means_of(options, history).value();
-  return fmt::format("the {} has diverged: {:.4f} is its mean over {}, and {:.4f} over {}, {:.4f} less",
+  return fmt::format("the {} has diverged: its mean is {:.4f} over {}, but {:.4f} over {}, {:.4f} less",
                      options.of == DivergenceLoss::eval_loss ? "validation loss" : "loss", few, options.few, many,
                      options.many, few - many);
 }

@@ -31,7 +31,7 @@ BestBy best_by(const CheckpointOptions& options, const std::string& set) {
     case BestDirection::lower: return {name_of(*facts, set), false};
     case BestDirection::higher: return {name_of(*facts, set), true};
   }
-  fail(ExitCode::bug, "a direction that there is not");
+  fail(ExitCode::bug, "unknown BestDirection {}", static_cast<int>(options.best_direction));
 }
 
 std::vector<Metric> metrics_of(const EvalRecord& evaluation, const CheckpointOptions& options, const std::string& set) {

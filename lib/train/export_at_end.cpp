@@ -33,13 +33,12 @@ bool export_at_end(const TrainConfig& config, RunFiles& files, Session& session,
     const double start_s = monotonic_seconds();
     const ModelSource source = agreed_source(world, request);
     const Path folder = run / "export" / fmt::format("step-{}", *source.step);
-    const std::string known = rank0_tells(world, "look at the export", [&] {
-      return is_exported(folder, source) ? std::string("known") : std::string();
-    });
+    const std::string known = rank0_tells(
+        world, "check the export", [&] { return is_exported(folder, source) ? std::string("known") : std::string(); });
     if (!known.empty()) return true;
     request.output = folder.string();
     request.overwrite = true;  // that of another state of this step, and nothing but an export
-    together(world, "make the folder of exports", [&] {
+    together(world, "create the folder of exports", [&] {
       if (world.rank() == 0) make_folder(folder.parent_path());
     });
     const Exported exported = finalize(request, source, session, [](std::int64_t, std::int64_t) {});
@@ -49,14 +48,14 @@ bool export_at_end(const TrainConfig& config, RunFiles& files, Session& session,
     return true;
   } catch (const AgreedError& error) {
     if (error.code() == ExitCode::verdict) {
-      if (world.rank() == 0) log.info("asked to stop while the model is exported: the same command exports it");
+      if (world.rank() == 0) log.info("asked to stop during the export: the same command exports the model");
       return false;
     }
     throw AgreedError(
-        Error(error.code(), fmt::format("the export at the end of the run: {}", error.what()),
-              fmt::format("the checkpoints are whole: the same command exports anew, or finalize-quantize "
-                          "{} --output DIR does",
-                          run.string())),
+        Error(error.code(), fmt::format("export at the end of the run: {}", error.what()),
+              fmt::format(
+                  "the checkpoints are complete: run the same command again, or finalize-quantize {} --output DIR",
+                  run.string())),
         error.owner());
   }
 }

@@ -18,7 +18,7 @@ std::optional<std::int64_t> next_save(const TrainConfig& config, std::int64_t la
 
 [[noreturn]] void end_run(const AgreedError& error, const std::string& count, const std::string& loss) {
   throw AgreedError(Error(ExitCode::storage, error.what() + count,
-                          loss + "; make room or mend the storage, and start the same command again"),
+                          loss + "; free some space or repair the storage, and start the same command again"),
                     error.owner());
 }
 
@@ -40,9 +40,9 @@ std::string FailedSaves::on_save_failure(const AgreedError& error, std::int64_t 
   const auto next = next_save(config_, length_.steps, step);
   const bool other_ways =
       config_.checkpoint.interval || config_.checkpoint.every != Cadence{.steps = config_.checkpoint.every.steps};
-  return fmt::format("{}\n  {}; training goes on, {}", error.what(), stays,
+  return fmt::format("{}\n  {}; training continues, {}", error.what(), stays,
                      next         ? fmt::format("next attempt at step {}", *next)
-                     : other_ways ? "the next attempt comes by time or epochs"
+                     : other_ways ? "next attempt by time or epoch"
                                   : "no other save is due");
 }
 

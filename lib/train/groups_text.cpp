@@ -22,12 +22,6 @@ struct TreatedAlike {
   std::string example;
 };
 
-std::string text_of(OptimizerName rule) {
-  for (const auto& [value, name] : choices_of(OptimizerName{}))
-    if (value == rule) return std::string(name);
-  throw Error(ExitCode::bug, "an update rule without a name");
-}
-
 std::string chosen_by(const LogicalTensor& tensor, const OptimizerOptions& options) {
   if (!tensor.trained) return "optimizer.frozen";
   const auto* const group = group_of(tensor.name, options);
@@ -37,7 +31,7 @@ std::string chosen_by(const LogicalTensor& tensor, const OptimizerOptions& optio
 std::vector<std::string> treatment_of(const LogicalTensor& tensor, const OptimizerOptions& options) {
   if (!tensor.trained) return {"none", "", "", chosen_by(tensor, options)};
   const ParameterSettings settings = settings_of(tensor, options);
-  return {text_of(settings.rule.name), fmt::format("{:.6g}", options.lr * settings.lr_scale),
+  return {std::string(choice_name(settings.rule.name)), fmt::format("{:.6g}", options.lr * settings.lr_scale),
           fmt::format("{:.6g}", settings.weight_decay), chosen_by(tensor, options)};
 }
 
@@ -57,10 +51,10 @@ std::string groups_text(const TrainConfig& config, const TrainPlan& plan) {
   Table table({{"update"},
                {"learning rate", Table::Align::right},
                {"weight decay", Table::Align::right},
-               {"said by"},
+               {"set by"},
                {"tensors", Table::Align::right},
                {"elements", Table::Align::right},
-               {"for example"}});
+               {"example"}});
   for (const TreatedAlike& row : rows)
     table.add({row.says[0], row.says[1], row.says[2], row.says[3], std::to_string(row.tensors),
                std::to_string(row.elements), row.example});

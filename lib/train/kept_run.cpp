@@ -65,11 +65,11 @@ std::optional<ResolvedRun> kept_run(const TrainConfig& config) {
 }
 
 std::optional<ResolvedRun> agree_on_kept(const TrainConfig& config, Communicator& world) {
-  const std::string text = rank0_tells(world, "look at the checkpoints of the run", [&] {
+  const std::string text = rank0_tells(world, "list the checkpoints of the run", [&] {
     const std::optional<ResolvedRun> kept = kept_run(config);
     return kept ? to_text(*kept) : std::string();
   });
-  return text.empty() ? std::nullopt : std::optional(parse_resolved(text, "what rank 0 tells"));
+  return text.empty() ? std::nullopt : std::optional(parse_resolved(text, "message of rank 0"));
 }
 
 TrainConfig with_kept_multiple(const TrainConfig& config, Communicator& world) {

@@ -302,15 +302,15 @@ Request TrainingLoop::request_of(const std::optional<StopChannels::Change>& chan
   } catch (const Error& error) {
     journal_.warn({.step = parts_.train_state.step,
                    .name = "control_ignored",
-                   .message = fmt::format("{} stays as it is: {}", change->option, error.what())},
+                   .message = fmt::format("{} is not changed: {}", change->option, error.what())},
                   parts_.session.world().rank());
     return Request::none;
   }
 }
 
 void TrainingLoop::make_change() {
-  const std::string told = rank0_tells(parts_.session.world(), "change how often something is done",
-                                       [&] { return change_->option + " " + change_->value; });
+  const std::string told =
+      rank0_tells(parts_.session.world(), "change an interval", [&] { return change_->option + " " + change_->value; });
   change_.reset();
   const std::size_t space = told.find(' ');
   const std::string said =
@@ -326,15 +326,15 @@ void TrainingLoop::tell_status() {
   const TrainState& now = parts_.train_state;
   const double step_s = (monotonic_seconds() - began_s_) / static_cast<double>(now.step - began_step_);
   const auto left = static_cast<double>(parts_.plan.length.steps - now.step);
-  journal_.tell({.step = now.step,
-                 .name = "status",
-                 .message = fmt::format(
-                     "step {} of {}, loss {}, {} tokens; {} a step, about {} to the end; {}", now.step,
-                     parts_.plan.length.steps, now.loss ? fmt::format("{:.4f}", *now.loss) : "unknown",
-                     human_count(static_cast<double>(now.tokens)), human_seconds(step_s), human_seconds(step_s * left),
-                     last_checkpoint() ? "last checkpoint " + *last_checkpoint()
-                                       : std::string("no checkpoint of this start yet")),
-                 .loss = now.loss});
+  journal_.tell(
+      {.step = now.step,
+       .name = "status",
+       .message = fmt::format(
+           "step {} of {}, loss {}, {} tokens; {} per step, about {} left; {}", now.step, parts_.plan.length.steps,
+           now.loss ? fmt::format("{:.4f}", *now.loss) : "unknown", human_count(static_cast<double>(now.tokens)),
+           human_seconds(step_s), human_seconds(step_s * left),
+           last_checkpoint() ? "last checkpoint " + *last_checkpoint() : std::string("no checkpoint since this start")),
+       .loss = now.loss});
 }
 
 void TrainingLoop::tell_holdings() {
@@ -390,11 +390,10 @@ void TrainingLoop::end_diverged() {
     save(AfterSave::nothing);
     saves_.end(Promotions::AtEnd::all);
   }
-  throw AgreedError(
-      Error(ExitCode::numerics, fmt::format("step {}: {}", now.step, text),
-            "an earlier checkpoint may go on with a lower optimizer.lr, as checkpoint.allow_change lets it; without "
-            "divergence.detector nobody looks"),
-      0);
+  throw AgreedError(Error(ExitCode::numerics, fmt::format("step {}: {}", now.step, text),
+                          "resume from an earlier checkpoint with a lower optimizer.lr (allow it in "
+                          "checkpoint.allow_change), or disable the check by removing divergence.detector"),
+                    0);
 }
 
 void TrainingLoop::end_with_best() {
@@ -405,7 +404,8 @@ void TrainingLoop::end_with_best() {
   if (step != now.step) {
     journal_.tell({.step = now.step,
                    .name = "best_loaded",
-                   .message = fmt::format("what follows is of the weights of step {}, which are the best", step)});
+                   .message = fmt::format(
+                       "loaded the best weights, those of step {}, for the final evaluation and samples", step)});
     evaluations_.measure_best(step);
   }
   TrainState shown = now;

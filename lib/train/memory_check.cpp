@@ -26,7 +26,7 @@ std::int64_t bytes_of(const TrainPlan& plan, Rank rank) {
 /// What every rank needs and where. Collective over `world`.
 std::vector<RankMemory> needs_of(Communicator& world, const TrainPlan& plan) {
   std::string mine;
-  together(world, "look at the machine's memory", [&] {
+  together(world, "read the memory of the machine", [&] {
     const Rank rank = plan.ranks == world.size() ? world.rank() : 0;
     mine = RankMemory{host_name(), bytes_of(plan, rank), memory_limits()}.encode();
   });
@@ -57,7 +57,7 @@ void require_memory(Communicator& world, const TrainPlan& plan) {
   const auto shortage = memory_shortage(needs_of(world, plan), MemoryCompared::available);
   if (!shortage) return;
   const Error error(ExitCode::resources, *shortage,
-                    "a smaller train.micro_batch, --train.recompute block or fewer ranks on a machine need less; "
+                    "use a smaller train.micro_batch, --train.recompute block or fewer ranks on a machine; "
                     "--train.memory_check off starts in any case");
   throw AgreedError(error, 0);
 }

@@ -32,7 +32,7 @@ bool overflows(const TrainConfig& config, const StepOutcome& outcome) {
 
 EventRecord event_of(const ScaledStep& step) {
   const std::string what = step.outcome.updated
-                               ? fmt::format("the loss scale grows from {} to {}", step.scale, step.next_scale)
+                               ? fmt::format("the loss scale rises from {} to {}", step.scale, step.next_scale)
                                : fmt::format(
                                      "gradients are not finite at loss scale {}: no weight was changed, and the "
                                      "scale falls to {}",
@@ -69,7 +69,7 @@ void require_finite_weights(const Model& model, std::int64_t step, Communicator&
     for (const Parameter* parameter : model.parameters()) {
       if (is_finite(parameter->master())) continue;
       throw Error(ExitCode::numerics, fmt::format("{} holds a value that is not finite", parameter->name()),
-                  "start from other weights, or go on from an earlier checkpoint");
+                  "start from other weights, or resume from an earlier checkpoint");
     }
   });
 }

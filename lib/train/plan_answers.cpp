@@ -60,7 +60,7 @@ const StepProgram* named_program(const TrainConfig& config, const TrainPlan& pla
   }
   throw Error(ExitCode::usage,
               fmt::format("the run has no program '{}': its programs are {}", *config.program, join(names, ", ")),
-              "eval is of a dataset with a validation split, sample of the callback sample, local and average of "
+              "eval needs a dataset with a validation split, sample the callback sample, local and average need "
               "post_local_sgd.start_step");
 }
 
@@ -102,8 +102,8 @@ void plot_schedule(const TrainConfig& config, const TrainPlan& plan, Output& out
   constexpr std::int64_t most_points = 2000;
   constexpr int columns = 100, lines = 20;
   if (plan.length.steps == 0)
-    throw Error(ExitCode::usage, "how many steps the run has follows from data that are not there",
-                "say them with --train.max_steps");
+    throw Error(ExitCode::usage, "the number of steps is unknown: it depends on data that is not there",
+                "set --train.max_steps");
   const Schedule schedule = schedule_of(config, plan.length);
   const std::int64_t points = std::min(plan.length.steps, most_points);
   Series rates{.name = "learning rate", .points = {}};
@@ -140,11 +140,11 @@ void print_layout(const TrainConfig& config, const TrainPlan& plan, Output& outp
 bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
   const bool asks = common.dry_run || prints_plan(config);
   if (common.json && (!common.dry_run || prints_plan(config)))
-    throw Error(ExitCode::usage, "--json says how --dry-run prints the plan: it is for nothing else",
-                "the records of a run are JSON without it: train --print-schema");
+    throw Error(ExitCode::usage, "--json is only for --dry-run",
+                "the records of a run are always JSON: see train --print-schema");
   if (!asks && (config.world_size || config.ranks_per_node))
     throw Error(ExitCode::usage,
-                fmt::format("{} says for which ranks a run is planned, and a start takes those that are there",
+                fmt::format("{} is only for plans: a run uses the ranks that were started",
                             config.world_size ? "--world-size" : "--ranks-per-node"),
                 "add --dry-run, --print-program, --print-layout, --print-groups, --print-components, --plot-program or "
                 "--plot-schedule");
@@ -175,9 +175,9 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
   const Placement placement = placement_planned(config, machines, ranks);
   for (const std::string& warning : placement_warnings(plan.mesh, placement.nodes)) output.log().warning("{}", warning);
   for (const std::string& warning : warnings_on(config, plan)) output.log().warning("{}", warning);
-  if (shortage) output.log().warning("{}: such a start ends with code 5", *shortage);
+  if (shortage) output.log().warning("{}: a run would end with exit code 5", *shortage);
   for (const std::string& text : unprepared)
-    output.log().info("{} is not prepared yet: a start does that, into {}; the plan is made without it", text,
+    output.log().info("{} is not prepared yet: a run prepares it in {}; the plan does not include it", text,
                       cache_of(config).string());
   for (const std::string& note : notes) output.log().info("{}", note);
   if (config.print_program) print_programs(config, plan, output);

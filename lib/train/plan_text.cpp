@@ -33,7 +33,7 @@ Row model_row(const HfConfig& model) {
 }
 
 Row dropout_row(const DropoutRates& rates) {
-  const std::string text = fmt::format("{} of the embedding, {} of attention, {} of what is added to the stream",
+  const std::string text = fmt::format("{} after the embedding, {} in attention, {} before residual additions",
                                        rates.embedding, rates.attention, rates.residual);
   return {.section = "network", .key = "dropout", .label = "dropout", .value = text, .text = text};
 }
@@ -44,8 +44,8 @@ Row data_row(const TrainConfig& config, const TrainPlan& plan) {
     for (const TrainingDataset& dataset : training_datasets(config))
       if (!dataset.is_dummy()) paths.push_back(dataset.path);
     const std::string text = paths.size() == 1
-                                 ? fmt::format("need the dataset {}, which is not there", paths.front())
-                                 : fmt::format("need the datasets {}, not all of which are there", join(paths, ", "));
+                                 ? fmt::format("need the dataset {}, which does not exist", paths.front())
+                                 : fmt::format("need the datasets {}, which do not all exist", join(paths, ", "));
     return {.section = "data", .key = "unknown", .label = "epochs, evaluation", .value = text, .text = text};
   }
   const double epochs = static_cast<double>(plan.samples_of_run(config)) / static_cast<double>(plan.samples_per_epoch);
@@ -57,7 +57,7 @@ Row data_row(const TrainConfig& config, const TrainPlan& plan) {
           .key = "epochs",
           .label = "epochs",
           .value = epochs,
-          .text = fmt::format("{:.2f}: {} over {} tokens, {} an epoch", epochs, counted(plan.length.steps, "step"),
+          .text = fmt::format("{:.2f}: {} over {} tokens, {} per epoch", epochs, counted(plan.length.steps, "step"),
                               human_count(static_cast<double>(tokens)), counted(plan.samples_per_epoch, "sample"))};
 }
 
@@ -67,10 +67,10 @@ Row schedule_row(const TrainConfig& config, const RunLength& length) {
   std::vector<std::string> parts;
   if (length.warmup_steps > 0) parts.push_back("warm-up of " + counted(length.warmup_steps, "step"));
   const bool decays = name != ScheduleName::constant && name != ScheduleName::inverse_sqrt;
-  if (name == ScheduleName::inverse_sqrt) parts.emplace_back("the inverse root of the step");
+  if (name == ScheduleName::inverse_sqrt) parts.emplace_back("inverse square root of the step");
   if (decays) parts.push_back(fmt::format("decay to step {}", length.decay_steps));
   if (length.cooldown_steps > 0) parts.push_back("cooldown of " + counted(length.cooldown_steps, "step"));
-  const std::string text = parts.empty() ? "the same at each step" : join(parts, ", ");
+  const std::string text = parts.empty() ? "constant" : join(parts, ", ");
   return {.section = "data", .key = "schedule", .label = "learning rate", .value = text, .text = text};
 }
 
@@ -88,12 +88,12 @@ std::vector<Row> dataset_rows(const TrainConfig& config, const TrainPlan& plan) 
     const std::string share =
         plan.proportions ? fmt::format(", {} of {} of the run's", plan.proportions->parts[i], plan.proportions->whole)
                          : "";
-    rows.push_back({.section = "data",
-                    .key = "dataset_" + dataset.name,
-                    .label = "dataset " + dataset.name,
-                    .value = epochs,
-                    .text = fmt::format("{}{}: {:.2f} epochs of them", counted(dataset.samples->samples(), "sample"),
-                                        share, epochs)});
+    rows.push_back(
+        {.section = "data",
+         .key = "dataset_" + dataset.name,
+         .label = "dataset " + dataset.name,
+         .value = epochs,
+         .text = fmt::format("{}{}: {:.2f} epochs", counted(dataset.samples->samples(), "sample"), share, epochs)});
   }
   return rows;
 }
@@ -110,7 +110,7 @@ std::vector<Row> evaluation_rows(const TrainConfig& config, const TrainPlan& pla
          .label = "evaluation " + evaluation.set.name,
          .value = evaluation.samples,
          .text = fmt::format("{} of {}{}", evaluation.samples, counted(evaluation.set.samples->samples(), "sample"),
-                             decides ? ", decides which checkpoint is the best" : "")});
+                             decides ? ", selects the best checkpoint" : "")});
   }
   return rows;
 }
@@ -145,7 +145,7 @@ Row ring_row(const TrainConfig& config, const TrainPlan& plan) {
           .key = "ring_imbalance",
           .label = "ring balance",
           .value = most,
-          .text = fmt::format("the busiest of {} attends to {:.3f} times the mean of query-key pairs",
+          .text = fmt::format("the busiest of {} has {:.3f} times the mean number of query-key pairs",
                               counted(ranks.ring, "rank"), most)};
 }
 
@@ -164,7 +164,7 @@ std::vector<Row> save_rows(const TrainConfig& config, const TrainPlan& plan) {
                     .key = "local_dir",
                     .label = "local tier",
                     .value = *config.checkpoint.local_dir,
-                    .text = fmt::format("{} of each node, promoted behind training", *config.checkpoint.local_dir)});
+                    .text = fmt::format("{} of each node, promoted in the background", *config.checkpoint.local_dir)});
   return rows;
 }
 

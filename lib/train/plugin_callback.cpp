@@ -43,7 +43,7 @@ std::vector<Component> declared_components(const lockstep_callback& callback) {
     if (callback.state == LOCKSTEP_STATE_OF_RANK) {
       state.pattern = Pattern::per_rank;
       state.remap_policy = Remap::drop;
-      state.dropped = fmt::format("the callback {} begins anew", callback.name);
+      state.dropped = fmt::format("the callback {} starts afresh", callback.name);
     }
     components.push_back(std::move(state));
   }
@@ -106,9 +106,9 @@ CallbackAsks PluginCallback::on(lockstep_event event, const lockstep_facts& fact
 const std::string& PluginCallback::saved_text() {
   try {
     const char* text = nullptr;
-    require(entry_.table->save(self_, &text), "cannot save what it has");
+    require(entry_.table->save(self_, &text), "cannot save its state");
     std::string saved = text == nullptr ? "" : text;
-    require(is_utf8(saved) ? nullptr : "it is no UTF-8", "cannot save what it has");
+    require(is_utf8(saved) ? nullptr : "it is not UTF-8", "cannot save its state");
     text_ = std::move(saved);
   } catch (...) {
     failure_ = std::current_exception();
@@ -127,7 +127,7 @@ std::vector<Component> PluginCallback::components() {
       };
       component.restore = [this](const StateTree& state) {
         text_ = state.value(text_key).get<std::string>();
-        require(entry_.table->load(self_, text_.c_str()), "cannot load what it saved");
+        require(entry_.table->load(self_, text_.c_str()), "cannot load its state");
       };
     } else {
       component.collect = [this] {

@@ -59,12 +59,12 @@ const CustomSchedule& pipeline_schedule_of_plugin(std::size_t index) {
                                 (entry.table->splits_backward != 0 ? 3 : 2);
       std::vector<lockstep_pass> given(count, {LOCKSTEP_FORWARD, -1, -1});
       if (const char* const problem = entry.table->order(entry.plugin->values(), &said, rank, given.data()))
-        fail(ExitCode::usage, "{} has no order for {} ranks, {} stages a rank and {} micro-batches: {}", who,
+        fail(ExitCode::usage, "{} has no order for {} ranks, {} stages per rank and {} micro-batches: {}", who,
              said.ranks, said.stages_per_rank, said.micro_batches, problem);
       std::vector<StagePass> order;
       for (const lockstep_pass& pass : given) {
         if (pass.kind < LOCKSTEP_FORWARD || pass.kind > LOCKSTEP_BACKWARD_WEIGHT)
-          fail(ExitCode::usage, "{}: pass {} of rank {} is of kind {}, which is none", who, order.size(), rank,
+          fail(ExitCode::usage, "{}: pass {} of rank {} has the unknown kind {}", who, order.size(), rank,
                static_cast<int>(pass.kind));
         order.push_back({static_cast<StagePass::Kind>(pass.kind), pass.stage, pass.micro_batch});
       }

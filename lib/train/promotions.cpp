@@ -30,7 +30,7 @@ Promotions::Promotions(const Parts& parts) : parts_(parts), promoter_(parts.sess
   Communicator& world = parts_.session.world();
   const LocalTier tier = *parts_.files.local_tier();
   const std::vector<std::int64_t> steps = unpromoted_steps(world, tier, parts_.files.folder());
-  const std::string newest_of_run = rank0_tells(world, "look at the checkpoints of the run", [&] {
+  const std::string newest_of_run = rank0_tells(world, "list the checkpoints of the run", [&] {
     for (const CheckpointEntry& entry : list_checkpoints(parts_.files.folder()))
       rated_[entry.step] =
           rate(entry, judge_checkpoint(entry.path, VerifyLevel::sizes).verdict, parts_.retention.best_by);
@@ -77,7 +77,7 @@ void Promotions::in_run(std::int64_t step, const std::vector<std::int64_t>& reti
 // Retention would remove them from the folder of the run at once. One that is under way is promoted all the same: where
 // storage is slow a newer one always comes before it is done.
 void Promotions::drop_superseded(std::int64_t now) {
-  const std::string told = rank0_tells(parts_.session.world(), "choose what is promoted", [&] {
+  const std::string told = rank0_tells(parts_.session.world(), "choose the checkpoints to promote", [&] {
     std::vector<Rated> all;
     for (const auto& [step, rated] : rated_) all.push_back(rated);
     Json steps = Json::array();
@@ -87,7 +87,7 @@ void Promotions::drop_superseded(std::int64_t now) {
     return to_text(steps);
   });
   std::vector<std::int64_t> dropped;
-  for (const Json& step : parse_json(told, "what rank 0 tells")) dropped.push_back(step);
+  for (const Json& step : parse_json(told, "message of rank 0")) dropped.push_back(step);
   if (dropped.empty()) return;
   for (const std::int64_t step : dropped) {
     waiting_.erase(step);
@@ -95,7 +95,7 @@ void Promotions::drop_superseded(std::int64_t now) {
   }
   parts_.journal.event({.step = now,
                         .name = "promotion_superseded",
-                        .message = fmt::format("{} will not be promoted from {}: newer checkpoints take the place",
+                        .message = fmt::format("{} will not be promoted from {}: newer checkpoints replace it",
                                                steps_text(dropped), parts_.files.local()->path().string())});
   tidy_tier(now);
 }
@@ -114,11 +114,11 @@ void Promotions::tidy_tier(std::int64_t now) {
   local.trash()->wake();
   if (const std::string problem = local.trash()->problem(); !problem.empty()) problems.push_back(problem);
   if (problems.empty()) return;
-  parts_.journal.say(
-      {.step = now,
-       .name = "local_tier_not_tidied",
-       .message = fmt::format("older checkpoints stay in {}: {}", local.path().string(), join(problems, "; "))},
-      parts_.session.world().rank());
+  parts_.journal.say({.step = now,
+                      .name = "local_tier_not_tidied",
+                      .message = fmt::format("cannot remove older checkpoints in {}: {}", local.path().string(),
+                                             join(problems, "; "))},
+                     parts_.session.world().rank());
 }
 
 std::vector<std::int64_t> Promotions::waiting_steps() const {
@@ -175,7 +175,7 @@ void Promotions::failed(const AgreedError& error, std::int64_t now) {
                   ? fmt::format("{} (failed promotions in a row: {}, checkpoint.max_failures is {})", error.what(),
                                 failed_in_a_row_, most)
                   : std::string(error.what()),
-              stays + ": make room or mend the storage, and start the same command again on the same nodes"),
+              stays + ": free some space or repair the storage, and start the same command again on the same nodes"),
         error.owner());
   const bool given_up = finishing_ || ++waiting_[step] >= most;
   if (given_up) waiting_.erase(step);
@@ -184,9 +184,9 @@ void Promotions::failed(const AgreedError& error, std::int64_t now) {
   parts_.journal.warn(
       {.step = now,
        .name = "promotion_failed",
-       .message = fmt::format(
-           "{}\n  {}; {}{}", error.what(), stays, finishing_ ? "" : "training goes on, ",
-           given_up ? "this job does not promote it" : "the next attempt follows the next save or the last step")},
+       .message =
+           fmt::format("{}\n  {}; {}{}", error.what(), stays, finishing_ ? "" : "training continues, ",
+                       given_up ? "this job does not try again" : "next attempt after the next save or the last step")},
       error.owner());
 }
 
@@ -220,8 +220,8 @@ void Promotions::keep_up(std::int64_t now) {
     parts_.journal.warn(
         {.step = now,
          .name = "promotion_behind",
-         .message = fmt::format("{} lie in {} and wait for {}, which is slow (checkpoint.max_unpromoted is {}): "
-                                "training waits until it has caught up",
+         .message = fmt::format("{} in {} have not been promoted to {}, which is slow (checkpoint.max_unpromoted is "
+                                "{}): training waits until it has caught up",
                                 counted(static_cast<std::int64_t>(behind()), "save"),
                                 parts_.files.local()->path().string(), parts_.files.folder().string(), most)});
   wait_while([&] { return behind() >= most && !awaits_another_ && stop_level() == StopLevel::none; }, now);
@@ -246,16 +246,16 @@ bool Promotions::finish(std::int64_t now, AtEnd which) {
 
 void Promotions::tell_left(std::int64_t now) {
   const std::vector<std::int64_t> steps = waiting_steps();
-  const std::string left = fmt::format("{} {} in {} alone", steps_text(steps), steps.size() == 1 ? "is" : "are",
+  const std::string left = fmt::format("{} {} only in {}", steps_text(steps), steps.size() == 1 ? "is" : "are",
                                        parts_.files.local()->path().string());
   parts_.journal.warn(
       {.step = now,
        .name = "not_promoted",
-       .message = newest_waits() ? fmt::format("asked to stop a second time: {}, from where the same command goes on "
-                                               "on the same nodes",
-                                               left)
-                                 : fmt::format("asked to stop: {}; the next start on the same nodes promotes {}", left,
-                                               steps.size() == 1 ? "it" : "them")});
+       .message = newest_waits()
+                      ? fmt::format(
+                            "asked to stop a second time: {}; the same command resumes from it on the same nodes", left)
+                      : fmt::format("asked to stop: {}; the next start on the same nodes promotes {}", left,
+                                    steps.size() == 1 ? "it" : "them")});
 }
 
 }  // namespace lockstep

@@ -47,7 +47,7 @@ void refuse_to_overwrite(const TrainConfig& config, const CheckpointReader& read
       ExitCode::usage,
       fmt::format("checkpoint.resume = {} is step {}, but {} has checkpoints up to step {}",
                   config.checkpoint.resume.text(), step, config.train.run_dir, *newest),
-      fmt::format("leave checkpoint.resume out to go on from step {}, or start a new run from step {}: the same "
+      fmt::format("leave checkpoint.resume out to resume from step {}, or start a new run from step {}: the same "
                   "command with {}",
                   *newest, step, new_run_from(config, reader.path(), step)));
 }
@@ -68,15 +68,16 @@ Wanted wanted_by(const TrainConfig& config, Communicator& world) {
     case Resume::From::latest: return {};
     case Resume::From::path: break;
   }
-  const std::string own = rank0_tells(world, "look at checkpoint.resume", [&] {
+  const std::string own = rank0_tells(world, "read checkpoint.resume", [&] {
     const auto step = step_within(resume.path, config.train.run_dir);
     return step ? std::to_string(*step) : std::string();
   });
   if (!own.empty() && takes_part(config.checkpoint))
     throw Error(ExitCode::usage,
-                fmt::format("{} takes a part of {}, which is a checkpoint of {} itself: a run goes on from all of it",
+                fmt::format("{} loads only a part of {}, which is a checkpoint of {} itself: a run resumes only from "
+                            "its whole checkpoint",
                             part_option(config), resume.path, config.train.run_dir),
-                "give the new run a train.run_dir of its own");
+                "set another train.run_dir for the new run");
   if (!own.empty()) return {Wanted::By::step, std::stoll(own)};
   return {Wanted::By::start, 0, resume.path};
 }
@@ -118,7 +119,7 @@ const std::string& document(const CheckpointReader& reader, const std::string& n
   for (const auto& [key, text] : reader.manifest().documents) {
     if (key == name) return text;
   }
-  fail(ExitCode::usage, "{} carries no {}: it is no checkpoint of a training run", reader.path().string(), name);
+  fail(ExitCode::usage, "{} has no {}: it is not a checkpoint of a training run", reader.path().string(), name);
 }
 
 /// A saved configuration that this program cannot read is of another version: the manifest's hash covers it.
@@ -141,12 +142,11 @@ void check_steps_left(const TrainConfig& config, const TrainPlan& plan, const Ch
     throw Error(ExitCode::usage,
                 fmt::format("train.epochs {} are {}, but {} has done {} steps", *config.train.epochs,
                             counted(plan.length.steps, "step"), reader.path().string(), done),
-                "more epochs go on with this run; a shorter one needs a train.run_dir of its own");
+                "set more epochs to continue this run, or another train.run_dir for a shorter one");
   throw Error(
       ExitCode::usage,
       fmt::format("train.max_steps is {}, but {} has done {} steps", plan.length.steps, reader.path().string(), done),
-      fmt::format("--train.max_steps {} or more goes on with this run; a shorter one needs a train.run_dir of "
-                  "its own",
+      fmt::format("set --train.max_steps {} or more to continue this run, or another train.run_dir for a shorter one",
                   done));
 }
 
@@ -182,12 +182,12 @@ std::vector<Difference> check_same_trajectory(const TrainConfig& config, const T
   if (problems.empty()) return changed;
   const bool decay_only = problems.size() == 1 && !end_of_decay.empty();
   throw Error(ExitCode::usage,
-              fmt::format("cannot resume from {}: what follows would alter the trajectory\n  {}",
-                          reader.path().string(), join(problems, "\n  ")),
-              decay_only ? fmt::format("--schedule.decay_steps {} keeps the learning rates as they were", end_of_decay)
-                         : "restore these values, say with checkpoint.allow_change which of the options may change, or "
-                           "start a new run in another train.run_dir (--checkpoint.only model takes the weights of "
-                           "another run alone)");
+              fmt::format("cannot resume from {}: these changes would affect training\n  {}", reader.path().string(),
+                          join(problems, "\n  ")),
+              decay_only
+                  ? fmt::format("--schedule.decay_steps {} keeps the former learning rates", end_of_decay)
+                  : "restore these values, list the options that may change in checkpoint.allow_change, or start a new "
+                    "run in another train.run_dir (--checkpoint.only model loads only the weights of another run)");
 }
 
 /// What an evaluation asks of a checkpoint: it makes no step that could leave the trajectory. Its data may be other.
@@ -198,7 +198,7 @@ void check_same_model(const TrainPlan& plan, const CheckpointReader& reader) {
   if (problems.empty()) return;
   throw Error(ExitCode::usage,
               fmt::format("{} holds another model\n  {}", reader.path().string(), join(problems, "\n  ")),
-              "give --model.config the config.json that it was trained with");
+              "set --model.config to the config.json that it was trained with");
 }
 
 /// The position in the data counts samples in their order.
@@ -211,9 +211,9 @@ void check_same_samples(const TrainConfig& config, const TrainPlan& plan, const 
   compare_samples(problems, config, plan, reader);
   if (problems.empty()) return;
   throw Error(ExitCode::usage,
-              fmt::format("the position in the data that {} holds is one among other samples\n  {}",
+              fmt::format("cannot continue the data of {}: its position counts other samples\n  {}",
                           reader.path().string(), join(problems, "\n  ")),
-              "leave it out with --checkpoint.skip data: the run then reads its data from the beginning");
+              "use --checkpoint.skip data to read the data from the beginning");
 }
 
 /// What of another run's checkpoint a new run begins with: its trajectory is a new one, so options may be others, but
@@ -230,16 +230,16 @@ CheckpointPart choose_part(const TrainConfig& config, const TrainPlan& plan, con
   };
   if (!has("model"))
     throw Error(ExitCode::usage,
-                fmt::format("{} takes nothing of the model of {}", part_option(config), reader.path().string()),
-                "--checkpoint.only model takes the weights alone; without checkpoint.resume nothing is loaded");
+                fmt::format("{} loads no part of the model of {}", part_option(config), reader.path().string()),
+                "use --checkpoint.only model to load only the weights, or leave checkpoint.resume out to load nothing");
   if (has("optimizer") != has_whole("trainer"))
-    throw Error(ExitCode::usage,
-                fmt::format("{} takes the {} of {} without its {}: moments and the number of steps that they have seen "
-                            "belong together",
-                            part_option(config), has("optimizer") ? "optimizer" : "trainer", reader.path().string(),
-                            has("optimizer") ? "trainer" : "optimizer"),
-                "take both or neither: --checkpoint.only [model, optimizer, trainer] or --checkpoint.skip [optimizer, "
-                "trainer]");
+    throw Error(
+        ExitCode::usage,
+        fmt::format("{} loads the {} of {} without its {}: the moments and their number of steps belong together",
+                    part_option(config), has("optimizer") ? "optimizer" : "trainer", reader.path().string(),
+                    has("optimizer") ? "trainer" : "optimizer"),
+        "load both or neither: --checkpoint.only [model, optimizer, trainer] or --checkpoint.skip [optimizer, "
+        "trainer]");
   if (!has_whole("model") || !has_whole("optimizer")) {  // cells have weights and moments of their own
     part.components.erase("local");
     for (std::size_t i = 0; i < manifest.tensors.size(); ++i)
@@ -268,7 +268,7 @@ void check_types(const TrainPlan& plan, const CheckpointReader& reader) {
     const DType saved = tensor.layout.dtype, kept = plan.types.kept();
     if (is_values(tensor) || saved == kept || !is_floating(saved)) continue;
     throw Error(ExitCode::usage,
-                fmt::format("{} holds weights in {}, and this run keeps them in {}", reader.path().string(),
+                fmt::format("{} has weights in {}, but this run keeps them in {}", reader.path().string(),
                             name_of(saved), name_of(kept)),
                 fmt::format("checkpoint-reshard {} --consolidate --cast {} --output NEW converts them",
                             reader.path().string(), name_of(kept)));
@@ -301,8 +301,7 @@ Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session&
   };
   Resumed resumed = resume(world, state.ranks, state.components, request);
   if (world.rank() == 0) {
-    for (const PassedOver& passed : resumed.damaged)
-      log.warning("passed over a damaged checkpoint: {}", to_text(passed));
+    for (const PassedOver& passed : resumed.damaged) log.warning("skipped a damaged checkpoint: {}", to_text(passed));
     for (const std::string& what : resumed.in_part ? resumed.loaded.notes : resumed.loaded.left_out)
       log.info("{}", what);
   }
@@ -318,7 +317,7 @@ void refuse_to_start_over(const TrainConfig& config) {
   throw Error(ExitCode::usage,
               fmt::format("checkpoint.resume = never starts {} from scratch, but it has checkpoints up to step {}",
                           config.train.run_dir, *newest),
-              "give the new run a train.run_dir of its own");
+              "set another train.run_dir for the new run");
 }
 
 RunStart resume_or_start(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
@@ -330,7 +329,7 @@ RunStart resume_or_start(const TrainConfig& config, const TrainPlan& plan, Sessi
     return {};
   }
   if (config.checkpoint.resume.from == Resume::From::afresh) {
-    together(world, "put the checkpoints that are there aside", [&] {
+    together(world, "rename the former checkpoints", [&] {
       if (state.storage.keeps(world.rank())) put_aside_all(config.train.run_dir, log);
       if (state.local && state.local->storage.keeps(world.rank())) put_aside_all(state.local->folder, log);
     });
@@ -353,9 +352,9 @@ RunStart resume_or_start(const TrainConfig& config, const TrainPlan& plan, Sessi
     throw Error(ExitCode::input,
                 fmt::format("checkpoint.resume is {}, but {} has no checkpoint", config.checkpoint.resume.text(),
                             config.train.run_dir),
-                "checkpoint.resume: auto starts from scratch where there is none");
+                "checkpoint.resume auto starts from scratch if there is no checkpoint");
   }
-  together(world, "put damaged checkpoints aside", [&] {
+  together(world, "rename damaged checkpoints", [&] {
     if (state.storage.keeps(world.rank())) put_aside_damaged(config.train.run_dir, resumed, log);
     if (state.local && state.local->storage.keeps(world.rank())) put_aside_damaged(state.local->folder, resumed, log);
   });
@@ -377,7 +376,7 @@ std::optional<Path> load_to_evaluate(const TrainConfig& config, const TrainPlan&
   }
   if (config.model.path) return std::nullopt;
   throw Error(ExitCode::input, fmt::format("{} has no checkpoint to evaluate", config.train.run_dir),
-              "train.run_dir names the run; weights without a run are evaluated with --model.path");
+              "set train.run_dir to the folder of a run, or evaluate weights with --model.path");
 }
 
 }  // namespace lockstep

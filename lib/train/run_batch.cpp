@@ -12,7 +12,7 @@ std::pair<BatchPlan, PassPlan> plan_run_batch(const TrainConfig& config, std::in
   BatchWishes wishes{config.train.micro_batch, config.parallel.micro_batches, config.train.accumulation};
   if (config.train.global_batch) return plan_passes(*config.train.global_batch, data_ranks, wishes);
   const std::optional<std::int64_t> said = samples_said(config);
-  invariant(said.has_value(), "a run says what its steps are made of");
+  invariant(said.has_value(), "the options determine the samples of a step");
   std::int64_t batch = *said * data_ranks;
   if (static_cast<double>(batch) > most_count)
     fail(ExitCode::usage, "a step of {} samples on each of {} is too large", *said, counted(data_ranks, "rank"));
@@ -21,10 +21,10 @@ std::pair<BatchPlan, PassPlan> plan_run_batch(const TrainConfig& config, std::in
       return plan_passes(batch, data_ranks, wishes);
     if (kept->samples_said != said)
       throw Error(ExitCode::usage,
-                  fmt::format("train.micro_batch and train.accumulation say {} a step on each of {} that share the "
-                              "data, {} together, but a step of this run has {}",
+                  fmt::format("train.micro_batch and train.accumulation give {} per step on each of {} that read "
+                              "different data, {} in total, but a step of this run has {}",
                               counted(*said, "sample"), counted(data_ranks, "rank"), batch, kept->global_batch),
-                  fmt::format("--train.global_batch {} --train.accumulation null goes on with the batch of the run",
+                  fmt::format("--train.global_batch {} --train.accumulation null keeps the global batch of the run",
                               kept->global_batch));
     batch = kept->global_batch;
     wishes.passes.reset();

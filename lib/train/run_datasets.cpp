@@ -147,7 +147,7 @@ std::vector<RunDataset> open_datasets(const TrainConfig& config, SampleUse use) 
         throw Error(
             ExitCode::input,
             fmt::format("{} has no {} split to evaluate ({})", evaluated.path, name_of(datasets.back().split), option),
-            fmt::format("{}.split names another one, or prepare the data with data.validation", option));
+            fmt::format("set {}.split to another split, or prepare the data with data.validation", option));
       datasets.back().batches = evaluated.batches;
     }
     if (config.eval.datasets.empty()) datasets = validation_splits(config);
@@ -187,12 +187,11 @@ void check_tokenizers(const std::vector<const RunDataset*>& datasets, std::int64
     const auto told = [](const DatasetManifest& one) {
       return fmt::format("{} of {} token ids, {}", one.tokenizer, one.vocabulary, to_hex(one.tokenizer_hash));
     };
-    throw Error(
-        ExitCode::usage,
-        fmt::format("the datasets {} and {} were made with different tokenizers ({}; {}): a token id would mean "
-                    "one text in one and another in the other",
-                    first->choice.path, dataset->choice.path, told(others), told(manifest)),
-        "prepare one of them again with --data.tokenizer of the other: its folder tokenizer");
+    throw Error(ExitCode::usage,
+                fmt::format("the datasets {} and {} were made with different tokenizers ({}; {}): a token id would "
+                            "mean a different text in each",
+                            first->choice.path, dataset->choice.path, told(others), told(manifest)),
+                "prepare one of them again with --data.tokenizer set to the folder tokenizer of the other");
   }
 }
 

@@ -99,11 +99,11 @@ void RunEvaluations::forget_incomparable_best() {
   if (now.best_eval_loss && now.evaluation != parts_.plan.evaluation()) {
     journal_.warn({.step = now.step,
                    .name = "evaluation_changed",
-                   .message = fmt::format(
-                       "the best validation loss so far, {:.4f}, was measured on {}, from here on it "
-                       "is {}: what is the best counts anew",
-                       *now.best_eval_loss, now.evaluation.empty() ? "samples of an earlier version" : now.evaluation,
-                       parts_.plan.evaluation()),
+                   .message = fmt::format("the best validation loss so far, {:.4f}, was measured on {}, but the "
+                                          "evaluation now uses {}: the best loss is reset",
+                                          *now.best_eval_loss,
+                                          now.evaluation.empty() ? "samples of an earlier version" : now.evaluation,
+                                          parts_.plan.evaluation()),
                    .loss = now.best_eval_loss});
     now.best_eval_loss.reset();
     now.best_evaluations.ranked.clear();
@@ -113,13 +113,13 @@ void RunEvaluations::forget_incomparable_best() {
   BestEvaluations& best = now.best_evaluations;
   if (const BestBy by = best_by(parts_.config.checkpoint, parts_.plan.deciding_metrics(parts_.config)); best.by != by) {
     if (!best.ranked.empty())
-      journal_.warn({.step = now.step,
-                     .name = "best_metric_changed",
-                     .message = fmt::format("the best evaluations so far were those with the {}, from here on they are "
-                                            "those with the {}: what is the best counts anew; checkpoints that are "
-                                            "there are compared by what they were measured to have",
-                                            to_text(best.by), to_text(by))},
-                    0);
+      journal_.warn(
+          {.step = now.step,
+           .name = "best_metric_changed",
+           .message = fmt::format("the best evaluations so far had the {}, from now on they have the {}: the best "
+                                  "value is reset; existing checkpoints are compared by their recorded metrics",
+                                  to_text(best.by), to_text(by))},
+          0);
     best = {by, {}};
     now.best_counted.reset();
     now.without_gain = 0;

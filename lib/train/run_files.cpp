@@ -100,7 +100,7 @@ void RunFiles::tell_end(const SummaryRecord& record) {
   try {
     publish_file(folder() / "final_metrics.json", to_text(final_metrics(record), 2) + "\n");
   } catch (const Error& error) {  // all that is in it is in the records
-    log_.warning("final_metrics.json is not written: {}", error.what());
+    log_.warning("final_metrics.json was not written: {}", error.what());
   }
 }
 
@@ -110,7 +110,7 @@ void RunFiles::close_records() {
     run_.require_in_place();
     publish_file(folder() / "loss.svg", curve_svg(loss_labels(), loss_series(folder())));
   } catch (const Error& error) {  // all that is in it is in the records
-    log_.warning("loss.svg is not drawn: {}", error.what());
+    log_.warning("loss.svg was not drawn: {}", error.what());
   }
 }
 

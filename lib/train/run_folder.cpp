@@ -19,10 +19,10 @@ void require_own_storage_for(RunFolder::Use use, Communicator& world, const RunS
     case RunFolder::Use::run:
       return require_own_storage(
           world, storage, path, "checkpoint.storage is per_node",
-          "storage that all ranks see is checkpoint.storage: shared; per_node wants a path on disks of the nodes");
+          "use checkpoint.storage shared for storage that all ranks see; per_node needs a path on disks of the nodes");
     case RunFolder::Use::local_tier:
-      return require_own_storage(world, storage, path, "checkpoint.local_dir is storage of each node's own",
-                                 "give it a path on disks of the nodes, or leave it out");
+      return require_own_storage(world, storage, path, "checkpoint.local_dir must be on storage of each node",
+                                 "set a path on disks of the nodes, or leave it out");
   }
 }
 
@@ -39,7 +39,7 @@ RunFolder::RunFolder(Communicator& world, Use use, const Path& path, RunStorage 
   });
   if (!storage_.is_shared())
     for (const Path& checkpoint : finish_publications(world, storage_, path_))
-      log_.warning("{} was saved on all nodes and published on others alone: it is published here as well",
+      log_.warning("{} was saved on all nodes, but published only on others: publishing it here too",
                    checkpoint.string());
   together(world, "clear the run directory", [&] {
     if (!keeps) return;
@@ -55,14 +55,14 @@ void RunFolder::clear_away() {
     collect_leftovers(path_);
     trash_->wake();
   } catch (const Error& error) {
-    log_.warning("what earlier jobs left stays: {}", error.what());
+    log_.warning("cannot remove the leftovers of earlier jobs: {}", error.what());
   }
 }
 
 std::optional<RunFolder::Identity> RunFolder::identity_of(const Path& folder) {
   struct stat status{};
   if (::stat(folder.c_str(), &status) == 0) return Identity{status.st_dev, status.st_ino};
-  if (errno != ENOENT && errno != ENOTDIR) fail_errno("look at", folder.string());
+  if (errno != ENOENT && errno != ENOTDIR) fail_errno("check", folder.string());
   return std::nullopt;
 }
 
@@ -70,11 +70,11 @@ void RunFolder::require_in_place() const {
   if (!identity_) return;
   const std::optional<Identity> now = identity_of(path_);
   if (now == identity_) return;
-  throw Error(
-      ExitCode::storage,
-      now ? fmt::format("another folder took the name of the run folder {} while this job works in it", path_.string())
-          : fmt::format("the run folder {} was moved or removed while this job works in it", path_.string()),
-      "give the folder its name back: saves go on where it is found");
+  throw Error(ExitCode::storage,
+              now ? fmt::format("another folder has taken the name of the run folder {} while this job works in it",
+                                path_.string())
+                  : fmt::format("the run folder {} was moved or removed while this job works in it", path_.string()),
+              "rename the folder back: saves continue when it is found");
 }
 
 void RunFolder::close() {
@@ -82,10 +82,10 @@ void RunFolder::close() {
   try {
     constexpr double limit_s = 30;  // other ranks wait for the end of the job
     if (!trash_->empty(limit_s))
-      log_.info("older checkpoints are not all deleted yet: what is left in {} is named .trash-*",
+      log_.info("older checkpoints are not all deleted yet: the rest is in {}, named .trash-*",
                 checkpoints_folder(path_).string());
   } catch (const Error& error) {
-    log_.warning("older checkpoints are not all deleted: {}", error.what());
+    log_.warning("cannot delete all older checkpoints: {}", error.what());
   }
 }
 

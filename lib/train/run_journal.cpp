@@ -101,7 +101,7 @@ void RunJournal::look_for_spike(const TrainState& now, double loss) {
   if (!limit || loss <= *limit) return;
   warn({.step = now.step,
         .name = "loss_spike",
-        .message = fmt::format("loss {:.4f} is far beyond the last {} ones: mean + {} standard deviations is {:.4f}",
+        .message = fmt::format("loss {:.4f} is far above the last {} losses: mean + {} standard deviations is {:.4f}",
                                loss, LossWindow::capacity, LossWindow::deviations, *limit),
         .loss = loss,
         .limit = limit});
@@ -178,11 +178,11 @@ void RunJournal::saved(const SaveReport& report, double seconds, int waves) {
     record.removed.push_back((report.path.parent_path() / checkpoint_folder({}, step).filename()).string());
   files_.records().write(record);
   std::string took = human_seconds(waves > 0 ? report.seconds : seconds);
-  if (waves > 0) took += fmt::format(", of which training stood still {}", human_seconds(seconds));
+  if (waves > 0) took += fmt::format(", training paused for {}", human_seconds(seconds));
   if (waves > 1) took += fmt::format(" for {} copies, one after the other", waves);
   output_.log().info("saved {} ({} in {})", report.path.string(), human_bytes(report.bytes), took);
   if (!report.problem.empty())
-    output_.log().warning("the checkpoint is sound, but not all was tidied up: {}", report.problem);
+    output_.log().warning("the checkpoint is sound, but the cleanup is incomplete: {}", report.problem);
 }
 
 void RunJournal::promoted(const PromotionReport& report) {
@@ -192,7 +192,7 @@ void RunJournal::promoted(const PromotionReport& report) {
   files_.records().write(EventRecord{.step = report.step, .name = "promoted", .message = message});
   output_.log().info("{}", message);
   if (!report.problem.empty())
-    output_.log().warning("the checkpoint is sound, but not all was tidied up: {}", report.problem);
+    output_.log().warning("the checkpoint is sound, but the cleanup is incomplete: {}", report.problem);
 }
 
 void RunJournal::profiled(const Profile& profile) {
@@ -200,7 +200,7 @@ void RunJournal::profiled(const Profile& profile) {
   try {
     profile.report(files_.records(), output_.log());
   } catch (const Error& error) {
-    warn({.step = {}, .name = "profile_failed", .message = fmt::format("the profile is not whole: {}", error.what())});
+    warn({.step = {}, .name = "profile_failed", .message = fmt::format("the profile is incomplete: {}", error.what())});
   }
 }
 

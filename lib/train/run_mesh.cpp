@@ -70,7 +70,7 @@ AxisName name_of(MeshAxis axis) {
     case MeshAxis::ulysses: return ulysses_axis;
     case MeshAxis::tp: return tensor_axis;
   }
-  throw Error(ExitCode::bug, "an axis without a name");
+  fail(ExitCode::bug, "unknown MeshAxis {}", static_cast<int>(axis));
 }
 
 /// From the slowest to the fastest: those of `order` last.
@@ -90,7 +90,7 @@ PipelineSchedule schedule_of(PipelineOrder order) {
     case PipelineOrder::interleaved_zero_bubble: return PipelineSchedule::interleaved_zero_bubble;
     case PipelineOrder::zbv: return PipelineSchedule::zbv;
   }
-  throw Error(ExitCode::bug, "an order of stages without a schedule");
+  fail(ExitCode::bug, "unknown PipelineOrder {}", static_cast<int>(order));
 }
 
 /// Axes along which ranks read other samples.
@@ -109,8 +109,8 @@ std::int64_t inner_asked(const ParallelOptions& parallel, std::int64_t shards) {
         ExitCode::usage,
         fmt::format(
             "cannot cut dp_shard={} into groups of parallel.reshard_after_forward {}: {}", shards, ranks,
-            ranks == shards ? "that is all of it" : fmt::format("{} mod {} is {}", shards, ranks, shards % ranks)),
-        ranks == shards ? "say true: weights are then gathered from all ranks again"
+            ranks == shards ? "that is a single group" : fmt::format("{} mod {} is {}", shards, ranks, shards % ranks)),
+        ranks == shards ? "use true, which gathers weights from all ranks again"
                         : "true gathers from all ranks again, false keeps whole weights");
   return ranks;
 }
@@ -120,18 +120,17 @@ std::int64_t replicas_in_cell(const PostLocalSgdOptions& local, std::int64_t rep
   if (!local.start_step) return 0;
   const std::int64_t cell = local.cell.value_or(shards);
   if (cell % shards != 0)
-    throw Error(
-        ExitCode::usage,
-        fmt::format("post_local_sgd.cell {} does not hold dp_shard={}: {} mod {} is {}, and the ranks that share "
-                    "one model out must be of one cell, since no rank has a gradient of it alone",
-                    cell, shards, cell, shards, cell % shards),
-        fmt::format("post_local_sgd.cell {} holds one such group", shards));
+    throw Error(ExitCode::usage,
+                fmt::format("post_local_sgd.cell {} is not a multiple of dp_shard={}: {} mod {} is {}; the ranks of "
+                            "one sharded model must be in the same cell",
+                            cell, shards, cell, shards, cell % shards),
+                fmt::format("post_local_sgd.cell {} makes a cell of one sharded model", shards));
   const std::int64_t inside = cell / shards;
   if (replicas % inside != 0)
     throw Error(ExitCode::usage,
                 fmt::format("cannot divide dp_replicate={} among cells of {} (post_local_sgd.cell {}): {} mod {} is {}",
                             replicas, counted(inside, "replica"), cell, replicas, inside, replicas % inside),
-                "all cells must be of one size");
+                "all cells must have the same size");
   return inside == replicas ? 0 : inside;
 }
 
@@ -142,7 +141,7 @@ Accumulate accumulation(const ParallelOptions& parallel, bool scatters) {
     case AccumulateGradients::shards: return Accumulate::shards;
     case AccumulateGradients::sums: return Accumulate::sums;
   }
-  throw Error(ExitCode::bug, "gradients accumulate in a way without a name");
+  fail(ExitCode::bug, "unknown AccumulateGradients {}", static_cast<int>(*parallel.accumulate));
 }
 
 std::optional<AxisSize>& size_of(ParallelOptions& parallel, const AxisName& axis) {
@@ -161,17 +160,17 @@ ParallelOptions with_nodes_filled(ParallelOptions parallel, std::optional<int> n
   if (filling == axes.end()) return parallel;
   if (!node_size)
     throw Error(ExitCode::usage,
-                fmt::format("parallel.{} is to fill a node, and how many ranks one has is not known", filling->name),
-                "all nodes must have as many; of ranks that are planned --ranks-per-node tells; or say a number");
+                fmt::format("parallel.{} is node, but the number of ranks per node is unknown", filling->name),
+                "all nodes must have the same number of ranks; for a plan add --ranks-per-node; or set a number");
   std::int64_t faster = 1;
   for (auto axis = filling + 1; axis != axes.end(); ++axis) faster *= axis->size;
   if (faster <= 0 || *node_size % faster != 0)
     throw Error(
         ExitCode::usage,
         fmt::format("parallel.{} cannot fill a node of {}: faster axes {}", filling->name, counted(*node_size, "rank"),
-                    faster <= 0 ? std::string("have no number of ranks")
-                                : fmt::format("take {}, which does not divide it", counted(faster, "rank"))),
-        "let the sizes of faster axes divide the ranks of a node, or say a number");
+                    faster <= 0 ? std::string("have no fixed size")
+                                : fmt::format("take {}, which does not divide that", counted(faster, "rank"))),
+        "choose sizes of the faster axes that divide the ranks of a node, or set a number");
   size_of(parallel, filling->name) = AxisSize{*node_size / faster};
   return parallel;
 }
@@ -184,7 +183,7 @@ Mesh mesh_of(const ParallelOptions& parallel, const PostLocalSgdOptions& local, 
     throw Error(ExitCode::usage,
                 fmt::format("cannot lay out {} as {}: {}", counted(ranks, "rank"), text_of(asked),
                             one_is_left ? fmt::format("{} does not divide {}", taken, ranks)
-                                        : fmt::format("that takes {}", counted(taken, "rank"))),
+                                        : fmt::format("this layout takes {}", counted(taken, "rank"))),
                 one_is_left ? fmt::format("start a multiple of {}", counted(taken, "rank"))
                             : fmt::format("leave parallel.dp_replicate out, or start {}", counted(taken, "rank")));
   }
@@ -228,8 +227,9 @@ LocalOptions local_options(const PostLocalSgdOptions& local, const Mesh& mesh) {
 
 int ranks_of(const ParallelOptions& parallel, int started) {
   const std::vector<AskedAxis> asked = axes_asked(parallel);
-  return one_takes_the_rest(asked) ? started
-                                   : checked_cast<int>(product_of(asked), "the ranks of parallel.*", ExitCode::usage);
+  return one_takes_the_rest(asked)
+             ? started
+             : checked_cast<int>(product_of(asked), "ranks of the options parallel.*", ExitCode::usage);
 }
 
 DataPlace data_place(const Mesh& mesh, Rank rank) {
@@ -255,11 +255,11 @@ PipelineOptions pipeline_options(const ParallelOptions& parallel, const std::vec
 std::vector<std::string> placement_warnings(const Mesh& mesh, const Nodes& nodes) {
   std::vector<std::string> warnings;
   for (const TornGroup& torn : torn_groups(mesh, nodes))
-    warnings.push_back(fmt::format(
-        "the {} along {} of rank {} lie on {}, though one has room for {}: what they say often leaves the machine; "
-        "let sizes of axes divide the ranks of a machine",
-        counted(torn.ranks, "rank"), join(torn.axes, "+"), torn.rank, counted(torn.nodes, "node"),
-        counted(torn.node_size, "rank")));
+    warnings.push_back(
+        fmt::format("the group of {} along {} with rank {} spans {}, although one has room for {}: its traffic crosses "
+                    "the network; choose sizes of axes that divide the ranks of a machine",
+                    counted(torn.ranks, "rank"), join(torn.axes, "+"), torn.rank, counted(torn.nodes, "node"),
+                    counted(torn.node_size, "rank")));
   return warnings;
 }
 

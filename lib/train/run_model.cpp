@@ -21,9 +21,9 @@ std::string local_folder(const std::string& word) {
   if (const auto folder = cached_model(word)) return folder->string();
   const Path cache = HubCache(reference->id, HubKind::model).folder().parent_path();
   throw Error(ExitCode::input,
-              fmt::format("there is no {}, neither as a path nor as a model in the Hugging Face cache {}", word,
+              fmt::format("there is no {}: it is neither a path nor a model in the Hugging Face cache {}", word,
                           cache.string()),
-              fmt::format("where there is a network: hf download {}", word));
+              fmt::format("download it: hf download {}", word));
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ bool names_text(const std::vector<std::string>& words) {
   if (words.size() != 1) {
     const auto dataset = std::ranges::find_if(words, [](const std::string& word) { return leads_to_dataset(word); });
     if (dataset == words.end()) return true;
-    throw Error(ExitCode::usage, fmt::format("data.path names {} among others, which is no text", *dataset),
-                "name several datasets in data.datasets");
+    throw Error(ExitCode::usage, fmt::format("data.path lists {}, which is not text, among other files", *dataset),
+                "list several datasets in data.datasets");
   }
   switch (kind_of(words[0])) {
     case FileKind::nothing:
@@ -53,7 +53,7 @@ void check_named_tokenizer(const PrepareDataOptions& options, const std::string&
       ExitCode::usage,
       fmt::format("data.tokenizer is {}, but the dataset {} was made with another tokenizer: {} of {} token ids, {}",
                   named.text(), path, manifest.tokenizer, manifest.vocabulary, to_hex(manifest.tokenizer_hash)),
-      "leave data.tokenizer out, or name the text: it is prepared with that tokenizer then");
+      "leave data.tokenizer out, or name the text to prepare it with that tokenizer");
 }
 
 /// Refuses text whose tokenizer nothing says, but that of weights is wanted.
@@ -64,12 +64,12 @@ void require_tokenizer(const TrainConfig& config) {
               fmt::format("model.path {} has no tokenizer to prepare text with: neither tokenizer.json, nor "
                           "tokenizer.model, nor vocab.json with merges.txt",
                           *config.model.path),
-              "put the model's tokenizer into its folder, or name one with --data.tokenizer bytes|chars|TOKENIZER");
+              "put the model's tokenizer into its folder, or choose one with --data.tokenizer bytes|chars|TOKENIZER");
 }
 
 /// Whether `words` name text that can be prepared, or a dataset that can be used. Collective.
 bool is_text(const std::vector<std::string>& words, const TrainConfig& config, Session& session) {
-  const std::string told = rank0_tells(session.world(), "look at the data", [&] {
+  const std::string told = rank0_tells(session.world(), "check the data", [&] {
     const bool found = names_text(words);
     if (found)
       require_tokenizer(config);
@@ -103,7 +103,7 @@ TrainConfig with_prepared_data(const TrainConfig& config, WithoutPrepared withou
   const auto prepare = [&](const std::vector<std::string>& words) -> std::optional<std::string> {
     if (!is_text(words, prepared, session)) return std::nullopt;
     if (std::exchange(says_bytes, false))
-      output.log().info("{} has no tokenizer: text is prepared with bytes, unless data.tokenizer names another one",
+      output.log().info("{} has no tokenizer: text is prepared with the bytes tokenizer, unless data.tokenizer is set",
                         config.model.config.value_or(""));
     return prepared_folder(words, prepared, without, session, output);
   };

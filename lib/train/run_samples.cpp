@@ -52,7 +52,7 @@ void prepare_packing(const TrainConfig& config, const PackingSettings& settings,
   if (found && found->made_from() != hash_of_documents(stream))
     problems.push_back(
         fmt::format("the packing of {} was made while a shard was damaged, or one is damaged now", name_of(split)));
-  for (const std::string& problem : problems) log.warning("{}: it is made anew", problem);
+  for (const std::string& problem : problems) log.warning("{}: rebuilding it", problem);
   if (found && problems.empty()) return;
   const double start_s = monotonic_seconds();
   const Packing packing = make_packing(stream, settings, thread_count());
@@ -151,9 +151,9 @@ void make_samples(const TrainConfig& config, SampleUse use, std::int64_t vocabul
     const SampleRange share = share_of(range.count, part->parts, part->part - 1);
     if (share.count == 0)
       throw Error(ExitCode::usage,
-                  fmt::format("the part {} of the dataset {} has no sample: there are {}", part->text(), dataset.name,
+                  fmt::format("part {} of the dataset {} has no sample: the dataset has {}", part->text(), dataset.name,
                               counted(range.count, "sample")),
-                  "use fewer parts (data.shard, and shard of a dataset)");
+                  "use fewer parts (data.shard, or shard of the dataset)");
     range = {range.begin + share.begin, share.count};
   };
   take(choice.shard);
@@ -182,7 +182,7 @@ std::string packing_text(const SampleSource& samples) {
   if (counts.dropped_documents > 0)
     text += fmt::format("; {} dropped with {}", counts.dropped_documents, counted(counts.dropped_labels, "label"));
   if (counts.masked_parts > 0)
-    text += fmt::format("; {} left out in which no label counts", counted(counts.masked_parts, "part"));
+    text += fmt::format("; {} without a trained label left out", counted(counts.masked_parts, "part"));
   if (counts.empty_documents > 0) text += fmt::format("; {} without a label left out", counts.empty_documents);
   return text;
 }

@@ -74,10 +74,11 @@ void RunSaves::save(AfterSave after) {
   if (saver_.under_way()) {
     if (may_go_on && begun_step_ == now.step) return;
     if (may_go_on && options.on_busy.value_or(OnBusy::wait) == OnBusy::skip) {
-      journal_.warn({.step = now.step,
-                     .name = "save_skipped",
-                     .message = fmt::format("no save of step {}: that of step {} is under way", now.step, begun_step_)},
-                    0);
+      journal_.warn(
+          {.step = now.step,
+           .name = "save_skipped",
+           .message = fmt::format("no save of step {}: the save of step {} is in progress", now.step, begun_step_)},
+          0);
       return;
     }
     finish(AfterSave::more_steps);
@@ -135,7 +136,7 @@ SaveReport RunSaves::save_to_run(const std::vector<Component>& components) {
 void RunSaves::tell_local_failure(const AgreedError& error, std::int64_t step) {
   journal_.warn({.step = step,
                  .name = "local_save_failed",
-                 .message = fmt::format("{}\n  a checkpoint is written to {} at once", error.what(),
+                 .message = fmt::format("{}\n  a checkpoint is written directly to {}", error.what(),
                                         parts_.files.folder().string())},
                 error.owner());
 }
@@ -175,7 +176,7 @@ std::vector<Component> RunSaves::settled_components() {
       if (const auto told = compare_replicas(world, parts_.world, components, share_of_now(), begin)) {
         journal_.warn({.step = step,
                        .name = "replicas_differ",
-                       .message = *told + "; of ranks that should hold the same the lowest saves what it holds"});
+                       .message = *told + "; the lowest of the ranks that should be equal saves its state"});
         for (Component& component : components) component.validation = Validation::none;
       }
       break;

@@ -89,19 +89,19 @@ std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& pl
   std::vector<std::string> notes = remarks_on_groups(config, plan).notes;
   std::ranges::copy(plan.weights.notes, std::back_inserter(notes));
   if (config.optimizer.in_backward && plan.batch.accumulation > 1)
-    notes.push_back(
-        fmt::format("optimizer.in_backward saves no memory with {} a step: gradients live from the first to the last",
-                    counted(plan.batch.accumulation, "micro-batch")));
+    notes.push_back(fmt::format(
+        "optimizer.in_backward saves no memory with {} per step: gradients are kept from the first to the last",
+        counted(plan.batch.accumulation, "micro-batch")));
   if (const auto said = samples_said(config); said && *said * plan.batch.ranks != plan.batch.global_batch)
-    notes.push_back(fmt::format("the {} a step that this run began with hold on {} that share the data: {} a step",
+    notes.push_back(fmt::format("this run keeps its {} per step on {} that read different data: {} per step",
                                 counted(plan.batch.global_batch, "sample"), counted(plan.batch.ranks, "rank"),
                                 counted(plan.batch.accumulation, "micro-batch")));
   if (const LocalOptions& local = plan.programs.local_options; !local.axes.empty())
-    notes.push_back(fmt::format(
-        "from step {} on {} train apart, and their weights are averaged every {}; evaluations, texts and checkpoints "
-        "read the average",
-        local.start_step, counted(find_axis(plan.mesh, local.axes.front())->size, "cell"),
-        counted(local.period, "step")));
+    notes.push_back(
+        fmt::format("from step {} on, {} train separately and average their weights every {}; evaluations, samples and "
+                    "checkpoints use the average",
+                    local.start_step, counted(find_axis(plan.mesh, local.axes.front())->size, "cell"),
+                    counted(local.period, "step")));
   return notes;
 }
 
@@ -117,34 +117,33 @@ std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan&
   const HfConfig& model = plan.architecture.config;
   if (const std::int64_t longest = longest_length(model); config.data.sequence_length > longest)
     warnings.push_back(
-        fmt::format("data.sequence_length is {}, but the model's config is for {} positions: rotary "
-                    "positions go on beyond them, where weights that are loaded have seen none",
+        fmt::format("data.sequence_length is {}, but the model's config is for {} positions: rotary positions have no "
+                    "limit, but loaded weights were not trained on the later ones",
                     config.data.sequence_length, longest));
   for (const std::string& problem : problems_in_transformers(model))
     warnings.push_back(fmt::format("transformers will not load an export of this model: {}", problem));
   const LocalOptions& local = plan.programs.local_options;
   if (config.post_local_sgd.start_step && local.axes.empty())
-    warnings.emplace_back(
-        "post_local_sgd has no effect: all ranks are one cell, and no other cell trains apart from it");
+    warnings.emplace_back("post_local_sgd has no effect: all ranks are in one cell");
   else if (config.post_local_sgd.start_step && local.period <= 1)
     warnings.emplace_back(
-        "post_local_sgd.period 1 averages weights after each step: as data parallelism does for sgd without momentum, "
-        "at its cost in time");
+        "post_local_sgd.period 1 averages weights after each step: for sgd without momentum this equals data "
+        "parallelism, at the same cost");
   const auto has_all_blocks = [&](const UnitPlan& unit) {
     return unit.is_cut() && unit.blocks.size() == plan.model.blocks.size();
   };
   if (std::ranges::any_of(plan.model.units, has_all_blocks))
     warnings.emplace_back(
-        "parallel.bucket_size makes one unit of all blocks: each rank has all weights at once while a step needs any, "
-        "and nothing is gathered or reduced beside the work; without it each block is a unit");
+        "parallel.bucket_size puts all blocks into one unit: each rank gathers all weights at once, and communication "
+        "does not overlap with computation; without it each block is a unit");
   if (config.checkpoint.on_difference == OnDifference::repair && plan.ranks < 3)
     warnings.push_back(
-        fmt::format("checkpoint.on_difference repair takes three ranks that hold the same, and this run has {}: what "
-                    "differs ends it, as with fail",
+        fmt::format("checkpoint.on_difference repair needs three ranks with the same state, but this run has {}: a "
+                    "difference ends it, as with fail",
                     counted(plan.ranks, "rank")));
   if (saves(config.checkpoint) && !saves_all(config.checkpoint))
     warnings.emplace_back(
-        "checkpoint.components leaves out what a run goes on from: if this one is stopped, it has to start anew");
+        "checkpoint.components omits state that resuming needs: if this run is stopped, it must start over");
   return warnings;
 }
 
@@ -170,7 +169,7 @@ Processor processor_of(Communicator& world) {
 WeightsReport agree_on_weights(const TrainConfig& config, Communicator& world) {
   WeightsReport report;
   if (!config.model.path) return report;
-  const std::string told = rank0_tells(world, "look at the weights of model.path", [&] {
+  const std::string told = rank0_tells(world, "read the weights of model.path", [&] {
     report = examine_weights(*config.model.path);
     return std::string(report.head == Head::own ? "own head" : "");
   });

@@ -119,14 +119,13 @@ std::string compare_with_model(const TrainConfig& config, const std::vector<cons
     const std::string difference = difference_of(*config.model.tokenizer, *dataset);
     if (difference.empty()) continue;
     if (is_found(config.data.preparation.tokenizer))
-      return fmt::format("{}; data.tokenizer {} says that it is meant", difference,
-                         config.data.preparation.tokenizer->text());
+      return fmt::format("{}; allowed by data.tokenizer {}", difference, config.data.preparation.tokenizer->text());
     const std::string& made_by = dataset->dataset->manifest.tokenizer;
     const std::string word =
         made_by == "bytes" || made_by == "chars" ? made_by : (dataset->dataset->folder / "tokenizer").string();
     throw Error(ExitCode::usage, difference,
-                fmt::format("name the text, or prepare it with --data.tokenizer {}; to train on these tokens all the "
-                            "same: --data.tokenizer {}",
+                fmt::format("name the text, or prepare it with --data.tokenizer {}; to train on these tokens anyway: "
+                            "--data.tokenizer {}",
                             config.model.tokenizer->text(), word));
   }
   return {};

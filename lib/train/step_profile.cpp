@@ -197,7 +197,7 @@ void Profile::report(Recorder& records, Log& log) const {
   }
   make_folder(settings_.folder);
   publish_file(settings_.folder / file_name, to_text(chrome_trace()) + "\n");
-  log.info("profile of steps {} to {}, ms a step and rank (a trace for Perfetto is in {}):\n{}", first, last,
+  log.info("profile of steps {} to {}, ms per step and rank (trace for Perfetto: {}):\n{}", first, last,
            (settings_.folder / file_name).string(), table.text(2));
 }
 

@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 bool names_own_checkpoint(const TrainConfig& config, Communicator& world) {
-  return rank0_tells(world, "look at checkpoint.resume", [&] {
+  return rank0_tells(world, "read checkpoint.resume", [&] {
            return std::string(step_within(config.checkpoint.resume.path, config.train.run_dir) ? "own" : "other");
          }) == "own";
 }
@@ -27,7 +27,7 @@ FormerProgress former_progress(const TrainConfig& config, const JobIdentity& job
                         progress->stopped, continues(job, *progress)});
   });
   if (told.empty()) return {};
-  const Json words = parse_json(told, "what rank 0 tells");
+  const Json words = parse_json(told, "message of rank 0");
   return {.progress = RunProgress{.by = {.configuration = words[0], .slurm_job = words[1], .slurm_restarts = words[2]},
                                   .stopped = words[3]},
           .goes_on = words[4]};

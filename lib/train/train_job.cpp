@@ -120,19 +120,19 @@ void log_start(const TrainConfig& config, const TrainPlan& plan, const Machines&
                const std::optional<Path>& resumed, Log& log) {
   if (is_finished(config, plan, start)) {
     log.info("nothing to do: step {} of {} is done{}, in {}", start.step, plan.length.steps,
-             start.step < plan.length.steps ? " and eval.patience over" : "", resumed->string());
+             start.step < plan.length.steps ? " and eval.patience has ended the run" : "", resumed->string());
     return;
   }
   for (const std::string& note : notes_on(config, plan)) log.info("{}", note);
   for (const std::string& warning : placement_warnings(plan.mesh, machines.placement.nodes)) log.warning("{}", warning);
   for (const std::string& warning : warnings_on(config, plan)) log.warning("{}", warning);
   if (!plan.no_snapshot.empty())
-    log.info("saves are waited for, there is no room for copies of the state: {}", plan.no_snapshot);
-  if (resumed) log.info("{} {}", start.step > 0 ? "goes on from" : "starts with weights of", resumed->string());
+    log.info("training waits for saves, because memory has no room for snapshots: {}", plan.no_snapshot);
+  if (resumed) log.info("{} {}", start.step > 0 ? "resuming from" : "starting with the weights of", resumed->string());
   const std::vector<Row> rows = rows_of(config, plan, machines.placement);
   std::string text = to_text(config.plan ? rows : brief(rows));
   text.pop_back();  // a log line brings its own end
-  log.info("{} a rank, {}; this run:\n{}", counted(machines.threads, "thread"), describe_arithmetic(), text);
+  log.info("{} per rank, {}; this run:\n{}", counted(machines.threads, "thread"), describe_arithmetic(), text);
 }
 
 int exit_code_of(LoopEnd end) {
@@ -183,16 +183,16 @@ std::string performance_text(const SummaryRecord& record) {
   const auto most = std::ranges::max_element(record.peak_memory_bytes);
   text += fmt::format("at most {} of memory", human_bytes(static_cast<std::uint64_t>(*most)));
   if (record.peak_memory_bytes.size() > 1)
-    text += fmt::format(" a rank, on rank {}", most - record.peak_memory_bytes.begin());
+    text += fmt::format(" per rank, on rank {}", most - record.peak_memory_bytes.begin());
   return text;
 }
 
 /// What the same command would do after exit code 75.
 std::string next_start_text(const TrainConfig& config, const SummaryRecord& record) {
   if (!saves_all(config.checkpoint))
-    return "checkpoint.components leaves out what a run goes on from: the same command does not go on from here";
+    return "the same command cannot resume from here: checkpoint.components omits state that resuming needs";
   const bool seen_by_all = !record.checkpoint || step_within(*record.checkpoint, config.train.run_dir);
-  return seen_by_all ? "the same command goes on from here" : "the same command goes on from here on the same nodes";
+  return seen_by_all ? "the same command resumes from here" : "the same command resumes from here on the same nodes";
 }
 
 void log_end(Log& log, const TrainConfig& config, const SummaryRecord& record) {
@@ -204,13 +204,13 @@ void log_end(Log& log, const TrainConfig& config, const SummaryRecord& record) {
   log.info("{}", performance_text(record));
   if (record.exit_code == static_cast<int>(ExitCode::stopped)) log.info("{}", next_start_text(config, record));
   if (record.exit_code == static_cast<int>(ExitCode::verdict))
-    log.warning("asked to stop a second time: what came after the last checkpoint is not saved");
+    log.warning("asked to stop a second time: steps after the last checkpoint are not saved");
 }
 
 /// Rank 0 records it, and the rank whose node has none says it.
 void warn_of_no_tier(const AgreedError& failure, std::int64_t step, int rank, RunFiles& files, Log& log) {
   const std::string message =
-      fmt::format("{}\n  the run has no local tier: saves go to {} at once", failure.what(), files.folder().string());
+      fmt::format("{}\n  the run has no local tier: saves go directly to {}", failure.what(), files.folder().string());
   if (rank == failure.owner()) log.warning("{}", message);
   if (rank == 0) files.records().write(EventRecord{.step = step, .name = "local_tier_unusable", .message = message});
 }
@@ -222,7 +222,7 @@ std::optional<TrainConfig> prepare_or_stop(const TrainConfig& config, Session& s
   } catch (const AgreedError& error) {
     if (error.code() != ExitCode::verdict) throw;
     if (session.world().rank() == 0)
-      output.log().info("asked to stop while data is prepared: the same command goes on with it");
+      output.log().info("asked to stop during data preparation: the same command continues it");
     return std::nullopt;
   }
 }
@@ -258,7 +258,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
       rank0_tells(world, "read status.json", [&] { return unexplained_end(config.train.run_dir).value_or(""); });
   const FormerProgress found = former_progress(config, job, world);  // now that no other job is at work
   if (found.goes_on != former.goes_on)
-    throw Error(ExitCode::usage, fmt::format("another job worked in {} while this one began", config.train.run_dir),
+    throw Error(ExitCode::usage, fmt::format("another job used {} while this one was starting", config.train.run_dir),
                 "start the same command again");
   std::optional<RunStatus> status;
   together(world, "write status.json", [&] { status = keep_status(session, config.train.run_dir, found.progress); });
@@ -295,15 +295,14 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   files.open(world, config, config_yaml, tokenizer.get());
   if (world.rank() == 0) {
     if (given.checkpoint.resume != config.checkpoint.resume)
-      output.log().info("checkpoint.resume is {}, but the last job of this run was {}: it goes on",
+      output.log().info("checkpoint.resume is {}, but the last job of this run was {}: the run resumes",
                         given.checkpoint.resume.text(),
                         found.progress->stopped ? "stopped with progress saved" : "requeued by Slurm");
     log_start(config, plan, machines, start, resumed, output.log());
     files.records().write(run_record(config, plan, settings, machines, start, resumed));
     if (given.train.seed != config.train.seed) output.log().info("the seed of this run is {}", config.train.seed);
     for (const Difference& change : begun.changed) {
-      const std::string message =
-          fmt::format("{}: {} until here, {} from here on", change.option, change.saved, change.now);
+      const std::string message = fmt::format("{}: changed from {} to {}", change.option, change.saved, change.now);
       output.log().info("{}", message);
       files.records().write(EventRecord{.step = start.step, .name = "option_changed", .message = message});
     }

@@ -136,7 +136,7 @@ std::int64_t most_segments(const TrainConfig& config, const TrainPlan& plan) {
   for (const EvaluationPlan& evaluation : plan.evaluations) look_at(evaluation.set);
   if (most > planned)
     throw Error(ExitCode::input,
-                fmt::format("cannot plan for {} a sample (data.max_documents_per_row): {} has samples of {}",
+                fmt::format("cannot plan for {} per sample (data.max_documents_per_row): {} has samples of {}",
                             counted(planned, "document"), of, counted(most, "document")),
                 fmt::format("set data.max_documents_per_row to {}, or leave it out", most));
   return most;
@@ -154,7 +154,7 @@ std::size_t deciding_of(const TrainConfig& config, const std::vector<EvaluationP
         ExitCode::usage,
         fmt::format("checkpoint.best_dataset is {}, but {}", *wanted,
                     names.empty() ? "the run evaluates nothing" : "the evaluated sets are " + join(names, ", ")),
-        "name one of eval.datasets, or leave it out: then the first decides");
+        "name one of eval.datasets, or leave it out: the default is the first");
   return static_cast<std::size_t>(found - names.begin());
 }
 
@@ -362,7 +362,7 @@ RecomputePolicy policy_of_plugin(const std::string& name, const TrainPlan& plan)
       if ((said & bit) != 0) keeps.push_back(keep);
     }
     if ((said & ~known) != 0)
-      fail(ExitCode::usage, "the recomputation {} of {} says {} of block {}, which has no meaning", name,
+      fail(ExitCode::usage, "the recomputation {} of {} returns {} for block {}, which is not a valid choice", name,
            entry->plugin->file(), said, block.name);
     policy.blocks.back() = keep_set_of(keeps, plan.architecture.config);
   }
@@ -386,9 +386,8 @@ RunLength plan_length(const TrainConfig& config, const TrainPlan& plan) {
   if (plan.training.empty() && !config.train.max_steps) return {};
   const RunLength length = length_of(config, steps_of(config, plan.batch.global_batch, plan.samples_per_epoch));
   if (const std::string contradiction = contradiction_of(config.schedule, length); !contradiction.empty())
-    throw Error(
-        ExitCode::usage, contradiction,
-        fmt::format("the run has {}: make its warm-up shorter, or the run longer", counted(length.steps, "step")));
+    throw Error(ExitCode::usage, contradiction,
+                fmt::format("the run has {}: shorten the warm-up, or lengthen the run", counted(length.steps, "step")));
   require_rates(schedule_of(config, length));
   return length;
 }
@@ -403,17 +402,16 @@ void check_activations_move(const StepProgram& program, const ModelPlan& model, 
   }
   const auto human = [](std::int64_t bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); };
   if (least < std::numeric_limits<std::int64_t>::max())
-    throw Error(
-        ExitCode::usage,
-        fmt::format("train.offload activations has no effect: train.host_memory {} has no room for those of any "
-                    "block, {} at least, beside what lies there all run",
-                    human(options.host_limit_bytes), human(least)),
-        "raise train.host_memory");
+    throw Error(ExitCode::usage,
+                fmt::format("train.offload activations has no effect: train.host_memory {} is too small for the "
+                            "activations of any block (at least {}) in addition to the permanent state there",
+                            human(options.host_limit_bytes), human(least)),
+                "raise train.host_memory");
   throw Error(ExitCode::usage,
-              "train.offload activations has no effect: backward reads what every block keeps before it could have "
-              "gone to host memory and come back",
-              "more blocks of a rank, or more micro-batches of a pipeline, keep them longer; what train.recompute "
-              "computes again is not kept");
+              "train.offload activations has no effect: backward needs the activations of each block before they could "
+              "be copied to host memory and back",
+              "more blocks per rank or more micro-batches of a pipeline keep activations longer; those that "
+              "train.recompute recomputes are not kept");
 }
 
 }  // namespace
@@ -426,7 +424,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   for (const std::int64_t rank : config.log.profile_ranks)
     if (rank >= ranks)
       throw Error(ExitCode::usage,
-                  fmt::format("log.profile_ranks names rank {}, and the job has {}", rank, counted(ranks, "rank")));
+                  fmt::format("log.profile_ranks names rank {}, but the job has {}", rank, counted(ranks, "rank")));
   plan.architecture = describe(read_model_config(config.model, weights.head));
   plan.weights = weights.remarks;
   plan.mesh = mesh_of(config.parallel, config.post_local_sgd, plan.architecture.config, ranks);

@@ -93,7 +93,7 @@ def theirs(request):
 
 
 def compare(requests):
-    """Ours and theirs are equal, or both refuse. Returns how many were equal, refused by both, and not understood by ours."""
+    """Ours and theirs are equal, or both refuse. Returns how many were equal, refused by both, and not supported by ours."""
     equal, refused, lacking = 0, 0, {}
     for request, answer in zip(requests, ours(requests)):
         expected = theirs(request)
@@ -101,7 +101,7 @@ def compare(requests):
         if isinstance(expected, Exception):
             assert "error" in answer, f"{where}gives {answer}, transformers refuses: {expected!r}"
             refused += 1
-        elif "error" in answer and ("not understood" in answer["error"] or "<generator object" in expected["text"]):
+        elif "error" in answer and ("not supported" in answer["error"] or "<generator object" in expected["text"]):
             lacking[answer["error"]] = lacking.get(answer["error"], 0) + 1
         else:
             if expected["generated"] is None and "generated" in answer:
@@ -220,7 +220,7 @@ def test_conversations_are_rendered_as_transformers_renders_them():
         dice = random.Random(f"families {name}")
         equal, refused, lacking = compare_on_one_day([request_of(dice, template) for _ in range(CHATS)])
         print(
-            f"# {name}: {equal} conversations equal, {refused} refused by both, not understood: {lacking or 0}",
+            f"# {name}: {equal} conversations equal, {refused} refused by both, not supported: {lacking or 0}",
             flush=True,
         )
         assert not lacking and equal > CHATS / 5, name
@@ -505,7 +505,7 @@ def test_random_expressions_have_the_values_that_jinja_gives():
         for _ in range(CHATS * 20)
     ]
     equal, refused, lacking = compare(requests)
-    print(f"# {equal} expressions equal, {refused} refused by both, {sum(lacking.values())} not understood")
+    print(f"# {equal} expressions equal, {refused} refused by both, {sum(lacking.values())} not supported")
     assert equal > len(requests) / 4 and sum(lacking.values()) < len(requests) / 8, lacking
 
 
@@ -635,7 +635,7 @@ def test_random_templates_trim_scope_and_loop_as_jinja_does():
         if "generation" not in template or not any(name in template for name in ("varargs", "kwargs", "caller"))
     ]
     equal, refused, lacking = compare(requests)
-    print(f"# {equal} templates equal, {refused} refused by both, {sum(lacking.values())} not understood")
+    print(f"# {equal} templates equal, {refused} refused by both, {sum(lacking.values())} not supported")
     assert equal > len(requests) / 4 and sum(lacking.values()) < len(requests) / 4, lacking
 
 
@@ -681,11 +681,11 @@ def test_unknown_filters_and_tests_are_errors_where_jinja_makes_them_errors():
         for inner in ["@", *blocks]
         for place in places
     ]
-    templates += [block.replace("@", "{{ n|urlize }}") for block in blocks]  # a filter of Jinja that is not understood
+    templates += [block.replace("@", "{{ n|urlize }}") for block in blocks]  # a filter of Jinja that is not supported
     requests = [{"template": template, "messages": [], "variables": {"n": 1}} for template in templates]
     equal, refused, lacking = compare(requests)
     print(f"# {equal} templates equal, {refused} refused by both")
     assert equal > len(requests) / 5 and refused > len(requests) / 5, (equal, refused)
-    assert set(lacking) <= {"chat.jinja:1: the filter 'urlize' is not understood"} | {
+    assert set(lacking) <= {"chat.jinja:1: the filter 'urlize' is not supported"} | {
         error for error in lacking if "a generation block inside of" in error
     }, lacking

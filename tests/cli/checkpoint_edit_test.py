@@ -94,18 +94,18 @@ def test_what_cannot_be_set_is_explained_and_nothing_is_written(tmp):
         ("optimizer.stpe=7", "the nearest name is 'optimizer.step'"),
         ("optimiser.step=7", "the nearest name is 'optimizer.step'"),
         ("model.wte=1", "its values are optimizer.step"),
-        ("rng.rank=3", "each cell of rng has values of its own"),
-        ('optimizer.step="7"', "it is an integer (5), and that is a text"),
-        ("optimizer.step=7.5", "and that is a number"),
-        ("optimizer.step=null", "and that is null"),
-        ("optimizer.step=seven", "seven is no JSON; a text stands in double quotes"),
-        ('optimizer.step={"a": 1}', "and that is an object"),
-        ("step=7", "is no COMPONENT.KEY=JSON"),
+        ("rng.rank=3", "each cell of rng has its own values"),
+        ('optimizer.step="7"', "the present value is an integer (5), the new one is a string"),
+        ("optimizer.step=7.5", "the new one is a number"),
+        ("optimizer.step=null", "the new one is null"),
+        ("optimizer.step=seven", "seven is not JSON; put text in double quotes"),
+        ('optimizer.step={"a": 1}', "the new one is an object"),
+        ("step=7", "is not of the form COMPONENT.KEY=JSON"),
     ]:
         told = run("checkpoint-inspect", "--set", setting, "--output", tmp / "new", checkpoint, expect=2).stderr
         assert reason in told and "2 problems" not in told, (setting, told)
     assert (
-        "stays as it is"
+        "which is never changed"
         in run(
             "checkpoint-inspect", "--set", "optimizer.step=7", "--output", checkpoint / "new", checkpoint, expect=2
         ).stderr
@@ -114,7 +114,7 @@ def test_what_cannot_be_set_is_explained_and_nothing_is_written(tmp):
     assert "--set never changes a checkpoint: name the folder of a new one with --output" in told, told
     old = shutil.copytree(DATA / "format-1/state", tmp / "old")
     assert (
-        "checkpoint-reshard writes it anew"
+        "checkpoint-reshard converts it to the current format"
         in run("checkpoint-inspect", "--set", "optimizer.step=7", "--output", tmp / "new", old, expect=2).stderr
     )
     assert not (tmp / "new").exists() and answer(checkpoint, "--verify=hashes")["sound"]

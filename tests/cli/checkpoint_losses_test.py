@@ -156,7 +156,7 @@ def test_without_an_index_the_parts_tell_what_is_lost(tmp):
         )  # of the others no part says that they are
         assert len(lost["untold"]) == 1 and cut.name in lost["untold"][0], lost
         text = run("checkpoint-inspect", "--verify", copy, expect=1).stdout
-        assert "told from the parts that are there" in text and "nothing is known of a part" in text, text
+        assert "found by reading the existing part files" in text and "the contents of a part are unknown" in text, text
         shutil.rmtree(copy)
 
 

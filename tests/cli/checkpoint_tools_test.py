@@ -36,7 +36,7 @@ def test_a_run_lists_its_checkpoints_by_step_with_their_state(tmp):
     text = run("checkpoint-inspect", tmp / "run").stdout
     assert "is missing" in text and "sound" not in text and len(text.splitlines()) == 5, text
     assert text.splitlines()[0].split()[-3:] == ["names", "and", "sizes"], text
-    command = text.splitlines()[-1].partition("contents are not verified: ")[2].partition(" reads every byte")[0]
+    command = text.splitlines()[-1].partition("contents are not verified; to read every byte: ")[2]
     assert (
         run_command(program("checkpoint-inspect"), *command.split()[1:], expect=1).stdout.count("sound (fingerprints)")
         == 2
@@ -131,7 +131,7 @@ def test_what_a_newcomer_types_is_answered_with_what_to_type(tmp):
     part = next((checkpoint / "replicated").iterdir())
     told = run("checkpoint-inspect", part, expect=3).stderr
     assert "is a file of a checkpoint" in told and f"checkpoint-inspect {checkpoint}" in told, told
-    assert "is no folder of a run" in run("checkpoint-inspect", tmp / "run/checkpoints/LATEST", expect=3).stderr
+    assert "is not the folder of a run" in run("checkpoint-inspect", tmp / "run/checkpoints/LATEST", expect=3).stderr
     told = run("checkpoint-reshard", checkpoint, "--to", "4", "--output", tmp / "new", expect=2).stderr
     assert "--to parts=4" in told, told
 
@@ -144,8 +144,8 @@ def test_a_difference_is_found_by_fingerprint_whatever_the_ranks(tmp):
     assert {d["name"] for d in same} == {"rank=1/rng/_values", "rank=2/rng/_values"}, same  # ranks that only b has
     changed = answer("--diff", a, c, expect=1)["differences"]
     assert {d["name"]: d["difference"] for d in changed} == {
-        "model/wte.weight": "other content",
-        "optimizer/_values": "other content",
+        "model/wte.weight": "different content",
+        "optimizer/_values": "different content",
     }
     assert run("checkpoint-inspect", "--diff", a, a).stdout == "7 equal, 0 different\n".replace(
         "7", str(len(answer("--tree", a)["tensors"]))
@@ -299,12 +299,12 @@ def test_a_run_whose_newest_checkpoint_is_damaged_is_read_from_an_older_one_and_
     )
     assert (chosen["source"], chosen["passed_over"]) == (str(newer), []), chosen
     next((newer / "replicated").iterdir()).unlink()  # which the level of names and sizes sees
-    warning = f"passed over a damaged checkpoint: {newer}: "
+    warning = f"skipped a damaged checkpoint: {newer}: "
     for ranks in [None, 2]:
         told = run("checkpoint-reshard", tmp / "run", "--consolidate", "--output", tmp / f"text-{ranks}", ranks=ranks)
         assert (
             told.stderr.count(warning) == 1
-            and f"{older} is read" in told.stderr
+            and f"; using {older}" in told.stderr
             and f"source  {older}\n" in told.stdout
         ), (told.stdout, told.stderr)
         assert manifest_of(tmp / f"text-{ranks}")["step"] == 5
@@ -331,12 +331,12 @@ def test_a_run_whose_newest_checkpoint_is_damaged_is_read_from_an_older_one_and_
         subject = [tmp / "run", *question] if question == ["wte.weight"] else [*question, tmp / "run"]
         code = 1 if question == ["--nonfinite"] else 0  # this state has one
         told = run("checkpoint-inspect", *subject, expect=code)
-        assert warning in told.stderr and f"the answer is of {older}" in told.stderr, (question, told.stderr)
+        assert warning in told.stderr and f"; using {older}" in told.stderr, (question, told.stderr)
         assert [(passed["path"], passed["taken"]) for passed in answer(*subject, expect=code)["passed_over"]] == [
             (str(newer), str(older))
         ], question
         assert (
-            "passed over"
+            "skipped"
             not in run(
                 "checkpoint-inspect", *[older if word == tmp / "run" else word for word in subject], expect=code
             ).stderr
@@ -403,7 +403,7 @@ def test_who_held_a_tensor_and_where_it_lies(tmp):
     text = run("checkpoint-inspect", "--who", checkpoint, "wte.weight").stdout
     assert "model/wte.weight  fp32 (37, 8), whole, saved by 3 ranks" in text and "0-2" in text, text
     refused = run("checkpoint-inspect", "--who", checkpoint, expect=2).stderr
-    assert "the question is about one tensor: name it too" in refused, refused
+    assert "--who and --histogram show one tensor: name it after the checkpoint" in refused, refused
 
 
 def test_elements_that_are_not_finite_are_found_with_their_place(tmp):
@@ -428,7 +428,7 @@ def test_a_histogram_counts_every_finite_element_as_numpy_does(tmp):
     found = answer("--histogram", checkpoint, "norm.weight")
     assert sum(found["counts"]) == 3 and (found["nan"], found["inf"]) == (1, 1), found
     assert (
-        "besides 2 elements that are not finite"
+        "not counted: 2 elements that are not finite"
         in run("checkpoint-inspect", "--histogram", checkpoint, "norm.weight").stdout
     )
 
@@ -447,7 +447,7 @@ def test_a_histogram_is_drawn_bar_by_bar(tmp):
     lefts = [(float(bar.get("x")) - float(frame.get("x"))) / float(frame.get("width")) for bar in bars]
     assert numpy.allclose(lefts, (edges[:-1] - edges[0]) / (edges[-1] - edges[0]), atol=0.001), lefts
     text = run("checkpoint-inspect", "--histogram", "--output", tmp / "wte.svg", checkpoint, "wte.weight").stdout
-    assert text.splitlines()[-1] == f"drawn in {tmp / 'wte.svg'}", text
+    assert text.splitlines()[-1] == f"plot written to {tmp / 'wte.svg'}", text
     constant = answer("--histogram", "--output", tmp / "constant.svg", checkpoint, "wide.weight")
     assert constant["counts"] == numpy.histogram(numpy.full(160 * 128, 0.5), bins=20)[0].tolist(), constant
     refused = run(

@@ -289,7 +289,7 @@ def test_a_view_of_very_many_parts_says_how_to_have_fewer(tmp):
         run("checkpoint-reshard", tmp / "run", "--to", f"parts={parts}", "--output", tmp / str(parts))
         done = run("checkpoint-inspect", "--rebuild-view", tmp / str(parts))
         assert (
-            done.stderr.count("checkpoint-reshard --consolidate makes fewer") == warned
+            done.stderr.count("checkpoint-reshard --consolidate writes fewer") == warned
             and f"of {parts} parts" in done.stdout
         ), done
 

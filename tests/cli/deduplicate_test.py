@@ -118,7 +118,7 @@ def test_validation_by_count_takes_so_many_documents_on_any_ranks(tmp):
             in prepare(tmp / "a.jsonl", "-o", tmp / "none", "--data.validation", f"count:{count}", expect=3).stderr
         )
     assert (
-        "whole number from 1 on"
+        "whole number of at least 1"
         in prepare(tmp / "a.jsonl", "-o", tmp / "none", "--data.validation", "count:0", expect=2).stderr
     )
 
@@ -143,9 +143,9 @@ def test_so_many_shards_are_written_as_asked_for(tmp):
         assert {shard["tokens"] for shard in split["shards"][:-1]} <= {manifest(out)["shard_tokens"]}
     write_jsonl(tmp / "few.jsonl", ["abcdef"])
     few = prepare(tmp / "few.jsonl", "-o", tmp / "few", "--data.validation", "none", "--data.shards", 4, expect=3)
-    assert "cannot write 6 tokens into 4 shards of one length: 2 tokens each make 3" in few.stderr, few.stderr
+    assert "cannot divide 6 tokens into 4 shards of equal length: 2 tokens each make 3" in few.stderr, few.stderr
     both = prepare(tmp / "a.jsonl", "-o", tmp / "both", "--data.shards", 2, "--data.shard_tokens", 1000, expect=2)
-    assert "both say how large shards are" in both.stderr
+    assert "both set the size of shards" in both.stderr
 
 
 def test_samples_of_records_are_equal_if_their_tokens_and_masks_are(tmp):
@@ -186,6 +186,6 @@ def test_samples_of_records_are_equal_if_their_tokens_and_masks_are(tmp):
         digests.add(digest(out))
     assert len(digests) == 1
     assert (
-        "caseless compares texts"
+        "data.deduplicate caseless needs data.records text"
         in prepare(tmp / "in.jsonl", "-o", tmp / "no", *options, "--data.deduplicate", "caseless", expect=2).stderr
     )

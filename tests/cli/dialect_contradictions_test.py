@@ -36,12 +36,17 @@ TABLE = [
         FORGATHER + "fuse_optim_with_backward: true\nmixed_precision: fp16\n",
         ["fuse_optim_with_backward", "mixed_precision"],
     ),
-    ("forgather", 2, FORGATHER + "trainer: single\n", ["that takes 1 rank", "parallel.dp_replicate from", ": trainer"]),
+    (
+        "forgather",
+        2,
+        FORGATHER + "trainer: single\n",
+        ["this layout takes 1 rank", "parallel.dp_replicate from", ": trainer"],
+    ),
     (
         "forgather",
         1,
         FORGATHER + "trainer: tower\n",
-        ["trainer: tower is refused: it is one of single, ddp, accelerate, fsdp2 and pipeline"],
+        ["trainer: tower is refused: it must be one of single, ddp, accelerate, fsdp2 and pipeline"],
     ),
     (
         "forgather",
@@ -61,14 +66,14 @@ TABLE = [
         "forgather",
         2,
         FORGATHER.replace("batch_size: 4", "batch_size: 6") + "trainer: pipeline\nn_microbatches: 4\n",
-        ["per_device_train_batch_size: 6 is refused: it is no multiple of n_microbatches, 4"],
+        ["per_device_train_batch_size: 6 is refused: it is not a multiple of n_microbatches, 4"],
     ),
     ("forgather", 2, FORGATHER + "trainer: pipeline\npp_stage_type: v\n", ["pp_stage_type: v is refused"]),
     (
         "forgather",
         2,
         FORGATHER + "trainer: pipeline\npipe_schedule_factory: ScheduleZBVZeroBubble\nstages_per_rank: 3\n",
-        ["schedule zbv has 2 stages a rank, not 3"],
+        ["schedule zbv has 2 stages per rank, not 3"],
     ),
     (
         "forgather",
@@ -92,7 +97,7 @@ TABLE = [
         "forgather",
         1,
         FORGATHER + "optimizer_groups: {a: {regex: wte, config: {momentum: 0.5}}}\n",
-        ["optimizer.groups.a.momentum is of the update rules sgd", "optimizer_groups"],
+        ["optimizer.groups.a.momentum applies only to sgd", "optimizer_groups"],
     ),
     (
         "forgather",
@@ -118,7 +123,7 @@ TABLE = [
         1,
         FORGATHER
         + "load_best_model_at_end: true\npreserve_best_model: true\neval_strategy: epoch\nsave_strategy: steps\nsave_steps: 2\n",
-        ["eval.on_save evaluates each"],
+        ["set eval.on_save"],
     ),
     (
         "forgather",
@@ -145,7 +150,7 @@ TABLE = [
         "xorl",
         4,
         xorl("data_parallel_shard_size: 3, data_parallel_replicate_size: 2"),
-        ["that takes 6 ranks", ": train.data_parallel_replicate_size"],
+        ["this layout takes 6 ranks", ": train.data_parallel_replicate_size"],
     ),
     (
         "xorl",
@@ -170,13 +175,13 @@ TABLE = [
         "xorl",
         1,
         xorl("data_parallel_mode: zero"),
-        ["train.data_parallel_mode: zero is refused: it is one of none, ddp and fsdp2"],
+        ["train.data_parallel_mode: zero is refused: it must be one of none, ddp and fsdp2"],
     ),
     (
         "xorl",
         2,
         xorl("data_parallel_mode: ddp, data_parallel_shard_size: 2"),
-        ["train.data_parallel_shard_size: 2 is refused: ddp shares out nothing"],
+        ["train.data_parallel_shard_size: 2 is refused: ddp shards nothing"],
     ),
     ("xorl", 3, xorl("ulysses_parallel_size: 3"), ["ulysses", "3"]),
     (
@@ -224,7 +229,7 @@ TABLE = [
         1,
         "output_dir: run\nconfig_name: model\ntrain_file: data\nblock_size: 16\nper_device_train_batch_size: 4\nmax_steps: 4\nload_best_model_at_end: true\n"
         "save_strategy: steps\nsave_steps: 3\neval_strategy: steps\neval_steps: 2\n",
-        ["checkpoint.load_best_at_end", "save_steps", "eval.on_save evaluates each"],
+        ["checkpoint.load_best_at_end", "save_steps", "set eval.on_save"],
     ),
 ]
 

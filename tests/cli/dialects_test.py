@@ -216,7 +216,7 @@ def test_a_dialect_is_inferred_where_it_can_be_and_one_configuration_has_one(tmp
     assert (
         "c.yaml in xorl" in message
         and "other.yaml is in the dialect lockstep" in message
-        and "one configuration has one dialect" in message
+        and "all files must use one dialect" in message
     ), message
     (tmp / "c.json").write_text('{"dialect": "forgather", "learning_rate": 2e-4}')
     assert "lr: 0.0002" in run("train", tmp / "c.json", "--print-config=changed").stdout
@@ -249,7 +249,7 @@ def test_templates_are_refused_by_the_place_of_their_first_line(tmp):
         (tmp / "project.yaml").write_text(text)
         said = run("train", tmp / "project.yaml", "--print-config", expect=2).stderr
         assert (
-            f"{tmp / 'project.yaml'}:{line}: {seen} is of a template, which is not read: give the values that it comes to"
+            f"{tmp / 'project.yaml'}:{line}: {seen} looks like a template or TOML, but only YAML and JSON are read: copy the final values"
             in said
         ), said
     (tmp / "plain.yaml").write_text(
@@ -275,7 +275,7 @@ def test_templates_are_refused_by_the_place_of_their_first_line(tmp):
 def test_keys_are_explained():
     assert (
         run("train", "--explain", "lr_min").stdout
-        == "train.lr_min (dialect xorl) becomes schedule.min_lr; counts where the learning rate falls\n"
+        == "train.lr_min (dialect xorl) becomes schedule.min_lr; used only if the learning rate falls\n"
     )
     assert "hybrid_shard (dialect transformers)" in run("prepare-data", "--explain", "hybrid_shard").stdout
     assert run("train", "--explain", "optimizer.lr").stdout.startswith("--optimizer.lr")

@@ -127,7 +127,7 @@ def test_what_huggingface_hub_has_fetched_is_used_as_it_lies(tmp):
         settings = {"repo_type": "dataset", "cache_dir": tmp / "hf/hub", "endpoint": server.endpoint}
         hub_library.hf_hub_download("some/set", "data/train-00000-of-00002.jsonl", **settings)
         error = refused(tmp, environment(tmp, server.endpoint, HF_HUB_OFFLINE="1"), "hf://datasets/some/set")
-        assert "files that the names of those in the cache announce" in error, error
+        assert "files that belong to the same numbered set as the cached ones" in error, error
         hub_library.hf_hub_download("some/set", "data/train-00001-of-00002.jsonl", **settings)
         asked = len(hub.requests)
         assert prepared(tmp, environment(tmp, server.endpoint), "hf://datasets/some/set", ranks=2) == ["a", "b"]
@@ -220,13 +220,13 @@ configs:
             (["by/header"], "it has several configurations: small, large"),
             (["by/header", "--data.name", "huge"], "it has no configuration huge; it has small, large"),
             (["by/header", "--data.name", "small", "--data.split", "test"], "it has no split test; it has held, train"),
-            (["by/files", "--data.split", "train[:10%]"], "a split is prepared as a whole, not train[:10%]"),
-            (["mixed/set"], "files of several forms are its split train: a.jsonl and a.csv"),
-            (["two/splits"], "two splits stand in the name of train_test.jsonl"),
-            (["with/script"], "its script decides what it holds, and is not run: script.py"),
-            (["no/data"], "it has no file that this program reads"),
-            (["by/files", "--data.name", "small"], "none of the name small"),
-            (["hf://datasets/by/files/*.csv"], "no data file of it matches *.csv"),
+            (["by/files", "--data.split", "train[:10%]"], "only whole splits can be prepared, not train[:10%]"),
+            (["mixed/set"], "files of different formats are in the split train: a.jsonl and a.csv"),
+            (["two/splits"], "two split names are in the file name train_test.jsonl"),
+            (["with/script"], "its files are determined by a script, which is not run: script.py"),
+            (["no/data"], "it has no file of a supported type"),
+            (["by/files", "--data.name", "small"], "none with the name small"),
+            (["hf://datasets/by/files/*.csv"], "no data file matches *.csv"),
         ]:
             error = refused(tmp, env, *arguments)
             assert says in error, (arguments, error)
@@ -237,13 +237,13 @@ def test_options_of_the_hub_need_a_dataset_of_it(tmp):
     for option, value in [("name", "x"), ("split", "test"), ("revision", "main"), ("data_files", "*.jsonl")]:
         error = refused(tmp, environment(tmp), tmp / "a.jsonl", f"--data.{option}", value, expect=2)
         assert f"data.{option} has no effect" in error, error
-    assert "of the hub only datasets are text" in refused(tmp, environment(tmp), "hf://some/model", expect=2)
-    assert "it names no dataset" in refused(tmp, environment(tmp), "hf://datasets/words", expect=2)
+    assert "only datasets of the hub can be read as text" in refused(tmp, environment(tmp), "hf://some/model", expect=2)
+    assert "it does not name a dataset" in refused(tmp, environment(tmp), "hf://datasets/words", expect=2)
     assert "no such file or folder" in refused(tmp, environment(tmp), "corpus/train.jsonl")
     error = refused(
         tmp, environment(tmp), "hf://datasets/some/set", "--data.split", "test", "--data.data_files", "x", expect=2
     )
-    assert "they are no split" in error, error
+    assert "data.split has no effect: data.data_files names the files" in error, error
 
 
 def test_the_token_goes_to_the_hub_alone_and_is_told_nowhere(tmp):
@@ -251,7 +251,7 @@ def test_the_token_goes_to_the_hub_alone_and_is_told_nowhere(tmp):
     with served(Hub({})) as storage, served(Hub({"some/set": {"train.jsonl": lines("a", "b")}}, token=TOKEN)) as server:
         server.hub.elsewhere = storage
         error = refused(tmp, environment(tmp, server.endpoint), "some/set")
-        assert "it is private and no token is there" in error and "HF_TOKEN" in error, error
+        assert "it is private and there is no token" in error and "HF_TOKEN" in error, error
         assert TOKEN not in refused(tmp, environment(tmp, server.endpoint, HF_TOKEN=TOKEN + "x"), "some/set")
         (tmp / "hf").mkdir(exist_ok=True)
         (tmp / "hf/token").write_text(TOKEN + "\n")
@@ -314,24 +314,24 @@ def test_a_hub_that_is_busy_is_asked_again_and_one_that_stays_so_is_told(tmp):
         assert prepared(tmp, environment(tmp, server.endpoint), "some/set") == ["a"]
         for status, says, code in [
             (500, "status 500", 4),
-            (429, "it takes no more requests for now", 4),
-            (403, "it asks for a token", 4),
+            (429, "too many requests for now", 4),
+            (403, "a token is required", 4),
         ]:
             hub.faults[:] = [lambda handler, path, status=status: handler.reply(status, b"", retry_after="0") or True]
             error = refused(tmp, environment(tmp / str(status), server.endpoint), "some/set", expect=code)
             assert says in error and server.endpoint in error and "some/set" in error, error
-        for token, says in [("", "no token is there"), (TOKEN, "the token is of nobody whom they let")]:
+        for token, says in [("", "there is no token"), (TOKEN, "the token has no access")]:
             hub.faults[:] = [
                 lambda handler, path, token=token: (
                     handler.reply(403 if token else 401, b"", x_error_code="GatedRepo") or True
                 )
             ]
             error = refused(tmp, environment(tmp / "gated", server.endpoint, HF_TOKEN=token), "some/set", expect=4)
-            assert "its owners decide who may read it, and " + says in error and TOKEN not in error, error
+            assert "access is granted by the owners of the dataset, and " + says in error and TOKEN not in error, error
         hub.faults[:] = [lambda handler, path: handler.reply(200, b"<html>", retry_after="0") or True]
-        assert "is no listing of files" in refused(tmp, environment(tmp / "html", server.endpoint), "some/set")
+        assert "is not a list of files" in refused(tmp, environment(tmp / "html", server.endpoint), "some/set")
         hub.faults.clear()
-        assert "it has no such revision" in refused(
+        assert "the dataset has no such revision" in refused(
             tmp, environment(tmp / "rev", server.endpoint), "hf://datasets/some/set@v9"
         )
         assert "there is no such dataset" in refused(tmp, environment(tmp / "none", server.endpoint), "some/other")
@@ -344,14 +344,14 @@ def test_bytes_that_are_not_those_of_the_listing_are_refused_and_not_kept(tmp):
     with served(hub) as server:
         hub.faults.append(lambda handler, path: "/resolve/" in path and (handler.send_file(b"b" * 50) or True))
         error = refused(tmp, environment(tmp, server.endpoint), "small/set")
-        assert "train.txt came with other bytes than its hash of git promises" in error, error
+        assert "train.txt: the received bytes do not match its git hash" in error, error
         hub.faults[:] = [
             lambda handler, path: "/resolve/" in path and (handler.send_file(content.replace(b"a", b"b")) or True)
         ]
         error = refused(tmp, environment(tmp, server.endpoint), "some/set")
-        assert "train.jsonl came with other bytes than its SHA-256 promises" in error, error
+        assert "train.jsonl: the received bytes do not match its SHA-256" in error, error
         hub.faults[:] = [lambda handler, path: "/resolve/" in path and (handler.send_file(content + b"x") or True)]
-        assert "more bytes came" in refused(tmp, environment(tmp, server.endpoint), "some/set", expect=4)
+        assert "the server sent more than the" in refused(tmp, environment(tmp, server.endpoint), "some/set", expect=4)
         assert not everything_below(tmp / "hf/hub/datasets--some--set/blobs")
         hub.faults.clear()
         assert prepared(tmp, environment(tmp, server.endpoint), "some/set") == ["a" * 5000]
@@ -361,7 +361,7 @@ def test_names_that_lead_out_of_the_cache_are_refused(tmp):
     needs_http()
     for name in ["../../evil.jsonl", "/evil.jsonl", "a//b.jsonl", "a\\b.jsonl"]:
         with served(Hub({"some/set": {name: lines("a")}})) as server:
-            assert "is no listing of files" in refused(tmp, environment(tmp, server.endpoint), "some/set")
+            assert "is not a list of files" in refused(tmp, environment(tmp, server.endpoint), "some/set")
 
 
 def test_a_tokenizer_is_taken_from_the_cache_of_the_hub(tmp):
@@ -407,7 +407,7 @@ def test_a_tokenizer_is_taken_from_the_cache_of_the_hub(tmp):
         env=environment(tmp),
         expect=3,
     ).stderr
-    assert "no model of the cache of the Hugging Face hub" in error, error
+    assert "nor a model in the cache of the Hugging Face Hub" in error, error
 
 
 def test_a_model_is_taken_from_the_cache_of_the_hub(tmp):
@@ -492,7 +492,7 @@ def test_a_model_is_taken_from_the_cache_of_the_hub(tmp):
             cwd=tmp,
         ).stderr
         assert (
-            "there is no some/other, neither as a path nor as a model in the Hugging Face cache" in refused
+            "there is no some/other: it is neither a path nor a model in the Hugging Face cache" in refused
             and "hf download some/other" in refused
         ), refused
 

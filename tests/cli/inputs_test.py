@@ -88,8 +88,8 @@ def test_odd_tables_are_read_as_python_reads_them_or_refused(tmp):
     expected = [row["text"] for row in csv.DictReader(io.StringIO(odd, newline=""))]
     assert prepared(tmp, tmp / "odd.csv") == [text for text in expected if text], expected
     for content, says in [
-        ("text,n\nx,1\ny\n", "record 2: it has 1 field, the first row names 2"),
-        ('text\n"open', "record 1 ends within a quoted field, which line 2 opens"),
+        ("text,n\nx,1\ny\n", "record 2: it has 1 field, but the first row has 2"),
+        ('text\n"open', "the file ends within a quoted field of record 1, which begins in line 2"),
         ("text,text\na,b\n", "two columns have the name 'text'"),
         ("word\na\n", "record 1: no field 'text'; it has word"),
     ]:
@@ -114,11 +114,11 @@ def test_json_arrays_and_values_that_follow_each_other_are_records(tmp):
         assert prepared(tmp, tmp / f"{name}.json", name=name, ranks=2) == texts, name
     for content, says in [
         ('[{"text": "a"}, {"text": "b"', "it ends within record 2"),
-        ('[{"text": "a"}', "its array is not closed behind 1 records"),
-        ('[{"text": "a"} {"text": "b"}]', "a comma or ] should follow"),
-        ('[{"text": "a"},]', "a value should begin"),
-        ('[{"text": "a"}] x', "it should end"),
-        ('[{"text": "a\nb"}]', "a line ends within text of record 1"),
+        ('[{"text": "a"}', "its array is not closed after 1 records"),
+        ('[{"text": "a"} {"text": "b"}]', "instead of a comma or ], after 1 records"),
+        ('[{"text": "a"},]', "instead of a value, after 1 records"),
+        ('[{"text": "a"}] x', "instead of the end, after 1 records"),
+        ('[{"text": "a\nb"}]', "a line break within a string of record 1"),
         ('[1, {"text": "a"}]', "record 1: not a JSON object"),
         ('[{"text": "a", "b": }]', "record 1: not valid JSON"),
     ]:
@@ -147,8 +147,8 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab29
 def test_a_pointer_of_git_lfs_is_recognised_wherever_a_file_is_read(tmp):
     def is_told(told, path):
         return (
-            f"{path}: it is a pointer of Git LFS, not the file itself" in told
-            and f"git lfs pull, in {path.parent}, fetches the file" in told
+            f"{path}: it is a Git LFS pointer, not the file itself" in told
+            and f"fetch the file: git lfs pull, in {path.parent}" in told
         )
 
     (tmp / "text.txt").write_text("some text\n")
@@ -256,7 +256,7 @@ def test_bytes_behind_compressed_data_are_ignored_with_a_warning_as_its_program_
                     "none",
                     ranks=ranks,
                 )
-                assert done.stderr.count(f"{path}: ignored {says} behind its {tool} data") == 1, done.stderr
+                assert done.stderr.count(f"{path}: ignored {says} after its {tool} data") == 1, done.stderr
                 (document,) = documents(tmp / f"{path.name}-{ranks}", "train")
                 assert bytes(document).decode() == text
         (tmp / f"cut.txt.{suffix}").write_bytes(whole + whole[:2])
@@ -306,7 +306,7 @@ def test_files_of_any_name_are_what_the_format_says(tmp):
         assert "no records" in refused(tmp, *arguments, expect=2)
     (tmp / "a.parquet").write_bytes(b"PAR1")
     error = refused(tmp, tmp / "a.parquet", "--format", "txt")
-    assert "a.parquet as a corpus: the format is txt, its name says .parquet" in error, error
+    assert "a.parquet as a corpus: data.format is txt, but its name says .parquet" in error, error
 
 
 def needs_tables():

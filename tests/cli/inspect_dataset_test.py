@@ -106,11 +106,12 @@ def test_what_a_terminal_would_obey_is_shown_as_bytes(tmp):
 
 def test_what_cannot_be_inspected_is_refused(tmp):
     data = dataset(tmp, texts(5))
-    assert "the documents 0 to 4" in inspect(data, "--samples.first", 5, expect=2).stderr
+    assert "the split has documents 0 to 4" in inspect(data, "--samples.first", 5, expect=2).stderr
     assert "no validation split" in inspect(data, "--samples.split", "validation", expect=3).stderr
     assert "makes nothing" in inspect(data, "-o", tmp / "out", expect=2).stderr
     assert (
-        "name a dataset" in run("prepare-data", tmp / "in.jsonl", "-o", tmp / "out", "--plot", "a.svg", expect=2).stderr
+        "--plot needs --inspect DIR"
+        in run("prepare-data", tmp / "in.jsonl", "-o", tmp / "out", "--plot", "a.svg", expect=2).stderr
     )
     assert "no effect" in inspect(data, "--samples.first", 1, "--samples.seed", 1, expect=2).stderr
     assert inspect(tmp / "nothing", expect=3).stderr
@@ -284,16 +285,14 @@ def test_tokens_that_count_are_marked_and_counted(tmp):
     text = inspect(tmp / "data").stdout
     expected = ["2 and 2?( 4é<|endoftext|>)", "[a](\\x1B[1m no<|endoftext|>)", "a(ll<|endoftext|>)"]
     for line, mask in zip(expected, masks):
-        assert f", {sum(mask)} of which count as labels\n{line.replace('(', '⟦').replace(')', '⟧')}\n" in text, text
-    assert f"{sum(map(sum, masks))} tokens count as labels, here between ⟦ and ⟧" in text
+        assert f", {sum(mask)} trained on\n{line.replace('(', '⟦').replace(')', '⟧')}\n" in text, text
+    assert f"{sum(map(sum, masks))} of them trained on, shown between ⟦ and ⟧" in text
     screen = on_a_terminal(program("prepare-data"), "--inspect", tmp / "data")
     assert "in green" in screen and "⟦" not in screen
     for line in expected:
         assert line.replace("(", "\x1b[32m").replace(")", "\x1b[0m") + "\n" in screen, screen
     cut = inspect(tmp / "data", "--samples.first", 0, "--samples.count", 1, "--samples.tokens", 11).stdout
-    assert ", 5 of which count as labels\n2 and 2?⟦ 4\\xC3⟧\n… 2 tokens more" in cut, cut
+    assert ", 5 trained on\n2 and 2?⟦ 4\\xC3⟧\n… 2 tokens more" in cut, cut
     (tmp / "b.txt").write_text("text")
     run("prepare-data", tmp / "b.txt", "-o", tmp / "text", "--data.validation", "none")
-    assert (
-        "count as labels" not in inspect(tmp / "text").stdout and "mask" not in inspect(tmp / "text", "--json").stdout
-    )
+    assert "trained on" not in inspect(tmp / "text").stdout and "mask" not in inspect(tmp / "text", "--json").stdout

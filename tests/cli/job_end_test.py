@@ -147,7 +147,7 @@ def test_ranks_that_were_renumbered_by_node_fail_and_are_told_of_under_their_new
         for how, code, told in [
             ("forward,step=2,kind=throw,code=4", 4, "injected failure in forward"),
             ("optimizer,step=2,kind=throw,code=5", 5, "injected failure in optimizer"),
-            ("forward,step=2,kind=kill", None, "ended without a word in forward"),
+            ("forward,step=2,kind=kill", None, "ended without an error message in forward"),
         ]:
             with_short_and_long_deadline(functools.partial(check, ranks, how, code, told), 1)
 
@@ -287,12 +287,12 @@ def test_a_rank_that_exits_or_is_killed_ends_the_job_soon_and_not_with_0(tmp):
         )
         assert code == expected, (kind, code, err)
         assert "left" not in out
-        told = explanations(err, "ended without a word")
+        told = explanations(err, "ended without an error message")
         if ranks == 1:
             assert status["reason"] == "running" and not told  # nobody was there to say more
         else:
             assert len(told) == 1 and re.match(
-                rf"rank {ranks - 1} \(.+\) ended without a word in backward of step 2", told[0]
+                rf"rank {ranks - 1} \(.+\) ended without an error message in backward of step 2", told[0]
             ), err
             assert (status["code"], status["rank"], status["phase"], status["explanation"]) == (
                 7,

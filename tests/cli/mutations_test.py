@@ -11,13 +11,13 @@ from running_jobs import with_short_and_long_deadline
 
 # What is wrong with the list of rank 0, and what is said.
 ENDS = {
-    "dropped_receive": r"rank 0 .*: invariant violated: an action reads memory that holds something, in action \d+: backward block layer\.\d mb \d",
+    "dropped_receive": r"rank 0 .*: invariant violated: an action reads a slot that has been acquired, in action \d+: backward block layer\.\d mb \d",
     "dropped_send": r"rank 2 .*: forward of step 0 \(action \d+, forward\) for [\d.]+ s, waiting for other ranks",
     "swapped_collectives": r"rank \d .*, \w+ of step 0: in reduce_scatter over dp_shard on lane reduction: .*MPI_ERR_TRUNCATE",
     "missing_reduction": r"rank 1 .*: norm of step 0 \(action \d+, gradient_norm\) for [\d.]+ s, waiting for other ranks",
     "early_reshard": r"rank 0 .*, in action \d+: forward block embedding mb 0",
-    "reduction_before_the_last_weight_gradient": r"rank 0 .*: an action reads memory that holds something, in action \d+: finish_gradient unit \w+ mb \d",
-    "slot_reused_too_soon": r"rank 0 .*: an action reads memory that holds something, in action \d+: backward block layer\.\d mb 0",
+    "reduction_before_the_last_weight_gradient": r"rank 0 .*: an action reads a slot that has been acquired, in action \d+: finish_gradient unit \w+ mb \d",
+    "slot_reused_too_soon": r"rank 0 .*: an action reads a slot that has been acquired, in action \d+: backward block layer\.\d mb 0",
 }
 
 

@@ -87,7 +87,7 @@ def test_documents_are_joined_in_input_order_and_none_is_lost(tmp):
     assert token_stream(tmp / "out").tolist() == joined(texts)
     found = documents(tmp / "out", "train")
     assert [bytes(tokens[:-1] if i < 299 else tokens).decode() for i, tokens in enumerate(found)] == texts
-    assert "passed over 1 file of other types" in done.stderr and "d.pdf" in done.stderr
+    assert "skipped 1 file of other types" in done.stderr and "d.pdf" in done.stderr
     assert not (tmp / "out/validation").exists()
     counts = manifest(tmp / "out")["splits"]["train"]
     assert counts["documents"] == 300 and counts["tokens"] == len(joined(texts)) == sum(
@@ -425,7 +425,7 @@ def test_bad_input_is_named_by_file_and_line_and_leaves_nothing(tmp):
     cases["empty.txt"] = ("", "empty.txt is empty")
     cases["absent.txt"] = ("", "absent.txt: no such file or folder")
     (inputs / "image.png").write_bytes(b"\x89PNG")
-    cases["image.png"] = ("", "image.png as a corpus: its type is not known")
+    cases["image.png"] = ("", "image.png as a corpus: unknown file type")
     (inputs / "short.txt.gz").write_bytes(gzip.compress(random.Random(1).randbytes(3000).hex().encode())[:-20])
     cases["short.txt.gz"] = ("", "short.txt.gz: the compressed data ends too early")
     (inputs / "blank.jsonl").write_text("\n\n")
@@ -579,7 +579,7 @@ def waiting_for(first, words, **settings):
         **settings,
     )
     for line in second.stderr:
-        if f"waits: cannot create the dataset {words[-1]}: it is being made by process {first.pid} on " in line:
+        if f"waiting: cannot create the dataset {words[-1]}: it is being made by process {first.pid} on " in line:
             return second
     raise AssertionError(f"it ended with {second.wait()}")
 
@@ -752,7 +752,7 @@ def test_standard_input_gives_the_dataset_that_a_file_gives(tmp):
         (b"", ["--format", "txt"], 3, "standard input is empty"),
         (b"{oops\n", ["--format", "jsonl"], 3, "standard input:1: not valid JSON"),
         (b"x", [], 2, "--format txt, jsonl, json, csv, tsv, parquet or arrow is needed"),
-        (b"x", [str(tmp / "b.txt"), "--format", "txt"], 2, "name no other INPUT beside it"),
+        (b"x", [str(tmp / "b.txt"), "--format", "txt"], 2, "must be the only INPUT: name no other"),
     ]:
         command = [program("prepare-data"), "-", *options, "--output", str(tmp / "none")]
         done = subprocess.run(command, input=text, capture_output=True, timeout=PATIENCE_S)
@@ -816,10 +816,10 @@ def test_empty_hidden_and_linked_inputs_are_noted_or_followed_and_a_byte_order_m
         )
         assert token_stream(tmp / f"out{ranks}").tolist() == joined(["marked", "linked"])
         for note in [
-            "passed over 1 hidden file or folder",
-            "passed over 1 empty file",
-            "1 link back to a folder above it",
-            "void.txt.gz is empty: its data holds nothing",
+            "skipped 1 hidden file or folder",
+            "skipped 1 empty file",
+            "1 link to a folder that contains it",
+            "void.txt.gz contains no text",
         ]:
             assert note in done.stderr, (note, done.stderr)
 
@@ -830,7 +830,7 @@ def test_verify_answers_whether_a_dataset_is_what_its_description_says(tmp):
     count = sum(len(split["shards"]) for split in manifest(tmp / "out")["splits"].values())
     for ranks in [None, 3]:
         done = run("prepare-data", "--verify", tmp / "out", ranks=ranks)
-        assert f"{count} shards" in done.stdout and "all hashes are as DATASET.json says" in done.stdout
+        assert f"{count} shards" in done.stdout and "all hashes match DATASET.json" in done.stdout
     damage_shard(tmp / "out", "train/tokens-00002.h5")
     damage_shard(tmp / "out", "validation/tokens-00000.h5")
     (tmp / "out/train/tokens-00001.h5").unlink()
@@ -1079,9 +1079,9 @@ def test_a_tokenizer_file_may_have_any_name_and_a_refusal_says_what_the_file_is(
     (tmp / "a.txt").write_text("some text")
     files = {
         "empty.json": (b" \n", "it is empty"),
-        "tokenizer.model": (b"\x01\0\0\0", "it is not text, and no model of sentencepiece"),
-        "merges.txt": (b"#version: 0.2\na b\n", "it holds merges alone"),
-        "vocab.json": (b'{"a": 0, "b": 1}', "it holds a vocabulary alone"),
+        "tokenizer.model": (b"\x01\0\0\0", "it is neither text nor a sentencepiece model"),
+        "merges.txt": (b"#version: 0.2\na b\n", "it has merges but no vocabulary"),
+        "vocab.json": (b'{"a": 0, "b": 1}', "it has a vocabulary but no merges"),
         "config.json": (b'{"model_type": "gpt2"}', "it has no member 'model'"),
         "list.json": (b"[1]", "it is not a JSON object"),
     }

@@ -415,15 +415,15 @@ def test_prompts_that_are_messages_and_those_that_are_text_are_told_apart_by_rec
     options = ["--data.records", "prompt", "--data.tokenizer", tokens.folder, "--data.validation", "none"]
     error = prepare(write_lines(tmp / "chat.jsonl", [plain, chat]), "--output", tmp / "data", *options, expect=3).stderr
     assert (
-        "chat.jsonl:2: 'prompt' is a list of messages, and beside the tokenizer is no chat template" in error
+        "chat.jsonl:2: 'prompt' is a list of messages, but the tokenizer has no chat template that can be used" in error
         and "--data.chat_template" in error
     ), error
     (tmp / "chat.jinja").write_text(TEMPLATES["chatml"], newline="")
     for record, says in [
-        (plain, "'prompt' is no list of messages, and data.chat_template is of messages"),
+        (plain, "'prompt' is not a list of messages, but data.chat_template needs messages"),
         ({**chat, "completion": "a"}, "one of 'prompt' and 'completion' is a list"),
-        ({**chat, "completion": []}, "completion holds no message"),
-        ({**chat, "prompt": ["q"]}, 'prompt[0] is "q", no object'),
+        ({**chat, "completion": []}, "completion has no messages"),
+        ({**chat, "prompt": ["q"]}, 'prompt[0] is "q", not an object'),
     ]:
         error = prepare(
             write_lines(tmp / "one.jsonl", [record]),
@@ -800,7 +800,7 @@ def test_the_template_is_the_one_beside_the_tokenizer_or_the_one_that_is_named(t
     ).stderr
     assert (
         "neither chat_template.jinja nor tokenizer_config.json" in refused
-        or "there is no chat_template" in refused
+        or "has no chat_template" in refused
         and "--data.chat_template" in refused
     ), refused
     assert (
@@ -833,7 +833,7 @@ def test_the_template_is_the_one_beside_the_tokenizer_or_the_one_that_is_named(t
         assert (tmp / name / "tokenizer/chat_template.jinja").read_text() == TEMPLATES[
             "llama 3, marked" if name == "beside" else "gemma, marked"
         ]
-        assert "all hashes are" in prepare("--verify", tmp / name).stdout
+        assert "all hashes match DATASET.json" in prepare("--verify", tmp / name).stdout
     (tmp / "wrong.jinja").write_text("\n{% for m in messages %}{{ m.content | urlize }}{% endfor %}")
     refused = prepare(
         source,
@@ -848,7 +848,7 @@ def test_the_template_is_the_one_beside_the_tokenizer_or_the_one_that_is_named(t
         expect=3,
         ranks=2,
     ).stderr
-    assert "wrong.jinja:2: the filter 'urlize' is not understood" in refused and not (tmp / "no").exists(), refused
+    assert "wrong.jinja:2: the filter 'urlize' is not supported" in refused and not (tmp / "no").exists(), refused
 
 
 def test_conversations_with_tools_are_rendered_by_the_template_for_tools_as_transformers_does(tmp):
@@ -902,7 +902,7 @@ def test_conversations_with_tools_are_rendered_by_the_template_for_tools_as_tran
             assert (ids, mask) == (told["input_ids"], told["assistant_masks"]), (name, chat)
         kept = transformers.AutoTokenizer.from_pretrained(tmp / f"data-{name}/tokenizer")
         assert kept.chat_template == theirs.chat_template == {one["name"]: one["template"] for one in listed}, name
-        assert "all hashes are" in prepare("--verify", tmp / f"data-{name}").stdout
+        assert "all hashes match DATASET.json" in prepare("--verify", tmp / f"data-{name}").stdout
         prepare(
             source,
             "--output",
@@ -921,28 +921,28 @@ def test_conversations_with_tools_are_rendered_by_the_template_for_tools_as_tran
     refused = prepare(
         source, "--output", tmp / "no", "--data.tokenizer", tmp / "list", "--data.records", "messages", expect=3
     ).stderr
-    assert 'the name "../default" of a template cannot be that of a file' in refused, refused
+    assert 'the template name "../default" cannot be a file name' in refused, refused
     (tmp / "list/tokenizer_config.json").write_text(json.dumps({**config, "chat_template": listed[:2]}))
     refused = prepare(
         source, "--output", tmp / "no", "--data.tokenizer", tmp / "list", "--data.records", "messages", expect=3
     ).stderr
-    assert "there is no chat template 'default'" in refused and "--data.chat_template" in refused, refused
+    assert "has no chat template 'default'" in refused and "--data.chat_template" in refused, refused
 
 
 def test_a_conversation_that_cannot_be_used_is_refused_with_its_place(tmp):
     tokens = Tokens(tmp / "bpe")
     user, answer = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
     bad = [
-        ({"messages": "a"}, "the text of messages is no JSON"),
-        ({"messages": {"role": "user"}}, 'messages is {"role":"user"}, no list of messages'),
-        ({"messages": []}, "messages holds no message"),
+        ({"messages": "a"}, "the text of messages is not JSON"),
+        ({"messages": {"role": "user"}}, 'messages is {"role":"user"}, not a list of messages'),
+        ({"messages": []}, "messages has no messages"),
         ({"messages": None}, "the field 'messages' is null"),
         ({"message": []}, "no field 'messages'; it has message"),
-        ({"messages": [user, "b"]}, 'messages[1] is "b", no object'),
+        ({"messages": [user, "b"]}, 'messages[1] is "b", not an object'),
         ({"messages": [user, {"content": "b"}]}, "messages[1] has no role"),
         (
             {"conversations": [{"from": "narrator", "value": "b"}]},
-            'conversations[0] is from "narrator", which is no known role',
+            'conversations[0] is from "narrator", which is not a known role',
         ),
         (
             {
@@ -954,29 +954,29 @@ def test_a_conversation_that_cannot_be_used_is_refused_with_its_place(tmp):
                     answer,
                 ]
             },
-            'messages[0].content[1] is of the type "image_url"',
+            'messages[0].content[1] has the type "image_url"',
         ),
         (
             {"messages": [{"role": "user", "content": 5}, answer]},
-            "messages[0].content is 5, neither text nor a list of parts",
+            "messages[0].content is 5, neither a string nor a list of parts",
         ),
         ({"messages": [user, {**answer, "weight": 0.5}]}, "messages[1].weight is 0.5, neither 0 nor 1"),
         (
             {"messages": [{**user, "weight": 1}, answer]},
-            'message 0 is of the role "user" and has the weight 1, but the assistant\'s messages alone count',
+            'message 0 has the role "user" and the weight 1, but only messages of the assistant are trained on',
         ),
-        ({"messages": [user, answer], "tools": 5}, "tools is 5, no list"),
+        ({"messages": [user, answer], "tools": 5}, "tools is 5, not a list"),
         (
             {"messages": [{"role": "system", "content": "s"}, answer], "system": "t"},
-            "the record has a text system, and messages[0] is of the system as well",
+            "the record has the field system, and messages[0] is a system message too",
         ),
         (
             {"messages": [user, answer], "chat_template_kwargs": {"messages": 1}},
-            "chat_template_kwargs has messages, which a template gets from the conversation",
+            "chat_template_kwargs sets messages, which comes from the conversation",
         ),
         (
             {"conversations": [{"from": "function_call", "value": "add(1)"}]},
-            'conversations[0] is a function_call of "add(1)"',
+            'conversations[0] has a function_call with the value "add(1)"',
         ),
     ]
     options = ["--data.tokenizer", tokens.folder, "--data.records", "messages", "--data.validation", "none"]
@@ -999,10 +999,10 @@ def test_a_conversation_that_cannot_be_used_is_refused_with_its_place(tmp):
         source, "--output", tmp / "refused", *options, "--data.chat_template", tmp / "strips.jinja", expect=3
     )
     assert (
-        'strips.jsonl:1: cannot tell what the assistant writes: the template renders the first 2 of 4 messages as "b\\n" at byte 19, where the whole conversation has "\\nuser: a\\nassistant: b\\n"'
+        'strips.jsonl:1: cannot find the text of the assistant: the template renders the first 2 of 4 messages as "b\\n" at byte 19, where the whole conversation has "\\nuser: a\\nassistant: b\\n"'
         in done.stderr
     ), done.stderr
-    assert "data.train_on: last needs the last turn alone" in done.stderr
+    assert "data.train_on: last, which needs only the last turn" in done.stderr
     prepare(
         source,
         "--output",
@@ -1031,7 +1031,7 @@ def test_a_conversation_that_cannot_be_used_is_refused_with_its_place(tmp):
         "{% for m in messages %}{% if m.role == 'model' %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}"
     )
     assert (
-        "the template puts nothing out for it"
+        "the template renders nothing for it"
         in prepare(
             source, "--output", tmp / "refused", *options, "--data.chat_template", tmp / "silent.jinja", expect=3
         ).stderr

@@ -166,7 +166,7 @@ def test_any_ranks_and_threads_write_the_same_bytes_and_a_tail_may_cut_any_docum
             assert both == stream and len(splits[0]) + len(splits[1]) == 12001  # one document is cut
         else:
             assert sorted(splits[0] + splits[1]) == sorted(as_documents(samples)) and 2700 < len(splits[1]) < 3300
-        assert "all hashes are" in prepare("--verify", folder).stdout
+        assert "all hashes match DATASET.json" in prepare("--verify", folder).stdout
 
 
 def special_bpe(folder):
@@ -318,11 +318,11 @@ def test_a_record_that_cannot_be_used_ends_the_job_with_its_place_or_is_left_out
         ({"input_ids": [-1, 2]}, "input_ids[0] is -1"),
         ({"input_ids": [1, 2, 3], "labels": [IGNORED, 2, 4]}, "labels[2] is 4, neither input_ids[2] = 3 nor -100"),
         ({"input_ids": [1, 2, 3], "labels": [1, 2]}, "labels has 2 elements, input_ids has 3"),
-        ({"input_ids": 5}, "input_ids is no list"),
-        ({"input_ids": [1, 2.5]}, "input_ids[1] is no integer: 2.5"),
+        ({"input_ids": 5}, "input_ids is not a list"),
+        ({"input_ids": [1, 2.5]}, "input_ids[1] is not an integer: 2.5"),
         ({"input_ids": [1, 2], "attention_mask": [1, 2]}, "attention_mask[1] is 2, neither 0 nor 1"),
         ({"input_ids": [1, 2, 3], "attention_mask": [1, 0, 1]}, "attention_mask[1] is 0 between tokens"),
-        ({"input_ids": "[1, 2"}, "the text of input_ids is no list"),
+        ({"input_ids": "[1, 2"}, "the text of input_ids is not a list"),
         ({"ids": [1]}, "no field 'input_ids'; it has ids"),
     ]
     for number, (record, message) in enumerate(bad):
@@ -407,7 +407,7 @@ def test_options_that_would_have_no_effect_and_inputs_without_records_are_refuse
     (tmp / "a.txt").write_text("text")
     source = write_lines(tmp / "a.jsonl", [{"input_ids": [1, 2]}])
     refuse = lambda *options, expect=2: prepare(*options, "--output", tmp / "refused", expect=expect).stderr
-    assert "a.txt holds one text, no records" in refuse(tmp / "a.txt", "--data.records", "prompt")
+    assert "a.txt holds one text, not records" in refuse(tmp / "a.txt", "--data.records", "prompt")
     for option, value, needed in [
         ("labels", "shifted", "tokenized"),
         ("max_length", 5, "tokenized or prompt or messages"),
@@ -424,10 +424,10 @@ def test_options_that_would_have_no_effect_and_inputs_without_records_are_refuse
     assert "data.too_long has no effect without data.max_length" in refuse(
         source, *tokenized, "--data.too_long", "split"
     )
-    assert "leaves nothing new" in refuse(
+    assert "data.overlap 5 must be below data.max_length 5" in refuse(
         source, *tokenized, "--data.max_length", 5, "--data.too_long", "split", "--data.overlap", 5
     )
     assert "data.text_field has no effect" in refuse(source, *tokenized, "--data.text_field", "x")
-    assert "data.tokenizer chars is made of text" in refuse(source, *tokenized, "--data.tokenizer", "chars")
+    assert "data.tokenizer chars needs data.records text" in refuse(source, *tokenized, "--data.tokenizer", "chars")
     assert "the tokenizer names no bos_token" in refuse(source, *tokenized, "--data.add_bos", "true")
     assert refuse(source, *tokenized, "--data.validation", "tail:0.9", expect=3)

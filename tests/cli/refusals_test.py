@@ -23,35 +23,35 @@ SHARED = dict(LLAMA_TINY, hidden_size=12, num_attention_heads=6, num_key_value_h
 
 # Ranks, options, what the refusal says; a model by its folder.
 TABLE = [
-    (8, {"parallel.dp_replicate": 2, "parallel.dp_shard": 3}, "dp_replicate=2 × dp_shard=3: that takes 6 ranks"),
+    (8, {"parallel.dp_replicate": 2, "parallel.dp_shard": 3}, "dp_replicate=2 × dp_shard=3: this layout takes 6 ranks"),
     (8, {"parallel.pp": 2, "parallel.dp_shard": 3}, "pp=2 × dp_replicate=auto × dp_shard=3: 6 does not divide 8"),
-    (8, {"parallel.pp": "auto", "parallel.dp_shard": "auto"}, "only one axis can take the ranks that are left"),
+    (8, {"parallel.pp": "auto", "parallel.dp_shard": "auto"}, "only one parallel size can be auto"),
     (
         8,
         {"parallel.dp_replicate": "auto", "parallel.dp_shard": "auto"},
-        "only one axis can take the ranks that are left",
+        "only one parallel size can be auto",
     ),
     (2, {"parallel.order": "[dp_shard, dp_shard]"}, "parallel.order names an axis twice"),
     (2, {"parallel.order": "[cp]"}, "one of pp, dp_replicate, dp_shard, ring, ulysses, tp"),
     (8, {"parallel.tp": 3}, "dp_replicate=auto × tp=3: 3 does not divide 8"),
-    (4, {"parallel.tp": "auto", "parallel.dp_shard": "auto"}, "only one axis can take the ranks that are left"),
-    (2, {"parallel.tp": 2, "model.config": "mixtral"}, "a token would go to its experts from each of the 2 ranks"),
+    (4, {"parallel.tp": "auto", "parallel.dp_shard": "auto"}, "only one parallel size can be auto"),
+    (2, {"parallel.tp": 2, "model.config": "mixtral"}, "each of the 2 ranks would send every token to the experts"),
     (2, {"parallel.ep": 2}, "parallel.ep 2 has no effect: a gpt2 model has no experts"),
-    (3, {"parallel.ep": 3, "model.config": "mixtral"}, "cannot share out 4 experts over parallel.ep 3: 4 mod 3 is 1"),
+    (3, {"parallel.ep": 3, "model.config": "mixtral"}, "cannot distribute 4 experts over parallel.ep 3: 4 mod 3 is 1"),
     (
         6,
         {"parallel.ep": 4, "model.config": "mixtral"},
-        "cannot share out experts over ep=4: 6 ranks there are, and 6 mod 4 is 2",
+        "cannot distribute experts over ep=4: there are 6 ranks, and 6 mod 4 is 2",
     ),
     (
         12,
         {"parallel.ep": 2, "parallel.pp": 2, "parallel.tp": 2, "parallel.order": "[pp, tp]", "model.config": "mixtral"},
-        "cannot share out experts over ep=2: parallel.order puts pp between other axes",
+        "cannot distribute experts over ep=2: parallel.order puts pp between other axes",
     ),
     (
         2,
         {"parallel.ep": 2, "model.config": "mixtral", "post_local_sgd.start_step": 1},
-        "cannot share out experts over ep=2: 1 ranks are in a cell, and 1 mod 2 is 1",
+        "cannot distribute experts over ep=2: there are 1 ranks in a cell, and 1 mod 2 is 1",
     ),
     (
         4,
@@ -62,37 +62,37 @@ TABLE = [
             "parallel.ulysses": 2,
             "parallel.order": "[dp_replicate]",
         },
-        "parallel.order puts dp_replicate behind other axes, and the ranks of a cell are no neighbours",
+        "parallel.order puts dp_replicate after other axes, so the ranks of a cell are not contiguous",
     ),
     (2, {"parallel.ep_outside": "true"}, "parallel.ep_outside has no effect: parallel.ep is 1"),
     (2, {"parallel.ep_capacity": 1}, "parallel.ep_capacity has no effect: parallel.ep is 1"),
     (2, {"parallel.sequence_parallel": "true"}, "parallel.sequence_parallel has no effect: parallel.tp is 1"),
-    (4, {"parallel.tp": 4}, "cannot share 3 heads among parallel.tp 4: 3 mod 4 is 3"),
-    (4, {"parallel.tp": 4, "model.config": "llama"}, "cannot share 6 heads among parallel.tp 4: 6 mod 4 is 2"),
+    (4, {"parallel.tp": 4}, "cannot divide 3 heads among parallel.tp 4: 3 mod 4 is 3"),
+    (4, {"parallel.tp": 4, "model.config": "llama"}, "cannot divide 6 heads among parallel.tp 4: 6 mod 4 is 2"),
     (
         3,
         {"parallel.tp": 3, "model.config": "llama"},
-        "cannot share 2 key heads among parallel.tp 3: 2 mod 3 is 2, 3 mod 2 is 1",
+        "cannot divide 2 key heads among parallel.tp 3: 2 mod 3 is 2, 3 mod 2 is 1",
     ),
     (
         6,
         {"parallel.tp": 6, "model.config": "narrow"},
-        "cannot share an MLP of 5 among parallel.tp 6: in parts of 1 the last rank has none",
+        "cannot divide an MLP of 5 among parallel.tp 6: in parts of 1, the last rank has none",
     ),
     (8, {"parallel.ulysses": 3}, "dp_replicate=auto × ulysses=3: 3 does not divide 8"),
     (
         4,
         {"parallel.ulysses": 4, "model.config": "llama"},
-        "cannot share 6 heads among parallel.tp 1 × parallel.ulysses 4: 6 mod 4 is 2",
+        "cannot divide 6 heads among parallel.tp 1 × parallel.ulysses 4: 6 mod 4 is 2",
     ),
     (
         3,
         {"parallel.ulysses": 3, "model.config": "llama"},
-        "cannot share 2 key heads among parallel.ulysses 3: 2 mod 3 is 2, and 3 mod 2 is 1",
+        "cannot divide 2 key heads among parallel.ulysses 3: 2 mod 3 is 2, and 3 mod 2 is 1",
     ),
-    (2, {"parallel.ulysses": "auto", "parallel.dp_shard": "auto"}, "only one axis can take the ranks that are left"),
+    (2, {"parallel.ulysses": "auto", "parallel.dp_shard": "auto"}, "only one parallel size can be auto"),
     (8, {"parallel.ring": 3}, "dp_replicate=auto × ring=3: 3 does not divide 8"),
-    (2, {"parallel.ring": "auto", "parallel.ulysses": "auto"}, "only one axis can take the ranks that are left"),
+    (2, {"parallel.ring": "auto", "parallel.ulysses": "auto"}, "only one parallel size can be auto"),
     (
         2,
         {"data.max_documents_per_row": 4, "data.isolate_documents": "true"},
@@ -106,7 +106,7 @@ TABLE = [
     (
         1,
         {"data.isolate_documents": "true", "data.packing": "none"},
-        "data.isolate_documents has no effect: documents that are packed",
+        "data.isolate_documents has no effect: packed documents",
     ),
     (
         1,
@@ -114,23 +114,23 @@ TABLE = [
         "data.repeat_order has no effect: without data.shuffle",
     ),
     (1, {"data.seed": 9, "data.shuffle": "false"}, "data.seed has no effect: without data.shuffle"),
-    (1, {"data.path": ""}, "data.path or data.datasets is needed: what to train on"),
-    (1, {"data.path": "-"}, "data.path takes files and folders: standard input (-) is what prepare-data reads"),
-    (1, {"data.datasets": "[{path: a}]"}, "data.path and data.datasets both say what is trained on"),
+    (1, {"data.path": ""}, "data.path or data.datasets is needed: the data to train on"),
+    (1, {"data.path": "-"}, "data.path takes files and folders: only prepare-data reads standard input (-)"),
+    (1, {"data.datasets": "[{path: a}]"}, "data.path and data.datasets both name the training data"),
     (
         1,
         {"data.path": "", "data.datasets": "[{path: a, name: a/b}]"},
-        "data.datasets.0.name a/b is not of letters, digits",
+        "data.datasets.0.name a/b may have only letters, digits",
     ),
     (
         1,
         {"data.path": "", "data.datasets": "[{path: a, length: 3}]"},
-        "data.datasets.0.length has no effect: it is of the path dummy",
+        "data.datasets.0.length has no effect: it applies only to the path dummy",
     ),
     (
         1,
         {"data.path": "", "data.datasets": "[{path: dummy}]"},
-        "data.datasets.0.samples is needed: how many samples dummy has",
+        "data.datasets.0.samples is needed: the number of samples of dummy",
     ),
     (
         1,
@@ -145,7 +145,7 @@ TABLE = [
     (
         1,
         {"data.path": "", "data.datasets": "[{path: a, name: x}, {path: b, name: x}]"},
-        "data.datasets has two datasets of the name x",
+        "data.datasets has two datasets named x",
     ),
     (
         1,
@@ -155,10 +155,10 @@ TABLE = [
     (
         1,
         {"data.path": "", "data.datasets": "[{path: a, weight: 2}]", "data.drop_last": "true"},
-        "data.drop_last has no effect: by weights",
+        "data.drop_last has no effect: with weights",
     ),
     (1, {"checkpoint.components": "[optimizer, trainer]"}, "checkpoint.components leaves out the model"),
-    (1, {"checkpoint.components": "[model, trainer]"}, "checkpoint.components has one of optimizer and trainer"),
+    (1, {"checkpoint.components": "[model, trainer]"}, "checkpoint.components has only one of optimizer and trainer"),
     (1, {"data.shuffle_where": "both"}, "data.shuffle_where has no effect without data.datasets"),
     (
         1,
@@ -228,7 +228,7 @@ TABLE = [
     (
         4,
         {"parallel.dp_shard": 4, "parallel.reshard_after_forward": 4},
-        "cannot cut dp_shard=4 into groups of parallel.reshard_after_forward 4: that is all",
+        "cannot cut dp_shard=4 into groups of parallel.reshard_after_forward 4: that is a single group",
     ),
     (2, {"parallel.accumulate": "shards"}, "parallel.accumulate shards has no effect: parallel.dp_shard is 1"),
     (2, {"parallel.schedule": "zbv"}, "parallel.schedule has no effect: parallel.pp is 1"),
@@ -236,12 +236,12 @@ TABLE = [
     (
         2,
         {"plugin": FAULTY, "parallel.pp": 2, "parallel.stage_splitter": "wide", "faulty.width": 9},
-        "cuts 8 blocks at 0, -1: stages begin at ascending blocks",
+        "cuts 8 blocks at 0, -1: stages must begin at ascending blocks",
     ),
     (
         1,
         {"plugin": FAULTY, "train.recompute": "halves", "faulty.word": "odd"},
-        "says 64 of block layer.0, which has no meaning",
+        "returns 64 for block layer.0, which is not a valid choice",
     ),
     (
         1,
@@ -251,7 +251,7 @@ TABLE = [
     (
         2,
         {"plugin": PARTS, "train.loss": "plain", "parallel.tp": 2},
-        "train.loss plain is of whole rows of logits, and with parallel.tp",
+        "train.loss plain needs whole rows of logits, but with parallel.tp",
     ),
     (
         1,
@@ -261,17 +261,17 @@ TABLE = [
     (
         2,
         {"plugin": PARTS, "parallel.pp": 2, "parallel.schedule": "waves", "parts.fault": "refuse"},
-        "has no order for 2 ranks, 3 stages a rank",
+        "has no order for 2 ranks, 3 stages per rank",
     ),
     (
         2,
         {"plugin": PARTS, "parallel.pp": 2, "parallel.schedule": "waves", "parts.fault": "kind"},
-        "is of kind 7, which is none",
+        "has the unknown kind 7",
     ),
     (
         2,
         {"plugin": PARTS, "parallel.pp": 2, "parallel.schedule": "waves", "parts.fault": "stage"},
-        "the stage is not of this rank",
+        "this rank does not hold the stage",
     ),
     (
         2,
@@ -282,29 +282,29 @@ TABLE = [
             "parallel.stages_per_rank": 3,
             "parts.fault": "circle",
         },
-        "from which it goes on, has not been",
+        "which must run first",
     ),
     (
         1,
         {"plugin": FAULTY, "train.recompute": "halves", "train.recompute_keeps": "[attention]"},
-        "train.recompute halves says for each block what it keeps",
+        "train.recompute halves already chooses what each block keeps",
     ),
     (2, {"parallel.stage_splitter": "balanced"}, "parallel.stage_splitter has no effect: parallel.pp is 1"),
     (
         2,
         {"parallel.pp": 2, "parallel.stage_splitter": "balanced", "parallel.split_points": "[layer.1]"},
-        "both say where stages begin",
+        "both set where stages begin",
     ),
     (2, {"parallel.split_points": "[head]"}, "parallel.split_points has no effect: parallel.pp is 1"),
     (
         2,
         {"parallel.pp": 2, "parallel.schedule": "1f1b", "parallel.stages_per_rank": 2},
-        "schedule 1f1b has 1 stage a rank, not 2",
+        "schedule 1f1b has 1 stage per rank, not 2",
     ),
     (
         2,
         {"parallel.pp": 2, "parallel.schedule": "zbv", "parallel.stages_per_rank": 3},
-        "schedule zbv has 2 stages a rank, not 3",
+        "schedule zbv has 2 stages per rank, not 3",
     ),
     (
         4,
@@ -314,15 +314,15 @@ TABLE = [
     (
         9,
         {"parallel.pp": 9},
-        "cannot cut 8 blocks into 9 pipeline ranks × 1 stage a rank = 9 stages: each stage holds at least one block",
+        "cannot cut 8 blocks into 9 pipeline ranks × 1 stage per rank = 9 stages: each stage holds at least one block",
     ),
     (
         5,
         {"parallel.pp": 5, "parallel.schedule": "zbv"},
-        "cannot cut 8 blocks into 5 pipeline ranks × 2 stages a rank = 10 stages",
+        "cannot cut 8 blocks into 5 pipeline ranks × 2 stages per rank = 10 stages",
     ),
-    (2, {"parallel.pp": 2, "parallel.split_points": "[layer.1, layer.3]"}, "at 2 split points: it takes 1"),
-    (2, {"parallel.pp": 2, "parallel.split_points": "[layer.9]"}, "split point layer.9 is no block of the model"),
+    (2, {"parallel.pp": 2, "parallel.split_points": "[layer.1, layer.3]"}, "at 2 split points: it needs 1"),
+    (2, {"parallel.pp": 2, "parallel.split_points": "[layer.9]"}, "split point layer.9 is not a block of the model"),
     (
         3,
         {"parallel.pp": 3, "parallel.split_points": "[layer.3, layer.1]"},
@@ -331,8 +331,8 @@ TABLE = [
     (2, {"parallel.micro_batches": 4, "train.micro_batch": 4}, "cannot divide the 6 samples of a rank into"),
     (2, {"parallel.micro_batches": 7}, "cannot divide the 6 samples of a rank into"),
     (2, {"train.accumulation": 4, "parallel.micro_batches": 2}, "cannot divide the 6 samples of a rank into"),
-    (16, {}, "cannot divide a global batch of 12 samples among 16 ranks: 4 of them would have none"),
-    (16, {"parallel.dp_shard": 16}, "16 ranks cannot share 12 samples a step"),
+    (16, {}, "cannot divide a global batch of 12 samples among 16 ranks: 4 of them would have no sample"),
+    (16, {"parallel.dp_shard": 16}, "16 ranks cannot share 12 samples per step"),
     (
         2,
         {"post_local_sgd.period": 2},
@@ -348,12 +348,12 @@ TABLE = [
     (
         4,
         {"post_local_sgd.start_step": 1, "parallel.dp_shard": 2, "post_local_sgd.cell": 3},
-        "post_local_sgd.cell 3 does not hold dp_shard=2: 3 mod 2 is 1",
+        "post_local_sgd.cell 3 is not a multiple of dp_shard=2: 3 mod 2 is 1",
     ),
     (
         4,
         {"post_local_sgd.start_step": 1, "parallel.dp_shard": 4, "post_local_sgd.cell": 2},
-        "post_local_sgd.cell 2 does not hold dp_shard=4: 2 mod 4 is 2",
+        "post_local_sgd.cell 2 is not a multiple of dp_shard=4: 2 mod 4 is 2",
     ),
     (
         3,
@@ -363,10 +363,10 @@ TABLE = [
     (
         4,
         {"post_local_sgd.start_step": 1, "parallel.dp_shard": 2, "train.offload": "[shards]"},
-        "shards in host memory (train.offload) cannot be averaged (post_local_sgd.start_step)",
+        "post_local_sgd.start_step cannot average shards that lie in host memory (train.offload)",
     ),
     (2, {"train.max_steps": "null"}, "train.max_steps or train.epochs is needed"),
-    (2, {"train.epochs": 2}, "train.max_steps 10 and train.epochs 2 both say how long to train"),
+    (2, {"train.epochs": 2}, "train.max_steps 10 and train.epochs 2 both set the length of the run"),
     (
         2,
         {"train.global_batch": "null"},
@@ -380,17 +380,17 @@ TABLE = [
     (
         2,
         {"schedule.warmup_ratio": 0.1},
-        "schedule.warmup_steps 1 and schedule.warmup_ratio 0.1 both say how long warm-up takes",
+        "schedule.warmup_steps 1 and schedule.warmup_ratio 0.1 both set the length of the warm-up",
     ),
     (
         2,
         {"schedule.decay_steps": 5, "schedule.decay_ratio": 0.1},
-        "schedule.decay_steps 5 and schedule.decay_ratio 0.1 both say when the decay ends",
+        "schedule.decay_steps 5 and schedule.decay_ratio 0.1 both set the end of the decay",
     ),
     (
         2,
         {"schedule.name": "wsd", "schedule.cooldown_steps": 5, "schedule.cooldown_ratio": 0.1},
-        "both say how long the cooldown takes",
+        "both set the length of the cooldown",
     ),
     (2, {"schedule.name": "wsd"}, "schedule.name wsd needs schedule.cooldown_steps or schedule.cooldown_ratio"),
     (
@@ -423,7 +423,7 @@ TABLE = [
     (
         2,
         {"schedule.name": "infinite", "schedule.constant_lr": 1e-2, "schedule.decay_steps": 5},
-        "schedule.constant_lr 0.01 lies outside of schedule.min_lr 0 and optimizer.lr 0.001",
+        "schedule.constant_lr 0.01 is not between schedule.min_lr 0 and optimizer.lr 0.001",
     ),
     (
         2,
@@ -433,7 +433,7 @@ TABLE = [
             "schedule.decay_steps": 5,
             "schedule.cooldown_steps": 2,
         },
-        "which does not reach 0: set schedule.min_lr",
+        "is exponential and never reaches 0: set schedule.min_lr",
     ),
     (
         2,
@@ -472,9 +472,9 @@ TABLE = [
         {"train.callbacks": "[sample]", "sample.prompts": "[a]", "eval.at_end": "false"},
         "the sample callback runs at evaluations and at the end",
     ),
-    (2, {"optimizer.momentum": 0.9}, "optimizer.momentum is of optimizer.name sgd"),
-    (2, {"optimizer.name": "sgd", "optimizer.betas": "[0.8, 0.9]"}, "is of optimizer.name adamw"),
-    (2, {"optimizer.name": "sgd", "optimizer.eps": 1e-3}, "is of optimizer.name adamw"),
+    (2, {"optimizer.momentum": 0.9}, "optimizer.momentum applies only to optimizer.name sgd"),
+    (2, {"optimizer.name": "sgd", "optimizer.betas": "[0.8, 0.9]"}, "applies only to optimizer.name adamw"),
+    (2, {"optimizer.name": "sgd", "optimizer.eps": 1e-3}, "applies only to optimizer.name adamw"),
     (2, {"optimizer.name": "muon", "optimizer.muon_momentum": 1}, "with a momentum of 1 no gradient ever enters"),
     (
         2,
@@ -487,43 +487,55 @@ TABLE = [
     (
         2,
         {"optimizer.name": "adafactor", "optimizer.state_dtype": "bf16"},
-        "optimizer.state_dtype is of optimizer.name adamw, lion, muon; sgd and adafactor keep what they have",
+        "optimizer.state_dtype applies only to optimizer.name adamw, lion, muon; sgd and adafactor keep their state",
     ),
-    (2, {"optimizer.name": "adafactor", "optimizer.betas": "[0.8, 0.9]"}, "adafactor optimizer.adafactor_decay"),
-    (2, {"optimizer.name": "adafactor", "optimizer.eps": 1e-3}, "adafactor has optimizer.adafactor_eps"),
+    (2, {"optimizer.name": "adafactor", "optimizer.betas": "[0.8, 0.9]"}, "adafactor uses optimizer.adafactor_decay"),
+    (2, {"optimizer.name": "adafactor", "optimizer.eps": 1e-3}, "adafactor uses optimizer.adafactor_eps"),
     (
         2,
         {"optimizer.adafactor_decay": -0.5},
-        "optimizer.adafactor_decay is of optimizer.name adafactor; adamw has the second of optimizer.betas",
+        "optimizer.adafactor_decay applies only to optimizer.name adafactor; adamw uses the second of optimizer.betas",
     ),
-    (2, {"optimizer.adafactor_eps": "[1e-20, 0.1]"}, "optimizer.adafactor_eps is of optimizer.name adafactor"),
+    (
+        2,
+        {"optimizer.adafactor_eps": "[1e-20, 0.1]"},
+        "optimizer.adafactor_eps applies only to optimizer.name adafactor",
+    ),
     (
         2,
         {"optimizer.adafactor_clip": 2},
-        "optimizer.adafactor_clip is of optimizer.name adafactor; gradients are clipped by optimizer.clip_norm",
+        "optimizer.adafactor_clip applies only to optimizer.name adafactor; gradients are clipped by optimizer.clip_norm",
     ),
-    (2, {"optimizer.adafactor_scale": "true"}, "optimizer.adafactor_scale is of optimizer.name adafactor"),
+    (2, {"optimizer.adafactor_scale": "true"}, "optimizer.adafactor_scale applies only to optimizer.name adafactor"),
     (
         2,
         {"optimizer.adafactor_relative_step": "true"},
-        "optimizer.adafactor_relative_step is of optimizer.name adafactor",
+        "optimizer.adafactor_relative_step applies only to optimizer.name adafactor",
     ),
     (
         2,
         {"optimizer.adafactor_momentum": 0.9},
-        "optimizer.adafactor_momentum is of optimizer.name adafactor; sgd has optimizer.momentum",
+        "optimizer.adafactor_momentum applies only to optimizer.name adafactor; sgd uses optimizer.momentum",
     ),
-    (2, {"optimizer.name": "muon", "optimizer.muon_lr": 0.1, "optimizer.lr": 0}, "the schedule scales optimizer.lr"),
-    (2, {"optimizer.state_dtype": "bf16", "precision.dtype": "fp64"}, "would lose what precision.dtype fp64 is for"),
+    (
+        2,
+        {"optimizer.name": "muon", "optimizer.muon_lr": 0.1, "optimizer.lr": 0},
+        "the schedule scales optimizer.muon_lr together with optimizer.lr",
+    ),
+    (
+        2,
+        {"optimizer.state_dtype": "bf16", "precision.dtype": "fp64"},
+        "would lose the precision of precision.dtype fp64",
+    ),
     (
         2,
         {"optimizer.groups": "{a: {match: wte, momentum: 0.5}}"},
-        "optimizer.groups.a.momentum is of the update rules sgd",
+        "optimizer.groups.a.momentum applies only to sgd",
     ),
     (
         2,
         {"optimizer.groups": "{a: {match: wte, lr: 0.1}}", "optimizer.lr": 0},
-        "the schedule scales optimizer.lr, and optimizer.groups.a.lr with it",
+        "the schedule scales optimizer.groups.a.lr together with optimizer.lr",
     ),
     (2, {"precision.weights": "bf16"}, "precision.weights bf16 needs precision.dtype bf16"),
     (
@@ -532,8 +544,8 @@ TABLE = [
         "would be rounded away",
     ),
     (2, {"optimizer.kahan": "true"}, "optimizer.kahan has no effect"),
-    (2, {"parallel.dp_shard": "node", "parallel.tp": "node"}, "only one axis can take the ranks of a node: node"),
-    (2, {"parallel.dp_shard": "node"}, "parallel.dp_shard is to fill a node, and how many ranks one has is not known"),
+    (2, {"parallel.dp_shard": "node", "parallel.tp": "node"}, "only one parallel size can be node"),
+    (2, {"parallel.dp_shard": "node"}, "parallel.dp_shard is node, but the number of ranks per node is unknown"),
     (
         4,
         {"parallel.dp_shard": "node", "parallel.ring": 4, "ranks-per-node": 2},
@@ -542,7 +554,7 @@ TABLE = [
     (
         2,
         {"optimizer.name": "sgd", "optimizer.nesterov": "true"},
-        "without momentum there is nothing to look ahead with",
+        "optimizer.nesterov needs momentum",
     ),
     (2, {"divergence.threshold": 1}, "divergence.threshold has no effect without divergence.detector"),
     (
@@ -553,7 +565,7 @@ TABLE = [
     (
         2,
         {"divergence.detector": "windows", "eval.every": "never"},
-        "divergence.of eval_loss looks at evaluations during training",
+        "divergence.of eval_loss needs evaluations during training",
     ),
     (2, {"optimizer.name": "sgd", "optimizer.momentum": 1}, "with a momentum of 1 no step is ever forgotten"),
     (2, {"optimizer.betas": "[0.9, 1]"}, "with a decay rate of 1 a moment never changes"),
@@ -585,17 +597,17 @@ TABLE = [
     (
         2,
         {"checkpoint.validation": "rolling"},
-        "checkpoint.validation rolling needs checkpoint.every in steps alone: the share that a save compares follows from its step",
+        "checkpoint.validation rolling needs checkpoint.every in steps only: the step of a save selects the part that it compares",
     ),
     (
         2,
         {"checkpoint.validation_saves": 4},
-        "checkpoint.validation_saves has no effect: only checkpoint.validation rolling goes by turns",
+        "checkpoint.validation_saves has no effect: it applies only to checkpoint.validation rolling",
     ),
     (
         2,
         {"checkpoint.validation": "none", "checkpoint.on_difference": "warn"},
-        "checkpoint.on_difference has no effect: checkpoint.validation none finds no difference",
+        "checkpoint.on_difference has no effect: checkpoint.validation none compares nothing",
     ),
     (
         2,
@@ -605,20 +617,20 @@ TABLE = [
     (
         2,
         {"checkpoint.local_dir": "disk", "checkpoint.storage": "per_node"},
-        "with checkpoint.storage per_node train.run_dir is none: leave one out",
+        "with checkpoint.storage per_node train.run_dir is not shared: leave one out",
     ),
     (
         2,
         {"checkpoint.background": "false", "checkpoint.on_busy": "wait"},
-        "checkpoint.on_busy has no effect: without checkpoint.background each save is waited for",
+        "checkpoint.on_busy has no effect: without checkpoint.background, training waits for each save",
     ),
     (2, {"checkpoint.metadata": "[team]"}, "is not of the form KEY=VALUE"),
-    (2, {"checkpoint.metadata": "[team=a, note=b, team=c]"}, "checkpoint.metadata says team twice"),
+    (2, {"checkpoint.metadata": "[team=a, note=b, team=c]"}, "checkpoint.metadata has team twice"),
     (2, {"checkpoint.on_difference": "vote"}, "one of fail, warn, repair"),
     (
         2,
         {"checkpoint.background": "false", "checkpoint.snapshot_memory": "1GiB"},
-        "checkpoint.snapshot_memory has no effect: without checkpoint.background each save is waited for",
+        "checkpoint.snapshot_memory has no effect: without checkpoint.background, training waits for each save",
     ),
     (2, {"train.recompute_keeps": "[attention]"}, "train.recompute_keeps has no effect: train.recompute is none"),
     (
@@ -634,32 +646,32 @@ TABLE = [
     (
         2,
         {"train.activation_memory_budget": "1MiB", "train.recompute": "block"},
-        "chooses what is recomputed, and train.recompute says it",
+        "train.activation_memory_budget and train.recompute both choose what is recomputed",
     ),
     (
         2,
         {"train.activation_memory_budget": "1MiB", "train.recompute_keeps": "[matmul]"},
-        "and train.recompute_keeps says it: leave one out",
+        "and train.recompute_keeps both choose what is recomputed: leave one out",
     ),
     (
         2,
         {"train.activation_memory_budget": "1MiB", "train.offload": "[activations]"},
-        "train.offload activations takes them from there",
+        "train.offload activations moves them to the host",
     ),
     (
         2,
         {"train.activation_memory_budget": "1KiB"},
-        "no choice of what is recomputed fits train.activation_memory_budget 1.0 KiB",
+        "train.activation_memory_budget 1.0 KiB is too small: even with full recompute",
     ),
     (
         2,
         {"train.offload": "[activations]", "train.recompute": "block"},
-        "train.offload activations has no effect: backward reads what every block keeps",
+        "train.offload activations has no effect: backward needs the activations of each block",
     ),
     (
         2,
         {"train.offload": "[activations]", "train.host_memory": "1KiB"},
-        "train.offload activations has no effect: train.host_memory 1.0 KiB has no room",
+        "train.offload activations has no effect: train.host_memory 1.0 KiB is too small",
     ),
     (2, {"train.offload": "[everything]"}, "one of optimizer, shards, activations"),
     (2, {"data.sequence_length": 1000}, "data.sequence_length is 1000, but the model has"),
@@ -667,21 +679,21 @@ TABLE = [
     (
         2,
         {"precision.dtype": "fp16", "optimizer.in_backward": "true", "train.on_nonfinite": "stop"},
-        "before it is known whether gradients have overflowed, which precision.dtype fp16 skips a step for",
+        "before gradients can be checked for overflow, which precision.dtype fp16 needs",
     ),
-    (2, {"precision.reduce_dtype": "fp16"}, "gradients are summed in fp16 only where they have a loss scale"),
+    (2, {"precision.reduce_dtype": "fp16"}, "precision.reduce_dtype fp16 needs the loss scale"),
     (2, {"precision.output_dtype": "fp64"}, "precision.output_dtype fp64 would add nothing"),
     (
         2,
         {"precision.output_dtype": "fp16", "precision.dtype": "bf16"},
-        "gradients pass between blocks in fp16 only where they have a loss scale",
+        "precision.output_dtype fp16 needs the loss scale",
     ),
     (2, {"precision.init_scale": 8}, "precision.init_scale has no effect: only precision.dtype fp16 has a loss scale"),
     (2, {"precision.growth_factor": 3}, "precision.growth_factor has no effect"),
     (2, {"precision.backoff_factor": 0.1}, "precision.backoff_factor has no effect"),
     (2, {"precision.growth_interval": 3}, "precision.growth_interval has no effect"),
     (2, {"precision.min_scale": 3}, "precision.min_scale has no effect"),
-    (2, {"log.statistics_every": 3}, "log.statistics_every has no effect: log.statistics names nothing"),
+    (2, {"log.statistics_every": 3}, "log.statistics_every has no effect: log.statistics is empty"),
     (
         2,
         {"log.statistics": "[weights]", "log.statistics_every": "never"},

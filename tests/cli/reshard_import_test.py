@@ -134,7 +134,7 @@ def test_training_starts_from_an_import_as_from_the_folder_and_from_an_export_of
     words = resumed_from(tmp / "made", tmp / "folder", tmp, tmp / "run-made")
     told = run("train", *words).stderr
     for said in [
-        f"starts with weights of {tmp}/made",
+        f"starting with the weights of {tmp}/made",
         *(f"the checkpoint holds no component '{one}': it starts afresh" for one in ["optimizer", "trainer", "data"]),
     ]:
         assert said in told, (said, told)
@@ -145,7 +145,7 @@ def test_training_starts_from_an_import_as_from_the_folder_and_from_an_export_of
     shutil.rmtree(tmp / "made")
     told = run("train", *words[:-2], "--train.max_steps", 3, ranks=2).stderr
     run("train", *started_from(tmp / "folder", tmp, tmp / "whole")[:-2], "--train.max_steps", 3)
-    assert "goes on from" in told and records(tmp / "run-made", "run")[-1]["start_step"] == 1
+    assert "resuming from" in told and records(tmp / "run-made", "run")[-1]["start_step"] == 1
     losses = [[record["loss"] for record in records(tmp / folder, "step")] for folder in ["run-made", "whole"]]
     assert len(losses[1]) == 3 and numpy.allclose(*losses, rtol=1e-6), losses
 
@@ -165,7 +165,7 @@ def test_an_import_is_evaluated_and_what_does_not_fit_is_refused_on_all_ranks(tm
     assert abs(losses[0] - losses[1]) <= 1e-6 * losses[0], losses
     told = run("train", *resumed_from(tmp / "half", tmp / "folder", tmp, tmp / "none"), ranks=2, expect=2).stderr
     assert (
-        f"{tmp}/half holds weights in bf16, and this run keeps them in fp32" in told
+        f"{tmp}/half has weights in bf16, but this run keeps them in fp32" in told
         and "--consolidate --cast fp32 --output NEW converts them" in told
     ), told
     told = run("train", *options(tmp, tmp / "none", "--checkpoint.resume", tmp / "made"), ranks=2, expect=2).stderr
@@ -261,7 +261,7 @@ def test_tensors_of_modules_that_the_model_does_not_have_are_named_and_not_read(
             program_and_more[0], tmp / "folder", *program_and_more[1:], "--output", tmp / "new", "--dry-run"
         ).stderr
         assert (
-            f"warning: {tmp}/folder: 1 tensor not read, since the model has no such module: v_head.weight" in told
+            f"warning: {tmp}/folder: ignored 1 tensor, since the model has no such module: v_head.weight" in told
             and buffer in told
         ), told
 

@@ -159,11 +159,11 @@ def test_experts_are_shared_out_as_a_job_shares_them_out(tmp):
     )
     [source] = step_folders(tmp / "one")
     for target, said in [
-        ("ep=3,dp_shard=3", "cannot share out 4 experts over parallel.ep 3: 4 mod 3 is 1"),
-        ("ep=2,dp_shard=3", "cannot share out experts over ep=2: 3 ranks there are, and 3 mod 2 is 1"),
+        ("ep=3,dp_shard=3", "cannot distribute 4 experts over parallel.ep 3: 4 mod 3 is 1"),
+        ("ep=2,dp_shard=3", "cannot distribute experts over ep=2: there are 3 ranks, and 3 mod 2 is 1"),
     ]:
         assert said in refusal(source, tmp / "no", "--to", target), target
-    assert "how ep divides a model its config.json tells" in refusal(
+    assert "dividing the model over ep needs its config.json" in refusal(
         saved(tmp), tmp / "no", "--to", "ep=2,dp_shard=2", "--skip", "rng"
     )
 
@@ -253,13 +253,13 @@ def test_what_of_a_configuration_no_sizes_of_axes_tell_is_refused(tmp):
         (
             "parallel: {tp: 2}",
             "",
-            f"{file} leaves the ranks along dp_replicate to the number that a job is started with: name them, as in {file},dp_replicate=4",
+            f"{file} leaves the size of dp_replicate to the number of ranks of the job: give it, as in {file},dp_replicate=4",
         ),
-        ("parallel: {dp_shard: auto}", "", "leaves the ranks along dp_shard to the number"),
+        ("parallel: {dp_shard: auto}", "", "leaves the size of dp_shard to the number of ranks"),
         (
             "parallel: {dp_replicate: 1, order: [tp, pp]}",
             "",
-            "says parallel.order, by which a job lays its state out as no sizes of axes tell",
+            "sets parallel.order, a layout that axis sizes cannot describe",
         ),
         ("parallel: {dp_replicate: 1, pp: 2, schedule: zbv}", "", "says parallel.schedule"),
         (
@@ -274,8 +274,8 @@ def test_what_of_a_configuration_no_sizes_of_axes_tell_is_refused(tmp):
         ),
         ("post_local_sgd: {start_step: 3}", "", "says post_local_sgd.start_step"),
         ("parallel: {dp_replicate: 2, ep_outside: true}", "", "ep_outside has no effect: ep is 1"),
-        ("parallel: {dp_replicate: 1, dp_shrad: 2}", "", f"{file} is no configuration of train: {file}:1: "),
-        ("parallel: {dp_replicate: 2}", ",tp=2", "how tp divides a model its config.json tells"),
+        ("parallel: {dp_replicate: 1, dp_shrad: 2}", "", f"{file} is not a train configuration: {file}:1: "),
+        ("parallel: {dp_replicate: 2}", ",tp=2", "dividing the model over tp needs its config.json"),
     ]:
         file.write_text(text)
         told = refusal(source, tmp / "new", "--to", f"{file}{words}", "--skip", "rng")
@@ -391,9 +391,9 @@ def test_a_part_of_the_state_is_written_with_the_digest_of_that_part(tmp):
         differences = json.loads(run("checkpoint-inspect", "--diff", source, new, "--json", expect=1).stdout)[
             "differences"
         ]
-        assert "other content" not in json.dumps(differences) and {d["name"] for d in differences} == names - kept, (
-            differences
-        )
+        assert (
+            "different content" not in json.dumps(differences) and {d["name"] for d in differences} == names - kept
+        ), differences
         assert "left out" in done["notes"][0], done
 
 
@@ -431,7 +431,7 @@ def test_weights_are_cast_to_the_nearest_value_and_only_these(tmp):
         t["name"]: t["fingerprint"] for t in tensors_of(tmp / "new") if t["name"] not in ["wte.weight", "wide.weight"]
     }
     text = run("checkpoint-reshard", source, "--consolidate", "--cast", "fp64", "--output", tmp / "wide").stdout
-    assert "cast: 3 tensors; their digests differ" in text and "  model/norm.weight\n" in text, text
+    assert "cast: 3 tensors; their digests change" in text and "  model/norm.weight\n" in text, text
     again = reshard(tmp / "wide", tmp / "back", "--consolidate", "--only", "model/wte", "--cast", "fp32")
     assert again["digest_after"] == reshard(source, tmp / "one", "--consolidate", "--only", "model/wte")["digest_after"]
 
@@ -440,25 +440,28 @@ def test_what_cannot_be_laid_out_or_chosen_is_refused_with_what_to_do(tmp):
     source = saved(tmp)
     for arguments, said in [
         (["--to", "tp=2,dp_shrad=4"], "did you mean dp_shard?"),
-        (["--to", "cp=2"], '"cp" is no axis of a mesh, which are pp, dp_replicate, dp_shard, ring, ulysses, tp, ep'),
+        (["--to", "cp=2"], '"cp" is not a mesh axis, which are pp, dp_replicate, dp_shard, ring, ulysses, tp, ep'),
         (["--to", "tp=2,tp=3"], "axis tp is given twice"),
-        (["--to", "tp=0"], "tp=0 is not from 1 to"),
+        (["--to", "tp=0"], "tp=0: it must be from 1 to"),
         (["--to", "dp_shard=2,parts=3"], "2 ranks cannot write 3 parts"),
-        (["--to", "dp_shard=512,tp=512"], "is more than 65536 ranks"),
-        (["--to", "tp"], "is neither parts=N, nor axes of a mesh"),
+        (["--to", "dp_shard=512,tp=512"], "is more than the limit of 65536 ranks"),
+        (["--to", "tp"], "is not a layout: give parts=N, mesh axes"),
         (
             ["--to", "tp=2", "--skip", "rng"],
-            "how tp divides a model its config.json tells, and the checkpoint has none",
+            "dividing the model over tp needs its config.json, and the checkpoint has none",
         ),
         (["--to", "pp=2", "--skip", "rng"], "resume with train and parallel.pp 2"),
-        (["--to", "dp_shard=2"], "component 'rng' is per_rank and belongs to ranks of dp_replicate 3"),
+        (["--to", "dp_shard=2"], "component 'rng' is per_rank and belongs to the ranks of dp_replicate 3"),
         (["--consolidate", "--only", "modle"], "the nearest name is 'model'"),
         (["--consolidate", "--skip", "model/wte.wieght"], "the nearest name is 'model/wte.weight'"),
         (["--consolidate", "--only", "model", "--skip", "model"], "--only and --skip leave nothing to write"),
         (["--consolidate", "--only", "rng", "--cast", "bf16"], "--cast has no effect: there is no component model"),
         (["--consolidate", "--cast", "int8"], "bf16"),
         (["--consolidate", "--memory", "1MiB"], "memory is 1.0 MiB, but"),
-        ([source, "--consolidate"], "2 checkpoints are named, but one is written anew: --average makes one of them"),
+        (
+            [source, "--consolidate"],
+            "2 checkpoints are named, but only one can be resharded: add --average to average them",
+        ),
         ([source, "--average", "--only", "optimizer"], "--average has no effect: --only and --skip leave no weights"),
         (["--average"], "--average has no effect on one checkpoint: name several"),
         ([], "--to AXIS=RANKS,… or --consolidate is needed"),
@@ -529,7 +532,7 @@ def test_ranks_that_share_the_work_are_planned_with_bytes_and_memory_of_each(tmp
     text = run("checkpoint-reshard", *arguments, ranks=2).stdout
     assert (
         text.count("process 0  reads and writes") == text.count("process 1  reads and writes") == 1
-        and "for pieces in work of a process" in text
+        and "for pieces in progress per process" in text
     ), text
 
 
@@ -693,19 +696,19 @@ def test_checkpoints_on_different_meshes_are_averaged_and_others_are_refused(tmp
     run("train", *options(tmp, tmp / "narrow", steps=1))
     reshard(first, tmp / "cast", "--consolidate", "--cast", "fp64")
     for other, said in [
-        (step_folders(tmp / "small")[0], "transformer.h.1.ln_1.weight is in the former alone"),
+        (step_folders(tmp / "small")[0], "transformer.h.1.ln_1.weight is only in the first"),
         (
             step_folders(tmp / "narrow")[0],
-            "transformer.h.0.mlp.c_fc.weight is fp32 (18, 72) in the one and fp32 (18, 40) in the other",
+            "transformer.h.0.mlp.c_fc.weight is fp32 (18, 72) in the first and fp32 (18, 40) in the second",
         ),
-        (tmp / "cast", "transformer.wte.weight is fp32 (257, 18) in the one and fp64 (257, 18) in the other"),
+        (tmp / "cast", "transformer.wte.weight is fp32 (257, 18) in the first and fp64 (257, 18) in the second"),
     ]:
         told = run("checkpoint-reshard", first, other, "--average", "--output", tmp / "no", expect=2).stderr
         assert said in told and not (tmp / "no").exists(), told
     told = run(
         "checkpoint-reshard", step_folders(tmp / "small")[0], first, "--average", "--output", tmp / "no", expect=2
     ).stderr
-    assert "transformer.h.1.ln_1.weight is in the latter alone" in told, told
+    assert "transformer.h.1.ln_1.weight is only in the second" in told, told
     told = run(
         "checkpoint-reshard", *[first] * 9, "--average", "--memory", "64MiB", "--output", tmp / "no", expect=2
     ).stderr

@@ -149,7 +149,7 @@ def test_nanogpt_files_end_documents_at_end_of_text_tokens_and_no_pickle_is_read
     (folder / "meta.pkl").write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
     done = prepare(folder, "--format", "nanogpt", "--output", tmp / "out", "--data.shard_tokens", 111)
     check_dataset(tmp / "out", documents, validation)
-    assert "meta.pkl is not read" in done.stderr
+    assert "meta.pkl is ignored" in done.stderr
     prepare(
         folder / "val.bin",
         folder / "train.bin",
@@ -162,7 +162,7 @@ def test_nanogpt_files_end_documents_at_end_of_text_tokens_and_no_pickle_is_read
     )
     check_dataset(tmp / "named", documents, validation)
     done = prepare(folder / "train.bin", "--output", tmp / "untold", expect=3)
-    assert "cannot tell what" in done.stderr and "--format nanogpt" in done.stderr
+    assert "cannot recognise the format of" in done.stderr and "--format nanogpt" in done.stderr
 
 
 def test_datatrove_files_have_the_documents_of_their_index(tmp):
@@ -189,7 +189,7 @@ def test_samples_of_mds_are_documents_in_place_and_compressed_ones_are_copied(tm
     for ranks in (None, 3):
         done = prepare(tmp / "packed", "--output", tmp / f"copied-{ranks}", "--data.validation", "none", ranks=ranks)
         check_dataset(tmp / f"copied-{ranks}", documents)
-        assert "compressed files cannot be used where they lie" in done.stderr
+        assert "compressed files cannot be used in place" in done.stderr
         assert all("outside" not in shard for shard in manifest(tmp / f"copied-{ranks}")["splits"]["train"]["shards"])
     write_mds(tmp / "tail", documents)
     prepare(tmp / "tail", "--output", tmp / "divided", "--data.validation", "tail:0.3")
@@ -366,14 +366,14 @@ def test_what_is_no_whole_file_of_a_format_is_refused_by_name_and_leaves_nothing
     (tmp / "empty.bin").write_bytes(b"")
     nan = ["--format", "nanogpt"]
     cases = [
-        (lambda: megatron(lambda d: b"X" + d[1:]), "m.idx: it does not begin as an index of Megatron"),
-        (lambda: megatron(lambda d: put(d, 9, "<Q", 2)), "m.idx: it has version 2 of the format"),
-        (lambda: megatron(dtype="float32"), "m.idx: it holds fp32, which are no tokens"),
-        (lambda: megatron(lambda d: put(d, 17, "<B", 99)), "m.idx: 99 is the number of no type"),
-        (lambda: megatron(lambda d: d[:-1]), "m.idx: 20 sequences and 21 boundaries of documents need more than its"),
+        (lambda: megatron(lambda d: b"X" + d[1:]), "m.idx: it does not begin like a Megatron index"),
+        (lambda: megatron(lambda d: put(d, 9, "<Q", 2)), "m.idx: it has format version 2"),
+        (lambda: megatron(dtype="float32"), "m.idx: its element type fp32 cannot hold token ids"),
+        (lambda: megatron(lambda d: put(d, 17, "<B", 99)), "m.idx: its element type 99 is unknown"),
+        (lambda: megatron(lambda d: d[:-1]), "m.idx: 20 sequences and 21 document boundaries need more than its"),
         (lambda: megatron(lambda d: put(d, 18, "<Q", 1 << 63)), "need more than its"),
-        (lambda: megatron(lambda d: d + b"abc"), "m.idx: 3 bytes lie behind what its header announces"),
-        (lambda: megatron(modes=0), "m.idx: it has modes of sequences: multimodal datasets are not read"),
+        (lambda: megatron(lambda d: d + b"abc"), "m.idx: 3 bytes follow the data that its header announces"),
+        (lambda: megatron(modes=0), "m.idx: it has sequence modes: multimodal datasets are not supported"),
         (
             lambda: megatron(lambda d: put(d, pointers + 8, "<q", 0)),
             "m.idx: sequence 1 begins at byte 0, which overlaps",
@@ -389,50 +389,56 @@ def test_what_is_no_whole_file_of_a_format_is_refused_by_name_and_leaves_nothing
         (lambda: megatron(bin_change=lambda d: d[:-1]), "m.bin has"),
         (
             lambda: megatron(bin_change=lambda d: d[:20] + b"\xff\xff" + d[22:]),
-            "m.bin: token 10 is 65535, and the vocabulary has 257",
+            "m.bin: token 10 is 65535, but the vocabulary has 257 tokens",
         ),
         (lambda: llmc(version=3), "l.bin has version 3 of llm.c's format 20240520"),
         (lambda: changed(llmc(), tmp / "l.bin", lambda d: d[:-2]), "l.bin has"),
-        (lambda: changed(llmc(), tmp / "l.bin", lambda d: d[:900]), "l.bin does not begin as a file of llm.c"),
-        (lambda: changed(llmc(), tmp / "l.bin", lambda d: put(d, 0, "<i", 20240522)), "questions to evaluate by"),
+        (lambda: changed(llmc(), tmp / "l.bin", lambda d: d[:900]), "l.bin does not begin like a token file of llm.c"),
+        (lambda: changed(llmc(), tmp / "l.bin", lambda d: put(d, 0, "<i", 20240522)), "is an evaluation file of llm.c"),
         (
             lambda: changed(llmc(), tmp / "l.bin", lambda d: put(d, 8, "<i", -1)),
             "l.bin: its header announces -1 tokens",
         ),
-        (lambda: [tmp / "odd.bin", *nan], "odd.bin has 3 bytes: its tokens have 2 bytes each"),
+        (lambda: [tmp / "odd.bin", *nan], "odd.bin has 3 bytes: not a multiple of the token size, 2 bytes"),
         (lambda: [tmp / "empty.bin", *nan], "empty.bin has 0 bytes: it holds no tokens"),
-        (lambda: [*llmc(), *nan], "l.bin is of the format llmc, not nanogpt"),
+        (lambda: [*llmc(), *nan], "l.bin has the format llmc, not nanogpt"),
         (
             lambda: datatrove(lambda: np.array([5, 3, len(tokens)], "<u8").tofile(tmp / "d.ds.index")),
-            "d.ds.index: document 1 ends with token 3",
+            "d.ds.index: document 1 ends at token 3",
         ),
         (
             lambda: datatrove(lambda: np.array([5], "<u8").tofile(tmp / "d.ds.index")),
-            "d.ds.index: its documents end with token 5",
+            "d.ds.index: its documents end at token 5",
         ),
         (
             lambda: datatrove(lambda: np.array([1 << 60], "<u8").tofile(tmp / "d.ds.index")),
-            "d.ds.index: document 0 ends with token 1152921504606846976",
+            "d.ds.index: document 0 ends at token 1152921504606846976",
         ),
-        (lambda: datatrove(lambda: (tmp / "d.ds.index").write_bytes(b"abc")), "d.ds.index has 3 bytes: it is no list"),
+        (
+            lambda: datatrove(lambda: (tmp / "d.ds.index").write_bytes(b"abc")),
+            "d.ds.index has 3 bytes: it is not a list",
+        ),
         (
             lambda: datatrove(lambda: (tmp / "d.ds.metadata").write_text("no")),
-            "d.ds.metadata is no metadata of datatrove",
+            "d.ds.metadata is not metadata of datatrove",
         ),
         (lambda: datatrove(lambda: (tmp / "d.ds.metadata").write_text("a|2\n7\n")), "d.ds has"),
         (lambda: mds(change=lambda d: d[:-1]), "shard.00001.mds has"),
-        (lambda: mds(change=lambda d: b"\xff" + d[1:]), "shard.00001.mds does not begin as a shard of 10 samples"),
-        (lambda: mds(change=lambda d: put(d, 12, "<I", 1)), "shard.00001.mds: sample 1: it overlaps another one"),
-        (lambda: mds(change=lambda d: put(d, 12, "<I", 1 << 31)), "overlaps another one, or the end"),
+        (lambda: mds(change=lambda d: b"\xff" + d[1:]), "shard.00001.mds does not begin like a shard of 10 samples"),
+        (lambda: mds(change=lambda d: put(d, 12, "<I", 1)), "shard.00001.mds: sample 1: it overlaps another sample"),
+        (lambda: mds(change=lambda d: put(d, 12, "<I", 1 << 31)), "overlaps another sample or the end"),
         (
             lambda: mds(lambda i: i["shards"][0].update(version=1)),
-            'index.json: shard 0: it has the format "mds" of version 1',
+            'index.json: shard 0: it has the format "mds" version 1',
         ),
         (lambda: mds(lambda i: i["shards"][1].update(samples=-1)), "index.json: shard 1: samples is -1"),
-        (lambda: mds(lambda i: i["shards"][1].pop("raw_data")), "index.json: shard 1: a member is missing"),
-        (lambda: mds(lambda i: i["shards"][1]["raw_data"].update(basename="../x")), "does not lie beside it"),
-        (lambda: mds(lambda i: i["shards"][1].update(compression="br")), "index.json: shard 1: it is compressed by br"),
-        (lambda: mds(encoding="ndarray:float32"), "has the encoding ndarray:float32, which is no integers"),
+        (lambda: mds(lambda i: i["shards"][1].pop("raw_data")), "index.json: shard 1: a key is missing"),
+        (lambda: mds(lambda i: i["shards"][1]["raw_data"].update(basename="../x")), "is not in the same folder"),
+        (
+            lambda: mds(lambda i: i["shards"][1].update(compression="br")),
+            "index.json: shard 1: it is compressed with br",
+        ),
+        (lambda: mds(encoding="ndarray:float32"), "has the encoding ndarray:float32, which does not hold integers"),
         (lambda: mds(column="words"), "it has no column tokens or input_ids"),
     ]
     for make, message in cases:
@@ -463,8 +469,8 @@ def test_options_that_mean_nothing_for_tokens_are_refused(tmp):
     (tmp / "a.txt").write_text("text")
     (tmp / "n.bin").write_bytes(b"ab" * 20)
     cases = [
-        ([tmp / "m", "--data.tokenizer", "chars"], 2, "data.tokenizer chars makes a vocabulary of text"),
-        ([tmp / "m"], 2, "token files do not tell their tokenizer"),
+        ([tmp / "m", "--data.tokenizer", "chars"], 2, "data.tokenizer chars builds a vocabulary from text"),
+        ([tmp / "m"], 2, "token files do not record their tokenizer"),
         (
             [tmp / "m", "--data.tokenizer", "bytes", "--data.validation", "hash:0.1"],
             2,
@@ -483,11 +489,11 @@ def test_options_that_mean_nothing_for_tokens_are_refused(tmp):
         ),
         ([tmp / "m", "--data.tokenizer", "bytes", "--threads", 3], 2, "threads has no effect"),
         ([tmp / "m", tmp / "a.txt", "--data.tokenizer", "bytes"], 3, "holds token files"),
-        ([tmp / "m", tmp / "n.bin", "--data.tokenizer", "bytes"], 3, "cannot tell what"),
-        ([tmp / "a.txt", "--data.validation_files", "a.txt"], 2, "data.validation_files is of token files"),
+        ([tmp / "m", tmp / "n.bin", "--data.tokenizer", "bytes"], 3, "cannot recognise the format of"),
+        ([tmp / "a.txt", "--data.validation_files", "a.txt"], 2, "data.validation_files is for token files"),
         ([tmp / "m", "--data.validation_files", "a", "--data.validation", "none"], 2, "leave one out"),
         ([tmp / "a.txt", "--format", "megatron"], 3, "holds no token files of the format megatron"),
-        (["-", "--format", "nanogpt"], 2, "standard input has no name that tells"),
+        (["-", "--format", "nanogpt"], 2, "standard input has no file name"),
     ]
     for words, code, message in cases:
         done = run("prepare-data", *words, "--output", tmp / "out", expect=code)
@@ -500,4 +506,4 @@ def test_options_that_mean_nothing_for_tokens_are_refused(tmp):
         done = run("prepare-data", tmp / "made", *words, "--output", tmp / "out", expect=2)
         assert message in done.stderr, done.stderr
     done = run("prepare-data", tmp / "made", "--data.write", "llmc", "--overwrite", "--output", tmp / "made", expect=2)
-    assert "which is to be made" in done.stderr
+    assert "the folder to create" in done.stderr

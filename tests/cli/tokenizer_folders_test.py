@@ -184,7 +184,7 @@ def test_ids_that_transformers_would_not_give_are_refused(tmp):
             ({}, {"added_tokens": {"word": LAST + 1}}, f"gives 'word' the id {LAST + 1}"),
             ({"added_tokens_decoder": {"x": {"content": "<x>"}}}, {}, "'x' is not an id"),
             ({"added_tokens_decoder": [1]}, {}, "added_tokens_decoder is not an object"),
-            ({"additional_special_tokens": [3]}, {}, "neither a text nor an object with a content"),
+            ({"additional_special_tokens": [3]}, {}, "neither a string nor an object with content"),
             ({"pad_token": {"content": "<x>", "lstrip": 3}}, {}, "lstrip is not true or false"),
         ]
     ):
@@ -332,11 +332,11 @@ def test_tokens_beside_a_sentencepiece_model_are_those_of_transformers(tmp):
         folder = folder_of(tmp / f"class {name}", None, {"tokenizer_class": name, "additional_special_tokens": ["<x>"]})
         (folder / "tokenizer.model").symlink_to(model)
         code, message = refusal(folder)
-        assert code == 2 and "declare '<x>', which is no special piece" in message, message
+        assert code == 2 and "declare '<x>', which is not a special piece" in message, message
     folder = folder_of(tmp / "renumbered", None, {"tokenizer_class": "XLMRobertaTokenizer"})
     (folder / "tokenizer.model").symlink_to(model)
     code, message = refusal(folder)
-    assert code == 2 and "numbers the pieces of the model anew" in message, message
+    assert code == 2 and "renumbers the pieces of the model" in message, message
     # Without tokens that the model lacks it is read as sentencepiece reads it.
     folder = folder_of(
         tmp / "plain", None, llama | {"added_tokens_decoder": {"2": {"content": "</s>", "special": True}}}

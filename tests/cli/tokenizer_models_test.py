@@ -97,10 +97,10 @@ def test_the_ids_of_o200k_ranks_are_those_of_tiktoken(tmp):
 
 def test_rank_files_that_say_too_little_or_are_damaged_are_refused(tmp):
     path = made_ranks(tmp, "tokenizer.model", 300)
-    assert refusal(path)[0] == 2 and "none are known for 300 ranks" in refusal(path)[1]
+    assert refusal(path)[0] == 2 and "those of a file with 300 ranks are not known" in refusal(path)[1]
     lines = path.read_text().splitlines()
     for number, line, named in [
-        (7, "IQ== 9", "7: the rank is 9, the one after the line before is 6"),
+        (7, "IQ== 9", "7: the rank is 9, but 6 comes next"),
         (5, "I?== 4", "5: not a token in base64 and its rank"),
         (300, "IQ==", "300: not a token"),
     ]:
@@ -296,17 +296,17 @@ def test_models_of_sentencepiece_that_cannot_be_honoured_are_refused_by_name(tmp
     base = piece(b"<unk>", 2) + piece(b"a")
     path = tmp / "tokenizer.model"
     for body, expected, named in [
-        (base + field(2, field(3, 3)), 2, "a model of words is not supported"),
-        (base + field(2, field(3, 4)), 2, "a model of characters is not supported"),
+        (base + field(2, field(3, 3)), 2, "a word model is not supported"),
+        (base + field(2, field(3, 4)), 2, "a character model is not supported"),
         (base + piece(b"b", 5) + field(2, field(3, 2)), 2, "the unused piece 'b' of a BPE model is not supported"),
         (base + piece(b"b", 7), 2, "a piece of type 7 is not supported"),
         (base + piece(b"#", 3), 2, "the control piece '#' of one character is not supported"),
-        (base + field(5, field(2, b"xxxxxxxx")), 2, "a map of characters for decoding is not supported"),
-        (base + piece(b"a"), 3, "the piece 'a' stands twice"),
-        (base + piece(b"c", 2), 3, "2 pieces are of type unknown"),
+        (base + field(5, field(2, b"xxxxxxxx")), 2, "a character map for decoding (denormalizer) is not supported"),
+        (base + piece(b"a"), 3, "the piece 'a' appears twice"),
+        (base + piece(b"c", 2), 3, "2 pieces have the type unknown"),
         (base + piece(b""), 3, "a piece is empty"),
         (base + piece(b"\xff"), 3, "not UTF-8"),
-        (base + field(2, field(35, 1)), 3, "falls back on bytes"),
+        (base + field(2, field(35, 1)), 3, "uses byte fallback"),
         (base + field(3, field(2, b"\x10\0\0\0abcd")), 3, "cannot have a trie of 16"),
         (base[:-1], 3, "not a sentencepiece model, or damaged"),
         (base + b"\x0b", 3, "not a sentencepiece model, or damaged"),

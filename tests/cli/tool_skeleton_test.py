@@ -79,7 +79,7 @@ def test_paths_name_the_home_folder_and_the_environment_and_all_ranks_have_the_s
         "prepare-data", *words, env={"HOME": str(tmp), "FOLDER": str(tmp)}, ranks=3, through=by_rank, expect=2
     ).stderr
     here, there = (f'output: "{tmp}/data-{number}"' for number in (1, 0))
-    assert told.count(f"the configuration is another one than on rank 0: {here} here, {there} there") == 1, told
+    assert told.count(f"the configuration differs from that of rank 0: {here} here, {there} there") == 1, told
     told = run("prepare-data", *words, env={"HOME": str(tmp), "FOLDER": str(tmp)}, ranks=2, expect=2).stderr
     assert (
         told.count('command line: --output: "${FOLDER}/data-$NUMBER": the environment variable NUMBER is not set') == 1

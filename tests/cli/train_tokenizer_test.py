@@ -175,9 +175,9 @@ def test_a_corpus_that_is_too_small_is_told_and_an_empty_one_refused(tmp):
 def test_sizes_and_tokens_that_cannot_be_are_refused(tmp):
     (tmp / "in.txt").write_text(sample_text())
     for options, word in [
-        (["--bpe.special_tokens", "[a, b, a]"], "the special token a is there twice"),
-        (["--bpe.special_tokens", "['<|endoftext|>']"], "is there twice"),
-        (["--bpe.special_tokens", "[x, y]"], "takes at least 259: 256 bytes and 3 special"),
+        (["--bpe.special_tokens", "[a, b, a]"], "the special token a is given twice"),
+        (["--bpe.special_tokens", "['<|endoftext|>']"], "is given twice"),
+        (["--bpe.special_tokens", "[x, y]"], "must be at least 259: 256 bytes and 3 special tokens"),
     ]:
         refused = train([tmp / "in.txt"], 257, tmp / "out", *options, expect=2)
         assert word in refused.stderr, refused.stderr

@@ -47,7 +47,7 @@ def test_a_plan_for_a_world_that_is_not_there_needs_no_launcher_no_mpi_and_no_da
     for wrong in ["--world-size", "--ranks-per-node"]:
         assert "add --dry-run, --print-program, " in train(tmp, tmp / "run", wrong, 1, expect=2).stderr
     ragged = train(tmp, tmp / "run", *settings[:-2], "--ranks-per-node", 12, "--dry-run").stderr
-    assert "the 8 ranks along dp_shard of rank 8 lie on 2 nodes" in ragged, ragged
+    assert "the group of 8 ranks along dp_shard with rank 8 spans 2 nodes" in ragged, ragged
     missing = train(tmp, tmp / "run", "--dry-run", expect=3).stderr
     assert "no prepared dataset" in missing, missing  # a start here needs it
     prepare(tmp, GPT2_TINY)  # with the dataset the plan has all of it
@@ -74,9 +74,7 @@ def test_the_groups_that_are_printed_have_each_tensor_once_with_what_its_options
     ]
     lines = train(tmp, tmp / "run", *settings, "--print-groups").stdout.splitlines()
     rows = [re.split("  +", line) for line in lines]
-    assert rows[0] == ["update", "learning rate", "weight decay", "said by", "tensors", "elements", "for example"], (
-        lines
-    )
+    assert rows[0] == ["update", "learning rate", "weight decay", "set by", "tensors", "elements", "example"], lines
     layers, c, f = GPT2_TINY["n_layer"], GPT2_TINY["n_embd"], 4 * GPT2_TINY["n_embd"]
     said = {tuple(row[:4]): (int(row[4]), int(row[5])) for row in rows[1:-1]}
     assert said[("muon", "0.02", "0.1", "optimizer")] == (layers, layers * 3 * c * c), lines  # c_attn
@@ -187,7 +185,7 @@ def test_the_plan_is_one_screen_and_all_of_it_is_there_when_asked_for(tmp):
     assert len(brief) < SCREEN < len(full), (brief, full)
     rows = {line.strip().split("  ")[0] for line in full}  # by label: values are aligned anew
     assert {line.strip().split("  ")[0] for line in brief} < rows
-    assert {"optimizer state", "activations", "FLOPs a token"} < rows, rows
+    assert {"optimizer state", "activations", "FLOPs per token"} < rows, rows
 
 
 def test_the_plan_is_one_json_object_for_a_program_at_the_end_of_a_pipe(tmp):
@@ -225,7 +223,7 @@ def test_the_plan_is_one_json_object_for_a_program_at_the_end_of_a_pipe(tmp):
     command = " ".join(f"'{word}'" for word in words)
     assert json.loads(run_command("sh", "-c", f"{command} | '{sys.executable}' -m json.tool").stdout) == plan
     for wrong in [["--json"], ["--json", "--print-program"], ["--json", "--eval-only"]]:
-        assert "--json says how --dry-run prints" in train(tmp, tmp / "run", *wrong, expect=2).stderr
+        assert "--json is only for --dry-run" in train(tmp, tmp / "run", *wrong, expect=2).stderr
     assert not (tmp / "run").exists()
 
 
@@ -234,7 +232,7 @@ def test_a_start_is_one_screen_and_one_rank_speaks(tmp):
     for ranks, name in [(None, "run"), (3, "run3")]:
         shown = train(tmp, tmp / name, steps=2, ranks=ranks).stderr
         before_steps = shown[: re.search(r"^.* (progress: |step 2: )", shown, re.M).start()]
-        assert "FLOPs a step" in before_steps and "optimizer state" not in shown, shown
+        assert "FLOPs per step" in before_steps and "optimizer state" not in shown, shown
         assert len(before_steps.splitlines()) < SCREEN and "\n  \n" not in shown, shown
         speaker = " train: " if ranks is None else " train[0]: "
         assert all(speaker in line for line in log_lines(shown)), shown
@@ -300,7 +298,7 @@ def test_a_damaged_checkpoint_is_passed_over_by_an_evaluation_and_stays_where_it
     part = sorted(newest(tmp / "run").rglob("part-*.h5"))[0]
     part.write_bytes(part.read_bytes()[:-100])
     record, said = evaluate(tmp, tmp / "run", *FP64, "--checkpoint.patience", "1s", ranks=2)
-    assert record["step"] == 2 and "passed over a damaged checkpoint" in said, (record, said)
+    assert record["step"] == 2 and "skipped a damaged checkpoint" in said, (record, said)
 
 
 def test_a_run_goes_on_beside_an_evaluation_of_it(tmp):

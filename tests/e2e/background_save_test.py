@@ -138,7 +138,9 @@ def test_a_save_that_is_due_while_one_is_under_way_is_skipped_or_waits(tmp):
         skipped,
     )
     refused = run("train", *WAITED, "--checkpoint.on_busy", "wait", expect=2).stderr
-    assert "checkpoint.on_busy has no effect: without checkpoint.background each save is waited for" in refused, refused
+    assert "checkpoint.on_busy has no effect: without checkpoint.background, training waits for each save" in refused, (
+        refused
+    )
 
 
 def test_a_run_killed_amid_a_save_goes_on_from_the_one_before_with_the_same_bits(tmp):
@@ -187,7 +189,7 @@ def test_storage_that_fails_behind_training_fails_that_save_and_training_goes_on
             and os.strerror(getattr(errno, code)) in failed[0]["message"]
             and f"rank {rank} (" in failed[0]["message"]
         ), (name, failed)
-        assert "training goes on" in done.stderr
+        assert "training continues" in done.stderr
         kept = digests(tmp / name)
         assert (
             len(kept) == STEPS / 2 - 1
@@ -235,7 +237,7 @@ def test_a_run_that_ends_for_any_other_reason_waits_for_the_save_under_way(tmp):
         time.sleep(3)  # two signals within 0.2 s are one request
     os.kill(paused, signal.SIGCONT)
     told = process.communicate(timeout=PATIENCE_S)[1]
-    assert process.returncode == 1 and "what came after the last checkpoint is not saved" in told, (
+    assert process.returncode == 1 and "steps after the last checkpoint are not saved" in told, (
         process.returncode,
         told,
     )
@@ -286,7 +288,7 @@ def test_a_save_that_fails_where_the_run_fails_is_told_beside_it(tmp):
         batch=400,
         env=faults,
     ).stderr
-    assert "step 4 stays current; no other save follows" in told and "training goes on" not in told, told
+    assert "step 4 stays current; no other save follows" in told and "training continues" not in told, told
 
 
 def memory_of_the_machine():
@@ -329,8 +331,8 @@ def test_auto_saves_in_the_background_where_memory_has_room_for_the_copy_and_say
     )  # the copy is more than half of what training takes
     planned, told = plan(width)
     assert planned["checkpoint"]["saves"] == "waited" and "snapshot_bytes" not in planned["memory_per_rank"], planned
-    assert "such a start ends with code 5" not in told, told
-    assert "such a start ends with code 5" in plan(width, background="true")[1]
+    assert "a run would end with exit code 5" not in told, told
+    assert "a run would end with exit code 5" in plan(width, background="true")[1]
     assert (
         "training waits for them: "
         in train(tmp, "none", "--checkpoint.background", "auto", "--dry-run", "--plan").stdout

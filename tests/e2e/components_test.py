@@ -119,7 +119,7 @@ def test_what_is_printed_beforehand_is_what_a_run_saves(tmp):
                 if tensor["component"] == key and tensor["name"] != "_values"
             ]
             assert int(row["tensors"]) == len(tensors), (more, row, len(tensors))
-            assert row["compared"] in (component["validation"], "none: held once"), row
+            assert row["compared"] in (component["validation"], "no: one holder"), row
             if not tensors:
                 assert row["bytes"] == "values" and row["holders"] == str(ranks) and row["writers"] == "1", row
                 continue
@@ -161,7 +161,7 @@ def test_what_is_printed_needs_no_ranks_and_excludes_json(tmp):
     ), said
     assert not (tmp / "run").exists()
     refused = run("train", *options(tmp), "--print-components", "--json", expect=2).stderr
-    assert "--json says how --dry-run prints the plan" in refused, refused
+    assert "--json is only for --dry-run" in refused, refused
 
 
 def test_metadata_and_the_best_evaluations_are_in_each_checkpoint_and_survive_a_resume(tmp):

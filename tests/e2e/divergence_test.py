@@ -121,7 +121,7 @@ def test_settings_without_effect_are_refused(tmp):
         ),
         (
             ["--divergence.detector", "windows", "--eval.every", "never"],
-            "divergence.of eval_loss looks at evaluations during training",
+            "divergence.of eval_loss needs evaluations during training",
         ),
     ]:
         told = run("train", *options(tmp, tmp / "refused", *words), expect=2).stderr

@@ -65,7 +65,9 @@ def test_a_run_ends_behind_the_evaluations_that_were_no_better_as_a_count_of_its
                 and [event["name"] for event in records(folder, "event")].count("patience_lost") == 1
             )
             again = train(tmp, folder, "--eval.patience", patience, "--eval.min_gain", least, *more, ranks=ranks)
-            assert f"nothing to do: step {end} of {STEPS} is done and eval.patience over" in again.stderr, again.stderr
+            assert (
+                f"nothing to do: step {end} of {STEPS} is done and eval.patience has ended the run" in again.stderr
+            ), again.stderr
     assert min(ends) < STEPS, ends
 
 

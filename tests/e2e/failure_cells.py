@@ -71,7 +71,7 @@ class Outcome:
         status = folder / "status.json"
         self.status = json.loads(status.read_text()) if status.exists() else {}
         explanation = re.compile(
-            r"[-\dT]+:\d\d:\d\d[-+]\d\d:\d\d train(\[\d\])?: error: |train: |watchdog: |rank \d+ .* ended without a word"
+            r"[-\dT]+:\d\d:\d\d[-+]\d\d:\d\d train(\[\d\])?: error: |train: |watchdog: |rank \d+ .* ended without an error message"
         )
         self.explanations = [
             line for line in self.err.splitlines() if explanation.match(line)
@@ -232,7 +232,7 @@ def check_death(code):
             ), where
             return
         explained_once(outcome, ranks, rank, phase, where)
-        assert outcome.status["code"] == 7 and "ended without a word" in outcome.status["explanation"], where
+        assert outcome.status["code"] == 7 and "ended without an error message" in outcome.status["explanation"], where
 
     return check
 

@@ -102,7 +102,7 @@ def test_a_callback_that_fails_after_a_step_costs_neither_the_run_nor_a_checkpoi
         assert outcome.code == 0 and outcome.status["code"] == 0 and not outcome.explanations, outcome.err
         assert failed["step"] == min(step + 1, 5) and "injected failure in callback" in failed["message"], failed
         assert ranks == 1 or f"rank {ranks - 1} (" in failed["message"], failed
-        assert outcome.err.count("the run goes on without it") == 1, outcome.err
+        assert outcome.err.count("the run continues without it") == 1, outcome.err
         assert [path.name for path in step_folders(outcome.folder)] == ["step-0000000004", "step-0000000005"], (
             outcome.err
         )
@@ -127,9 +127,7 @@ def test_a_job_that_nobody_explained_is_told_of_by_the_next_one(tmp):
     prepare(tmp)
     killed = run_cell_twice(tmp, 1, "forward", "kill")
     again = train(tmp, killed.folder, ranks=1)
-    told = (
-        f"the job before this one ended without a word: process {killed.status['process']} on {killed.status['host']}"
-    )
+    told = f"the previous job ended without a message: process {killed.status['process']} on {killed.status['host']}"
     assert again.code == 0 and told in again.err, again.err
     assert [event["message"].startswith(told) for event in again.events("unexplained_end")] == [True]
 
@@ -422,7 +420,7 @@ def test_a_spike_is_a_loss_beyond_mean_and_six_deviations_of_the_last_hundred_as
     assert found.keys() == expected.keys(), (found, expected)
     for step, limit in expected.items():
         assert abs(found[step]["limit"] - limit) <= 1e-12 * limit and found[step]["loss"] == losses(tmp / "run")[step]
-    assert done.err.count("is far beyond the last") == len(expected)
+    assert done.err.count("is far above the last") == len(expected)
 
 
 def start(tmp, folder, ranks, *more, env=None):

@@ -180,7 +180,7 @@ def test_jobs_that_repeat_their_own_command_end_as_one_run_whatever_checkpoint_r
                 int(before[-1].name.removeprefix("step-")) if before else 0
             ), why
             if done.returncode == 75:
-                assert "the same command goes on from here" in done.stderr, why
+                assert "the same command resumes from here" in done.stderr, why
             restarts += 1
             if done.returncode == 0:
                 break

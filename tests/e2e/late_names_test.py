@@ -98,7 +98,7 @@ def test_a_start_waits_for_the_names_that_one_rank_sees_late(tmp):
         folder = tmp / f"run-{number}"
         shutil.copytree(tmp / "begun", folder)
         done = train(tmp, folder, steps=STEPS + 2, late=(rank, path))
-        assert "looked at anew for up to 60 s" in done.stderr, (rank, path, done.stderr)
+        assert "retrying for up to 60 s" in done.stderr, (rank, path, done.stderr)
         assert records(folder, "run")[-1]["start_step"] == STEPS, (rank, path)
         assert names(folder) == names(tmp / "whole") and digests(folder) == digests(tmp / "whole"), (
             rank,
@@ -122,8 +122,7 @@ def test_a_start_that_is_not_patient_enough_touches_nothing(tmp):
             expect=4,
         )
         assert (
-            "(looked at anew for 0 s)" in done.stderr
-            and "mend the storage and start the same command again" in done.stderr
+            "(retried for 0 s)" in done.stderr and "repair the storage and start the same command again" in done.stderr
         ), done.stderr
         assert held == {
             path: path.read_bytes() for path in sorted((tmp / "run/checkpoints").rglob("*")) if path.is_file()
@@ -149,7 +148,7 @@ def test_a_save_waits_for_what_one_rank_sees_late(tmp):
             names(folder),
         )
     told = train(tmp, tmp / "impatient", *waited, "--checkpoint.patience", 0, late=(1, "/.stage-"), expect=4).stderr
-    assert "rank 1 (" in told and "is not there (looked at anew for 0 s)" in told, told
+    assert "rank 1 (" in told and "is missing (retried for 0 s)" in told, told
     assert [event["name"] for event in records(tmp / "impatient", "event")] == [
         "save_failed"
     ]  # of the last, which nothing follows, status.json tells

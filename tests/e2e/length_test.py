@@ -196,8 +196,7 @@ def test_what_is_done_by_time_or_never(tmp):
         (tmp / "former.yaml").write_text(f"checkpoint:\n  every_epochs: {value}\n")
         former = train(tmp, "never", never, tmp / "former.yaml", expect=0 if value == "null" else 2).stderr
         assert (
-            "former.yaml:2: checkpoint.every_epochs: this option is no more: checkpoint.every: N epochs says it now"
-            in former
+            "former.yaml:2: checkpoint.every_epochs: this option was removed: use checkpoint.every: N epochs" in former
         ) == (value == 2), former
 
 
@@ -248,16 +247,16 @@ def test_a_plan_without_the_data_tells_what_does_not_follow_from_them(tmp):
 def test_length_and_batch_are_said_once(tmp):
     prepare(tmp)
     for changes, message in [
-        ({"train.max_steps": 5}, "train.max_steps 5 and train.epochs 1 both say how long to train"),
+        ({"train.max_steps": 5}, "train.max_steps 5 and train.epochs 1 both set the length of the run"),
         ({"train.epochs": None}, "train.max_steps or train.epochs is needed"),
         ({"train.global_batch": None}, "train.global_batch is needed"),
         ({"train.global_batch": None, "train.micro_batch": 2}, "train.global_batch is needed"),
-        ({"schedule.warmup_steps": 2, "schedule.warmup_ratio": 0.1}, "both say how long warm-up takes"),
-        ({"schedule.decay_steps": 2, "schedule.decay_ratio": 0.1}, "both say when the decay ends"),
+        ({"schedule.warmup_steps": 2, "schedule.warmup_ratio": 0.1}, "both set the length of the warm-up"),
+        ({"schedule.decay_steps": 2, "schedule.decay_ratio": 0.1}, "both set the end of the decay"),
         ({"schedule.name": "constant", "schedule.decay_ratio": 0.5}, "schedule.decay_ratio would have no effect"),
         ({"schedule.warmup_steps": 99999}, "warm-up takes 99999 steps, but the decay ends at step"),
         ({"schedule.warmup_ratio": 1.5}, "schedule.warmup_ratio: 1.5 is out of range"),
-        ({"train.epochs": 1e9}, "more than can be counted"),
+        ({"train.epochs": 1e9}, "more than the limit of"),
         ({"train.micro_batch": 2000000000, "train.accumulation": 2, "train.global_batch": None}, "too many"),
         ({"train.micro_batch": 2000000000, "train.accumulation": 1, "train.global_batch": None}, "is too large"),
     ]:
@@ -286,8 +285,7 @@ def test_the_batch_that_ranks_make_at_the_first_start_holds_on_others(tmp):
         tmp, "words", said, *stop, "rank=0,phase=forward,step=6,kind=throw,code=75", ranks=3, expect=75
     ).stderr
     assert (
-        "the 12 samples a step that this run began with hold on 3 ranks that share the data: 2 micro-batches a step"
-        in notes
+        "this run keeps its 12 samples per step on 3 ranks that read different data: 2 micro-batches per step" in notes
     ), notes
     assert (
         json.loads(train(tmp, "words", said, "--dry-run", "--json", ranks=3).stdout)["batch"]["global_batch_samples"]
@@ -303,7 +301,7 @@ def test_the_batch_that_ranks_make_at_the_first_start_holds_on_others(tmp):
     )  # 12 on one rank
     refused = train(tmp, "words", said, ranks=1, expect=2).stderr
     assert (
-        "say 6 samples a step on each of 1 rank that share the data, 6 together, but a step of this run has 12"
+        "give 6 samples per step on each of 1 rank that read different data, 6 in total, but a step of this run has 12"
         in refused
     ), refused
     assert "--train.global_batch 12" in refused

@@ -164,7 +164,7 @@ def test_cells_are_saved_from_the_first_local_step_on_and_another_layout_goes_on
     cells = [read_tensor(folders[4], "local", f"dp_replicate={cell}/weight/{name}") for cell in range(3)]
     assert not numpy.array_equal(cells[0], cells[1]) and not numpy.array_equal(cells[1], cells[2])
     assert numpy.allclose(read_tensor(folders[4], "model", name), sum(cells) / 3, rtol=1e-12, atol=0)
-    told = "which is not used: weights and optimizer state are their averages"
+    told = "which is ignored: weights and optimizer state are their averages"
     for ranks in [None, 2, 3]:  # an evaluation reads the average, whoever reads it
         done = run("train", *options(tmp, tmp / "run", *common, steps=5), "--eval-only", ranks=ranks)
         assert abs(json.loads(done.stdout.splitlines()[-1])["loss"] - measured[5]) <= 1e-12 * measured[5], (
@@ -275,7 +275,7 @@ def test_the_plan_tells_of_cells_and_programs_show_them(tmp):
     heads = re.findall(r"program (\w+): .*", shown)
     assert heads == ["train", "local", "average", "eval", "sample"], heads
     programs = dict(zip(heads, re.split(r"(?m)^program ", shown)[1:]))
-    assert "weights apart along dp_replicate" in programs["local"] and "apart" not in programs["train"]
+    assert "separate weights along dp_replicate" in programs["local"] and "separate" not in programs["train"]
     assert "all_reduce unit layer.0 over dp_node" in programs["local"] and "over dp_replicate+dp_node" not in programs[
         "local"
     ].replace("heartbeat over dp_replicate+dp_node+dp_shard", "")
@@ -289,7 +289,7 @@ def test_the_plan_tells_of_cells_and_programs_show_them(tmp):
         shown
     )
     said = run("train", *common, "--dry-run").stderr
-    assert "from step 2 on 2 cells train apart, and their weights are averaged every 4 steps" in said, said
+    assert "from step 2 on, 2 cells train separately and average their weights every 4 steps" in said, said
 
 
 def test_a_profile_measures_steps_of_several_programs(tmp):
@@ -317,7 +317,7 @@ def test_period_1_and_one_cell_are_warned_of(tmp):
         *options(tmp, tmp / "plan", *local(2, 2), "--parallel.dp_replicate", 2, "--post_local_sgd.cell", 2),
         "--dry-run",
     )
-    assert "post_local_sgd has no effect: all ranks are one cell" in done.stderr, done.stderr
+    assert "post_local_sgd has no effect: all ranks are in one cell" in done.stderr, done.stderr
 
 
 def test_a_checkpoint_of_cells_is_inspected_resharded_and_exported(tmp):

@@ -78,8 +78,8 @@ def test_ranks_of_nodes_in_turn_are_made_neighbours_and_compute_the_same_bits(tm
             folder = tmp / f"{where}{number}"
             told = run("train", *options(tmp, folder, *layout, steps=3), ranks=4, env=settings).stderr
             found[where] = losses(folder)
-            line = "ranks of a node are neighbours: 2 of 4 have another number than the launcher gave them"
-            assert told.count(line) == (where == "in_turn") and "lie on" not in told, told
+            line = "ranks are renumbered so that those of a node are consecutive: 2 of 4 differ from the launcher's numbers"
+            assert told.count(line) == (where == "in_turn") and "spans" not in told, told
         assert found["neighbours"] == found["in_turn"] and len(found["in_turn"]) == 3, found
     # What each rank brings to the common end is one rank's, too.
     late = options(tmp, tmp / "late", "--train.inject", "rank=1,phase=shutdown,kind=throw,code=6", steps=1)
@@ -97,9 +97,10 @@ def test_ranks_of_nodes_in_turn_are_made_neighbours_and_compute_the_same_bits(tm
     uneven = run(
         "train", *plan, ranks=4, env=on_hosts("a", "b", "a", "a")
     ).stderr  # three and one: two groups of two do not fit
-    assert "3 of 4 have another number" in uneven and "the 2 ranks along dp_shard of rank 2 lie on 2 nodes" in uneven, (
-        uneven
-    )
+    assert (
+        "3 of 4 differ from the launcher's numbers" in uneven
+        and "the group of 2 ranks along dp_shard with rank 2 spans 2 nodes" in uneven
+    ), uneven
 
 
 def test_an_axis_that_fills_a_node_takes_what_faster_axes_leave_of_its_ranks(tmp):
@@ -123,11 +124,11 @@ def test_an_axis_that_fills_a_node_takes_what_faster_axes_leave_of_its_ranks(tmp
         "--parallel.dp_shard", 2, *planned, ranks=None, env=None
     )
     for words, env, says in [
-        (shards, on_hosts("a", "b", "a", "a"), "how many ranks one has is not known"),
+        (shards, on_hosts("a", "b", "a", "a"), "the number of ranks per node is unknown"),
         ([*shards, "--world-size", 8], hosts, "--ranks-per-node tells"),
-        ([*shards, "--parallel.ring", 4], hosts, "faster axes take 4 ranks, which does not divide it"),
-        ([*shards, "--parallel.tp", "auto"], hosts, "faster axes have no number of ranks"),
-        ([*shards, "--parallel.tp", "node"], hosts, "only one axis can take the ranks of a node"),
+        ([*shards, "--parallel.ring", 4], hosts, "faster axes take 4 ranks, which does not divide that"),
+        ([*shards, "--parallel.tp", "auto"], hosts, "faster axes have no fixed size"),
+        ([*shards, "--parallel.tp", "node"], hosts, "only one parallel size can be node"),
     ]:
         told = ranks_of(*words, env=env, expect=2)
         assert says in told, told
@@ -140,7 +141,7 @@ def test_an_axis_that_fills_a_node_takes_what_faster_axes_leave_of_its_ranks(tmp
     told = run(
         "checkpoint-reshard", tmp / "node", "--to", tmp / "nodes.yaml", "--output", tmp / "other", expect=2
     ).stderr
-    assert "leaves the ranks along dp_shard to the nodes that a job is started on" in told, told
+    assert "leaves the size of dp_shard to the nodes of the job" in told, told
     run(
         "checkpoint-reshard",
         tmp / "node",
@@ -168,7 +169,7 @@ def test_stages_have_their_tensors_their_rows_and_their_bubble_in_a_plan(tmp):
     )  # the second stage waits for the first
     assert all(f"F{number}" in line and f"B{number}" in line for line in [first, second] for number in range(3)), drawn
     brief = planned(tmp, *stages, "--dry-run").stdout
-    assert re.search(r"bubble +\d+\.\d % of a step, transfers free", brief) and "rank 3" in brief, brief
+    assert re.search(r"bubble +\d+\.\d % of a step, without transfer times", brief) and "rank 3" in brief, brief
     assert "bubble" not in planned(tmp, "--dry-run").stdout
     alone = planned(tmp, *stages, "--plot-program", "--rank", 3).stdout
     assert second in alone and first not in alone, alone

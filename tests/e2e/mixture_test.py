@@ -96,7 +96,7 @@ def test_each_step_has_the_sample_that_weights_and_epochs_give_it(tmp):
         assert len(set(map(tuple, epochs))) == len(epochs), "each epoch has an order of its own"
         line = next(line for line in done.stderr.splitlines() if f"dataset {name}" in line)
         assert (
-            f"{counts[name]} samples, {round(10 * share)} of 10 of the run's: {len(mine) / counts[name]:.2f} epochs of them"
+            f"{counts[name]} samples, {round(10 * share)} of 10 of the run's: {len(mine) / counts[name]:.2f} epochs"
             in line
         ), line
     train(
@@ -340,7 +340,7 @@ def test_what_a_run_was_trained_on_is_fixed_and_a_message_says_what_differs(tmp)
         ([("first", {})], "data.datasets: saved 2 datasets, now 1 dataset"),
     ]:
         refused = train(tmp, tmp / "run", {**base, **more, "data.datasets": datasets(tmp, *choices)}, expect=2).stderr
-        assert "would alter the trajectory" in refused and told in refused, refused
+        assert "these changes would affect training" in refused and told in refused, refused
     for option, value in [("data.shard", '"1/2"'), ("data.shuffle_where", "both")]:
         refused = train(tmp, tmp / "run", {**base, **more, option: value.strip('"')}, expect=2).stderr
         assert f"{option}: saved null, now {value}" in refused, refused
@@ -383,16 +383,20 @@ def test_datasets_that_do_not_fit_together_are_refused_with_both_names(tmp):
         (
             [("first", {"weight": 1}), ("second", {"weight": 1e-9})],
             {},
-            "the weight of the dataset second, 1e-09, would become 0",
+            "the weight of the dataset second, 1e-09, rounds to 0",
         ),
         ([("first", {"weight": 0})], {}, "data.datasets.0.weight"),
         ([("first", {"shard": "3/2"})], {}, "parts are counted from 1, and the last is 2/2"),
         ([("first", {"shard": "999/1000"})], {}, "the part 999/1000 of the dataset first has no sample"),
-        ([("first", {"tokens": "random"})], {}, "data.datasets.0.tokens has no effect: it is of the path dummy"),
+        (
+            [("first", {"tokens": "random"})],
+            {},
+            "data.datasets.0.tokens has no effect: it applies only to the path dummy",
+        ),
         ([("dummy", {})], {}, "data.datasets.0.samples is needed"),
-        ([("first", {"name": "a"}), ("second", {"name": "a"})], {}, "data.datasets has two datasets of the name a"),
+        ([("first", {"name": "a"}), ("second", {"name": "a"})], {}, "data.datasets has two datasets named a"),
         ([("first", {"weight": 1})], {"data.drop_last": "true"}, "data.drop_last has no effect"),
-        ([("first", {})], {"data.path": tmp / "first"}, "data.path and data.datasets both say what is trained on"),
+        ([("first", {})], {"data.path": tmp / "first"}, "data.path and data.datasets both name the training data"),
         ([("first", {"split": "test"})], {}, "data.datasets.0.split is 'test'"),
     ]:
         refused = train(tmp, tmp / "run", {"data.datasets": datasets(tmp, *choices), **more}, expect=2).stderr
@@ -495,7 +499,7 @@ def test_named_sets_are_each_evaluated_as_alone_and_one_decides_what_is_the_best
     assert [(record["step"], record["name"]) for record in found] == [
         (step, name) for step in [2, 4, 6] for name in sets
     ]
-    assert "decides which checkpoint is the best" in done.stderr and "there loss" in done.stderr, done.stderr
+    assert "selects the best checkpoint" in done.stderr and "there loss" in done.stderr, done.stderr
     for record in found:
         assert (record["best"] is None) == (record["name"] != "there"), record
     plain = {key: value for key, value in learning.items() if key not in ["data.path", "log.tensorboard"]}

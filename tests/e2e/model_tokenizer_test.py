@@ -130,11 +130,12 @@ def test_text_is_prepared_with_the_tokenizer_of_the_model(tmp):
     said = train(tmp, "said", "--model.path", model, "--data.path", text, "--data.tokenizer", "bytes").stderr
     assert (
         "bytes, 257 token ids" in said
-        and f"the model's, {model}, is bpe, {SIZE} token ids; data.tokenizer bytes says that it is meant" in said
+        and f"the model's, {model}, is bpe, {SIZE} token ids; allowed by data.tokenizer bytes" in said
     ), said
     bare = train(tmp, "bare", "--model.config", tmp / "config", "--data.path", text).stderr
     assert (
-        f"{tmp / 'config'} has no tokenizer: text is prepared with bytes" in bare and "bytes, 257 token ids" in bare
+        f"{tmp / 'config'} has no tokenizer: text is prepared with the bytes tokenizer" in bare
+        and "bytes, 257 token ids" in bare
     ), bare
 
 
@@ -147,7 +148,7 @@ def test_a_run_that_goes_on_keeps_the_tokenizer_that_it_has(tmp):
     write_tokenizer(model, "another text for another tokenizer, which is another one")
     for name, told in [("run", f"bpe, {SIZE} token ids"), ("bytes", "bytes, 257 token ids")]:
         done = train(tmp, name, *words, steps=3, ranks=2)
-        assert told in done.stderr and "goes on from" in done.stderr and "warning" not in done.stderr, done.stderr
+        assert told in done.stderr and "resuming from" in done.stderr and "warning" not in done.stderr, done.stderr
         assert [record["step"] for record in records(tmp / "runs" / name, "step")][-1:] in ([], [3]), name
 
 
@@ -181,7 +182,7 @@ def test_a_dataset_of_another_tokenizer_than_the_models_is_refused_unless_it_is_
         refused = train(tmp, "run", "--model.path", model, *words, expect=2, ranks=2).stderr
         assert (
             told + f"{model}, is bpe, {SIZE} token ids" in refused
-            and "to train on these tokens all the same: --data.tokenizer bytes" in refused
+            and "to train on these tokens anyway: --data.tokenizer bytes" in refused
         ), refused
     assert told + f"{network}, is" in train(tmp, "run", "--model.config", network, *sets[0], expect=2).stderr
     assert "were made with different tokenizers" in train(tmp, "run", "--model.path", model, *sets[1], expect=2).stderr
@@ -272,7 +273,7 @@ def test_a_start_warns_of_what_transformers_will_refuse_and_of_positions_that_th
     cases = {
         "plain": ({}, None),
         "heads": ({"hidden_size": 50}, "hidden_size 50 is not a multiple of num_attention_heads 4"),
-        "padding": ({"pad_token_id": 257}, "pad_token_id 257 is no row of its embedding"),
+        "padding": ({"pad_token_id": 257}, "pad_token_id 257 is not in the embedding"),
         "last": ({"pad_token_id": 256}, None),
         "before": ({"pad_token_id": -1}, None),
         "list": ({"bos_token_id": [256, 5]}, None),

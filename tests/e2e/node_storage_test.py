@@ -139,11 +139,9 @@ def test_one_folder_alone_is_told_to_be_a_part_and_both_together_are_a_checkpoin
     train(tmp, "run", steps=2)
     first, second = (checkpoints(tmp, "run", node)["step-0000000002"] for node in NODES)
     told = run("checkpoint-inspect", first, "--verify=fingerprints", expect=4).stdout
-    assert "unreadable" in told and "per_group/part-0001.h5 is not here: beta wrote it to storage of its own" in told, (
-        told
-    )
+    assert "unreadable" in told and "per_group/part-0001.h5 is not here: beta wrote it to its own storage" in told, told
     told = run("checkpoint-inspect", tmp / "run/beta/run").stdout
-    assert "global/part-0000.h5 is not here: alpha wrote it to storage of its own" in told, told
+    assert "global/part-0000.h5 is not here: alpha wrote it to its own storage" in told, told
     told = run("finalize-quantize", first, "--output", tmp / "exported", expect=4).stderr
     assert "per_group/part-0001.h5 is not here: beta wrote it" in told and "into one folder" in told, told
     shutil.copytree(first, tmp / "both", dirs_exist_ok=True)
@@ -156,7 +154,7 @@ def test_what_no_node_has_is_named_with_the_node_that_wrote_it(tmp):
     train(tmp, "run", steps=4)
     shutil.rmtree(tmp / "run/beta/run")
     told = train(tmp, "run", expect=3).stderr
-    assert "per_group/part-0001.h5 is missing, which beta wrote to storage of its own; alpha, beta looked" in told, told
+    assert "per_group/part-0001.h5 is missing: beta wrote it to its own storage; searched by alpha, beta" in told, told
     assert sorted(checkpoints(tmp, "run", "alpha")) == ["step-0000000002", "step-0000000004"]
 
 
@@ -204,10 +202,10 @@ def test_a_kill_between_two_publications_leaves_a_checkpoint_that_all_nodes_take
     saves = tmp / "run/beta/run/checkpoints"
     (saves / "step-0000000004").rename(saves / f".stage-0000000004-{uuid}")
     told = train(tmp, "run").stderr
-    assert "is published here as well" in told and "goes on from run/checkpoints/step-0000000004" in told, told
+    assert "publishing it here too" in told and "resuming from run/checkpoints/step-0000000004" in told, told
     shutil.rmtree(tmp / "lost/beta/run/checkpoints/step-0000000004")
     told = train(tmp, "lost").stderr
-    assert "goes on from run/checkpoints/step-0000000002" in told and "per_group/part-0001.h5 is missing" in told, told
+    assert "resuming from run/checkpoints/step-0000000002" in told and "per_group/part-0001.h5 is missing" in told, told
     assert (tmp / "lost/alpha/run/checkpoints/.failed-step-0000000004").is_dir()
     train(tmp, "killed", faults="rename -9 1 0 2 /step-0000000004", expect=None)
     train(tmp, "killed")
@@ -221,8 +219,10 @@ def test_a_start_that_takes_storage_of_nodes_for_shared_storage_says_so_and_touc
     prepare(tmp)
     train(tmp, "run", steps=4)
     told = train(tmp, "run", storage="shared", expect=4).stderr
-    assert "beta wrote to storage of its own, and checkpoint.storage is shared" in told, told
-    assert "the run saved with checkpoint.storage: per_node: start it so" in told and "damaged" not in told, told
+    assert "beta wrote it to its own storage, but checkpoint.storage is shared" in told, told
+    assert (
+        "the run saved with checkpoint.storage: per_node: start it with this option" in told and "damaged" not in told
+    ), told
     for node in NODES:
         assert sorted(checkpoints(tmp, "run", node)) == ["step-0000000002", "step-0000000004"]
 
@@ -250,6 +250,6 @@ def test_older_checkpoints_go_on_all_nodes_and_shared_storage_is_refused(tmp):
     (tmp / "shared/alpha").mkdir(parents=True)
     (tmp / "shared/beta").symlink_to("alpha")
     told = train(tmp, "shared", expect=2).stderr
-    assert "checkpoint.storage is per_node, but alpha and beta see one folder at run" in told, told
+    assert "checkpoint.storage is per_node, but alpha and beta see the same folder at run" in told, told
     assert "checkpoint.storage: shared" in told, told
     assert not list((tmp / "shared/alpha/run").glob(".storage-*"))

@@ -530,19 +530,23 @@ def test_rules_that_cannot_work_are_refused_by_name(tmp):
         4,
     ]
     for words, ranks, says in [
-        (["--optimizer.muon_steps", 6], 1, "optimizer.muon_steps is of optimizer.name muon"),
-        (["--optimizer.name", "muon", "--optimizer.momentum", 0.5], 1, "optimizer.momentum is of optimizer.name sgd"),
+        (["--optimizer.muon_steps", 6], 1, "optimizer.muon_steps applies only to optimizer.name muon"),
+        (
+            ["--optimizer.name", "muon", "--optimizer.momentum", 0.5],
+            1,
+            "optimizer.momentum applies only to optimizer.name sgd",
+        ),
         (
             ["--optimizer.name", "sgd", "--optimizer.state_dtype", "bf16"],
             1,
-            "optimizer.state_dtype is of optimizer.name adamw, lion, muon",
+            "optimizer.state_dtype applies only to optimizer.name adamw, lion, muon",
         ),
         (
             ["--optimizer.state_dtype", "bf16", "--precision.dtype", "fp64"],
             1,
-            "would lose what precision.dtype fp64 is for",
+            "would lose the precision of precision.dtype fp64",
         ),
-        (["--optimizer.groups", '{a: {match: "ln_1", optimizer: muon}}'], 1, "which is no matrix"),
+        (["--optimizer.groups", '{a: {match: "ln_1", optimizer: muon}}'], 1, "to muon, but it is not a matrix"),
     ]:
         done = run("train", *common, *words, ranks=ranks, expect=2)
         assert says in done.stderr and not (tmp / "run").exists(), done.stderr

@@ -85,7 +85,7 @@ def test_a_reader_that_pauses_costs_records_on_standard_output_and_nothing_else(
     )  # also where pages are large
     error = process.stderr.read()  # nobody reads standard output
     assert process.wait(PATIENCE_S) == 0, error
-    assert "records to standard output: it took nothing for 5 s and gets no more" in error, error
+    assert "records to standard output: accepted nothing for 5 s and gets no more" in error, error
     lost = check_whole(tmp / "run", steps)["records_lost"]
     assert 0 < lost < steps, lost
     assert [event["name"] for event in records(tmp / "run", "event")] == ["records_lost"]
@@ -137,7 +137,7 @@ def test_a_damaged_line_of_the_records_does_not_keep_a_finished_run_from_ending_
 def test_a_picture_that_cannot_be_drawn_fails_no_run(tmp):
     prepare(tmp)
     done = run("train", *options(tmp, tmp / "run", steps=3), env=faults("rename", "ENOSPC", 1, 1, path="/loss.svg"))
-    assert "loss.svg is not drawn" in done.stderr, done.stderr
+    assert "loss.svg was not drawn" in done.stderr, done.stderr
     check_whole(tmp / "run", 3)
 
 
@@ -171,12 +171,12 @@ def test_what_the_control_file_does_not_say_is_told_and_what_it_says_is_done(tmp
 
     wait_for_steps(tmp / "run", 3, process)
     control.write_text("Stop\n")
-    assert "says 'Stop', which asks for nothing; write one of the words stop, save, abort" in told(1)
+    assert "contains 'Stop', which is not a request; write one of the words stop, save, abort" in told(1)
     control.mkdir()
-    assert "is no small file" in told(2)
+    assert "is not a small regular file" in told(2)
     control.rmdir()
     os.mkfifo(control)
-    assert "is no small file" in told(3)
+    assert "is not a small regular file" in told(3)
     control.unlink()
     control.write_text("stop\n")
     error = process.communicate(timeout=PATIENCE_S)[1]
@@ -207,7 +207,7 @@ def test_the_control_file_asks_for_a_record_and_for_an_evaluation_that_nothing_e
         )[0]
         assert (
             status["message"].startswith(f"step {status['step']} of 1000000, loss ")
-            and "no checkpoint of this start yet" in status["message"]
+            and "no checkpoint since this start" in status["message"]
         ), status
         (folder / "control").write_text("save-stop\n")
         error = process.communicate(timeout=PATIENCE_S)[1]
@@ -226,25 +226,25 @@ def test_the_control_file_changes_how_often_something_is_done_until_the_job_ends
             (
                 "log.every",
                 "3",
-                "log.every: 2 steps until here, 3 steps from here on",
+                "log.every: changed from 2 steps to 3 steps",
                 lambda folder: [record["step"] for record in records(folder, "step")],
             ),
             (
                 "eval.every",
                 "3 steps",
-                "eval.every: 2 steps until here, 3 steps from here on",
+                "eval.every: changed from 2 steps to 3 steps",
                 lambda folder: [record["step"] for record in records(folder, "eval")],
             ),
             (
                 "checkpoint.every",
                 "3",
-                "checkpoint.every: 2 steps until here, 3 steps from here on",
+                "checkpoint.every: changed from 2 steps to 3 steps",
                 lambda folder: [record["step"] for record in records(folder, "checkpoint")],
             ),
             (
                 "log.statistics_every",
                 "3",
-                "log.statistics_every: 2 steps until here, 3 steps from here on",
+                "log.statistics_every: changed from 2 steps to 3 steps",
                 lambda folder: [record["step"] for record in records(folder, "statistics")],
             ),
         ]:
@@ -290,15 +290,15 @@ def test_what_the_control_file_cannot_change_stays_as_it_is(tmp):
     prepare(tmp)
     for number, (text, why) in enumerate(
         [
-            ("log.every", "says 'log.every', which asks for nothing; write one of the words"),
+            ("log.every", "contains 'log.every', which is not a request; write one of the words"),
             ("log.every 0", '"0" is not of the form CADENCE'),
             ("log.every -5", '"-5" is not of the form CADENCE'),
             ("log.every 5 parsecs", '"5 parsecs" is not of the form CADENCE'),
-            ("log.every 5 + 6", "says steps twice"),
+            ("log.every 5 + 6", "has steps twice"),
             ("log.every 99999999999999999999", "is not of the form CADENCE"),
-            ("optimizer.lr 3", "which asks for nothing"),
-            ("log.every 5\neval.every 5", "which asks for nothing"),
-            ("log.every \0\xff", "which asks for nothing"),
+            ("optimizer.lr 3", "which is not a request"),
+            ("log.every 5\neval.every 5", "which is not a request"),
+            ("log.every \0\xff", "which is not a request"),
             ("log.statistics_every 5", "log.statistics_every has no effect"),
             ("eval.every never", "eval.delay has no effect"),
             ("checkpoint.every 5m", "checkpoint.interval 1h and checkpoint.every 5m are both times between saves"),
@@ -365,7 +365,7 @@ def test_a_run_folder_that_is_moved_away_is_noticed_before_anything_is_saved_und
         told = (
             "the run folder {} was moved or removed"
             if name == "moved"
-            else "another folder took the name of the run folder {}"
+            else "another folder has taken the name of the run folder {}"
         )
         assert told.format(folder) in error, error
         assert ["step-0000000020"] == [path.name for path in step_folders(tmp / f"{name}-elsewhere")]
@@ -455,5 +455,5 @@ def test_a_callback_that_fails_costs_neither_the_run_nor_a_checkpoint(tmp):
     assert [record["step"] for record in failed] == [1, 2, 3] and "the callback sample: " in failed[0]["message"], (
         failed
     )
-    assert done.stderr.count("the run goes on without it") == 3, done.stderr
+    assert done.stderr.count("the run continues without it") == 3, done.stderr
     check_whole(tmp / "run", 3)

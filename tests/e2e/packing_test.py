@@ -138,7 +138,7 @@ def test_a_resume_on_other_samples_is_refused_with_the_reason(tmp):
         ("data.sequence_length", 24),
     ]:
         refused = train(tmp, tmp / "run", {**longer, option: value}, expect=2).stderr
-        assert "would alter the trajectory" in refused and f"{option}: saved" in refused, refused
+        assert "these changes would affect training" in refused and f"{option}: saved" in refused, refused
     shutil.move(tmp / "data", tmp / "earlier")
     prepare(tmp, seed=1)
     assert "content of data.path: saved" in train(tmp, tmp / "run", longer, expect=2).stderr
@@ -159,7 +159,7 @@ def test_an_index_that_is_damaged_is_made_anew_and_one_that_cannot_be_kept_besid
     for damaged in [b"", sound[: len(sound) // 2], sound[:-200] + bytes(200), b"garbage" * 1000]:
         (tmp / "data" / name).write_bytes(damaged)
         done = train(tmp, tmp / f"run-{len(damaged)}-{damaged[:1]!r}", short, ranks=2)
-        assert f"{name} cannot be used: " in done.stderr and done.stderr.count("it is made anew") == 1, done.stderr
+        assert f"{name} cannot be used: " in done.stderr and done.stderr.count("rebuilding it") == 1, done.stderr
         assert (tmp / "data" / name).read_bytes() == sound
     (tmp / "data" / name).unlink()
     (tmp / "data" / name).mkdir()  # as root writes anywhere, a folder of its name stands for one that cannot be written
@@ -198,7 +198,7 @@ def test_an_index_made_while_a_shard_was_damaged_is_made_anew_once_the_shard_is_
     wrong = (tmp / "data" / name).read_bytes()
     shard.write_bytes(sound)
     done = train(tmp, tmp / "repaired", short, ranks=2)
-    assert "was made while a shard was damaged, or one is damaged now: it is made anew" in done.stderr, done.stderr
+    assert "was made while a shard was damaged, or one is damaged now: rebuilding it" in done.stderr, done.stderr
     right = (tmp / "data" / name).read_bytes()
     assert right != wrong
     (tmp / "data" / name).unlink()

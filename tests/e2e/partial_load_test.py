@@ -39,7 +39,7 @@ def test_weights_alone_begin_a_run_as_exported_ones_do(tmp):
         folder = tmp / f"part-{ranks}-{len(layout)}"
         done = started(tmp, folder, checkpoint, "--checkpoint.only", "[model]", *layout, ranks=ranks, steps=2)
         assert (
-            f"starts with weights of {checkpoint}" in done.stderr
+            f"starting with the weights of {checkpoint}" in done.stderr
             and "component 'optimizer' is not loaded: it starts afresh" in done.stderr
         ), done.stderr
         assert records(folder, "run")[-1]["start_step"] == 0 and [step for step in losses(folder)] == [1, 2]
@@ -87,7 +87,7 @@ def test_the_same_command_goes_on_from_the_run_s_own_checkpoint_with_all_of_it(t
     started(tmp, tmp / "whole", checkpoint, *arguments, steps=4)
     started(tmp, tmp / "again", checkpoint, *arguments, steps=2)
     done = started(tmp, tmp / "again", checkpoint, *arguments, steps=4)
-    assert "goes on from" in done.stderr and records(tmp / "again", "run")[-1]["start_step"] == 2
+    assert "resuming from" in done.stderr and records(tmp / "again", "run")[-1]["start_step"] == 2
     assert state_digest(step_folders(tmp / "again")[-1]) == state_digest(step_folders(tmp / "whole")[-1])
 
 
@@ -162,12 +162,12 @@ def test_what_does_not_fit_together_or_names_nothing_is_refused(tmp):
             ["--checkpoint.only", "modle"],
             ["checkpoint.only modle: no component has that name", "the nearest name is 'model'"],
         ),
-        (["--checkpoint.only", "[optimizer, trainer]"], ["checkpoint.only takes nothing of the model of"]),
+        (["--checkpoint.only", "[optimizer, trainer]"], ["checkpoint.only loads no part of the model of"]),
         (["--checkpoint.skip", "[optimizer]"], ["takes the trainer of", "without its optimizer"]),
         (["--checkpoint.only", "[model, optimizer]"], ["takes the optimizer of", "without its trainer"]),
         (
             ["--checkpoint.only", "[model, data]", "--train.seed", 6],
-            ["is one among other samples", "train.seed", "--checkpoint.skip data"],
+            ["its position counts other samples", "train.seed", "--checkpoint.skip data"],
         ),
         (["--checkpoint.skip", "data"], ["train.max_steps is 1", "has done 4 steps"]),
     ]:
@@ -176,15 +176,15 @@ def test_what_does_not_fit_together_or_names_nothing_is_refused(tmp):
         )
         assert all(word in refused.stderr for word in words), (arguments, refused.stderr)
     evaluated = started(tmp, tmp / "refused", checkpoint, "--checkpoint.only", "model", "--eval-only", expect=2)
-    assert "checkpoint.only has no effect: --eval-only evaluates a checkpoint as it is" in evaluated.stderr, (
-        evaluated.stderr
-    )
+    assert "checkpoint.only has no effect: --eval-only loads the whole checkpoint" in evaluated.stderr, evaluated.stderr
     own = run(
         "train",
         *options(tmp, tmp / "source", "--checkpoint.resume", checkpoint, "--checkpoint.only", "model", steps=9),
         expect=2,
     )
-    assert "which is a checkpoint of" in own.stderr and "a train.run_dir of its own" in own.stderr, own.stderr
+    assert "which is a checkpoint of" in own.stderr and "set another train.run_dir for the new run" in own.stderr, (
+        own.stderr
+    )
 
 
 def test_of_a_run_whose_newest_checkpoint_is_damaged_the_one_before_is_taken_in_part(tmp):
@@ -197,7 +197,7 @@ def test_of_a_run_whose_newest_checkpoint_is_damaged_the_one_before_is_taken_in_
     part.write_bytes(content)
     started(tmp, tmp / "expected", older, "--checkpoint.only", "model", ranks=2)
     done = started(tmp, tmp / "found", tmp / "source", "--checkpoint.only", "model", ranks=2)
-    assert "passed over a damaged checkpoint" in done.stderr, done.stderr
+    assert "skipped a damaged checkpoint" in done.stderr, done.stderr
     assert state_digest(step_folders(tmp / "found")[-1]) == state_digest(step_folders(tmp / "expected")[-1])
 
 
@@ -231,7 +231,7 @@ def test_a_run_saves_what_checkpoint_components_says_from_which_others_start_and
             steps=SOURCE_STEPS,
         )
         told = run("train", *words, ranks=ranks).stderr
-        assert "checkpoint.components leaves out what a run goes on from" in told, told
+        assert "checkpoint.components omits state that resuming needs" in told, told
         for checkpoint in step_folders(folder):
             assert components_of(checkpoint) == set(saved) and len(step_folders(folder)) == 2, checkpoint
         if ranks is None:
@@ -244,7 +244,7 @@ def test_a_run_saves_what_checkpoint_components_says_from_which_others_start_and
         told = run("train", *longer, ranks=ranks, expect=2).stderr
         assert (
             "holds no component '" in told
-            and "another run, with a train.run_dir of its own, may start from what there is" in told
+            and "to start from a part of it, use a new train.run_dir with checkpoint.resume" in told
         ), told
         onwards = started(
             tmp,

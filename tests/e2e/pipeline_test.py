@@ -157,16 +157,16 @@ def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):
     prepare(tmp, **DEEP)
     for ranks, layout, words in [
         (4, ["--parallel.pp", 3], "cannot lay out 4 ranks as pp=3 × dp_replicate=auto: 3 does not divide 4"),
-        (2, ["--parallel.pp", "auto", "--parallel.dp_shard", "auto"], "only one axis can take the ranks that are left"),
+        (2, ["--parallel.pp", "auto", "--parallel.dp_shard", "auto"], "only one parallel size can be auto"),
         (
             9,
             ["--parallel.pp", 9],
-            "cannot cut 8 blocks into 9 pipeline ranks × 1 stage a rank = 9 stages: each stage holds at least one block",
+            "cannot cut 8 blocks into 9 pipeline ranks × 1 stage per rank = 9 stages: each stage holds at least one block",
         ),
         (
             2,
             ["--parallel.pp", 2, "--parallel.schedule", "zbv", "--parallel.stages_per_rank", 3],
-            "schedule zbv has 2 stages a rank, not 3",
+            "schedule zbv has 2 stages per rank, not 3",
         ),
         (2, ["--parallel.pp", 2, "--parallel.split_points", '["layer.9"]'], "layer.9"),
         (2, ["--parallel.pp", 2, "--train.accumulation", 5], "cannot divide the 12 samples of a rank into 5 passes"),

@@ -139,7 +139,7 @@ def test_a_callback_counts_over_restarts_and_draws_numbers_that_are_not_drawn_ag
     message = run("train", *options(tmp, there_and_back, steps=8), expect=2).stderr
     assert f"the run has plug-ins: add --plugin {EXAMPLE}" in message, message
     message = run("train", *options(tmp, there_and_back, steps=8), "--plugin", EXAMPLE).stderr
-    assert "component 'callback_tally' of" in message and "is not used" in message, message
+    assert "component 'callback_tally' of" in message and "is ignored" in message, message
     run(
         "train",
         *options(
@@ -263,11 +263,11 @@ def test_a_plugin_chooses_what_is_recomputed_and_where_stages_begin(tmp):
     assert losses(tmp / "wide") == losses(tmp / "said")
     for fault, more, says in [
         ("split", ["--parallel.pp", 2, "--parallel.stage_splitter", "wide"], "the splitter wide of"),
-        ("stages", ["--parallel.pp", 2, "--parallel.stage_splitter", "wide"], "stages begin at ascending blocks"),
+        ("stages", ["--parallel.pp", 2, "--parallel.stage_splitter", "wide"], "stages must begin at ascending blocks"),
         (
             "none",
             ["--train.recompute", "halves", "--faulty.word", "odd"],
-            "says 64 of block layer.0, which has no meaning",
+            "returns 64 for block layer.0, which is not a valid choice",
         ),
     ]:
         message = run(
@@ -275,10 +275,13 @@ def test_a_plugin_chooses_what_is_recomputed_and_where_stages_begin(tmp):
         ).stderr
         assert says in message, message
     for more, says in [
-        (["--train.recompute", "halves", "--train.recompute_keeps", "attention"], "says for each block what it keeps"),
+        (
+            ["--train.recompute", "halves", "--train.recompute_keeps", "attention"],
+            "already chooses what each block keeps",
+        ),
         (
             ["--parallel.pp", 2, "--parallel.stage_splitter", "wide", "--parallel.split_points", "[layer.3]"],
-            "both say where stages begin",
+            "both set where stages begin",
         ),
     ]:
         message = run("train", *options(tmp, tmp / "none", *faulty, *more), expect=2).stderr
@@ -289,23 +292,23 @@ def test_what_is_wrong_with_a_plugin_is_told_at_the_start(tmp):
     prepare(tmp)
     (tmp / "text.so").write_text("no object")
     for file, says in [
-        (tmp / "missing.so", "is no file here"),
-        (tmp, "is no file here"),
+        (tmp / "missing.so", "there is no plug-in file"),
+        (tmp, "there is no plug-in file"),
         (tmp / "text.so", "cannot load the plug-in"),
         (BUILD / "tests/libhost_names.so", "has no function lockstep_plugin"),
     ]:
         message = run("train", *options(tmp, tmp / "run", "--plugin", file), expect=3).stderr
         assert says in message and str(file) in message, message
     for fault, says in [
-        ("version", "is written to version 77 of the interface of plug-ins, and this program has version 2"),
+        ("version", "was compiled for version 77 of the plug-in interface, but this program has version 2"),
         ("nothing", "returns nothing"),
-        ("name", "its name is no word"),
-        ("section", "its name optimizer is that of options of this program"),
+        ("name", "its name may have only lower-case letters"),
+        ("section", "its name optimizer is already used by options of this program"),
         ("twice", "two of its options are called width"),
-        ("built_in", "the built-in value of faulty.width is none: 12 is out of range: it must be from 1 to 9"),
+        ("built_in", "the default of faulty.width is not valid: 12 is out of range: it must be from 1 to 9"),
         ("lacks", "the schedule wild lacks a function"),
-        ("taken", "cosine is a name that is built in"),
-        ("states", "the states of the optimizer still are at most 4 words"),
+        ("taken", "the name cosine is reserved"),
+        ("states", "the optimizer still must name at most 4 states"),
     ]:
         message = run("train", *options(tmp, tmp / "run", "--plugin", FAULTY), expect=3, env={"FAULT": fault}).stderr
         assert says in message, (fault, message)
@@ -316,7 +319,7 @@ def test_what_is_wrong_with_a_plugin_is_told_at_the_start(tmp):
         expect=3,
         env={"FAULT": "version", "RANK_1_ALONE": "1"},
     ).stderr
-    assert "is written to version 77" in message and "rank 1" in message, message
+    assert "was compiled for version 77" in message and "rank 1" in message, message
     shutil.copy(EXAMPLE, tmp / "other.so")
     message = run(
         "train", *options(tmp, tmp / "run", "--plugin", EXAMPLE, "--plugin", tmp / "other.so"), expect=3
@@ -325,8 +328,11 @@ def test_what_is_wrong_with_a_plugin_is_told_at_the_start(tmp):
     for words, says in [
         (["--faulty.width", 12], "faulty.width: 12 is out of range: it must be from 1 to 9"),
         (["--faulty.height", 1], "faulty.height"),
-        (["--optimizer.name", "still", "--precision.dtype", "fp64"], "has no update of weights in fp64"),
-        (["--optimizer.name", "still", "--optimizer.momentum", 0.5], "optimizer.momentum is of optimizer.name sgd"),
+        (["--optimizer.name", "still", "--precision.dtype", "fp64"], "cannot update fp64 weights"),
+        (
+            ["--optimizer.name", "still", "--optimizer.momentum", 0.5],
+            "optimizer.momentum applies only to optimizer.name sgd",
+        ),
         (
             ["--schedule.name", "wild", "--schedule.cycles", 2],
             "schedule.name is wild, so that schedule.cycles would have no effect",
@@ -376,7 +382,7 @@ def test_a_plugin_that_fails_costs_neither_the_run_nor_a_checkpoint_unless_it_up
         for alone in [{}, {"RANK_1_ALONE": "1"}]:
             folder = tmp / f"{fault}{len(alone)}"
             message = run("train", *options(tmp, folder, *with_watch), ranks=2, env={"FAULT": fault, **alone}).stderr
-            assert says in message and "the run goes on without it" in message and len(step_folders(folder)) == 3, (
+            assert says in message and "the run continues without it" in message and len(step_folders(folder)) == 3, (
                 fault,
                 message,
             )

@@ -75,7 +75,7 @@ def test_repaired_replicas_train_on_as_if_nothing_had_been(tmp):
         whole, repaired = f"whole-{number}", f"repaired-{number}"
         train(tmp, whole, *more, ranks=ranks)
         told = train(tmp, repaired, *more, *FLIP, "--checkpoint.on_difference", "repair", ranks=ranks).stderr
-        assert f"rank 1 took over what most hold, from rank {3 if ranks == 6 else 0}" in told, told
+        assert f"rank 1 copied the state of the majority from rank {3 if ranks == 6 else 0}" in told, told
         (event,) = messages(tmp / repaired, "replicas_repaired")
         others = {3: "ranks 0,2", 4: "ranks 0,2-3", 6: "ranks 3,5"}[ranks]
         assert f"rank 1 against {others}: 1 of " in event and "by at most" in event, event
@@ -131,9 +131,9 @@ def test_two_replicas_are_not_repaired(tmp):
     prepare(tmp)
     refused = train(tmp, "run", *FLIP, "--checkpoint.on_difference", "repair", ranks=2, expect=1).stderr
     assert (
-        "checkpoint.on_difference repair takes three ranks that hold the same, and this run has 2 ranks" in refused
+        "checkpoint.on_difference repair needs three ranks with the same state, but this run has 2 ranks" in refused
     ), refused
-    assert "not repaired: of 2 replicas nobody can say which is right" in refused, refused
+    assert "not repaired: with 2 replicas there is no majority" in refused, refused
     assert not step_folders(tmp / "run")
 
 

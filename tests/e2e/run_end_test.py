@@ -220,9 +220,9 @@ def test_what_cannot_be_the_best_at_the_end_is_refused_before_the_run(tmp):
     for change, why in [
         (
             {"checkpoint.every": 4, "eval.every": 3},
-            "checkpoint.every saves some at steps that eval.every leaves out: eval.on_save evaluates each",
+            "checkpoint.every saves at steps without one: set eval.on_save",
         ),
-        ({"checkpoint.every": 4, "eval.every": "1 epochs"}, "eval.on_save evaluates each"),
+        ({"checkpoint.every": 4, "eval.every": "1 epochs"}, "set eval.on_save"),
         ({"checkpoint.at_end": "false"}, "has no checkpoint to load: none is saved"),
         ({"checkpoint.keep_best": 0}, "checkpoint.keep_best is 0"),
     ]:
@@ -299,8 +299,8 @@ def test_an_export_that_fails_leaves_the_checkpoint_and_the_same_command_exports
     (tmp / "run/export/step-4/mine.txt").write_text("mine")
     for ranks in [1, 2]:
         failed = train(tmp, "run", changes, ranks=ranks, expect=None)
-        assert failed.returncode not in (0, 75) and "the export at the end of the run: " in failed.stderr, failed.stderr
-        assert "the checkpoints are whole" in failed.stderr and (tmp / "run/export/step-4/mine.txt").exists()
+        assert failed.returncode not in (0, 75) and "export at the end of the run: " in failed.stderr, failed.stderr
+        assert "the checkpoints are complete" in failed.stderr and (tmp / "run/export/step-4/mine.txt").exists()
         assert saved(tmp / "run") == [4]
     (tmp / "run/export/step-4/mine.txt").unlink()
     (tmp / "run/export/step-4").rmdir()
@@ -321,7 +321,7 @@ def test_a_stop_while_the_model_is_exported_asks_to_be_started_again(tmp):
         told = train(
             tmp, folder, changes, "--train.inject", f"rank={ranks - 1},phase={when},kind=stop", ranks=ranks, expect=75
         ).stderr
-        assert "asked to stop while the model is exported: the same command exports it" in told, told
+        assert "asked to stop during the export: the same command exports the model" in told, told
         assert saved(tmp / folder) == [4] and not (tmp / folder / "export/step-4").exists()
         assert "exported step 4 to" in train(tmp, folder, changes, ranks=ranks).stderr
 
@@ -343,10 +343,10 @@ def test_options_that_are_fixed_may_change_where_it_is_allowed_and_it_is_recorde
         if record["name"] == "option_changed"
     ]
     assert told == [
-        (4, "optimizer.lr: 0.003 until here, 0.001 from here on"),
-        (4, "optimizer.clip_norm: null until here, 0.5 from here on"),
+        (4, "optimizer.lr: changed from 0.003 to 0.001"),
+        (4, "optimizer.clip_norm: changed from null to 0.5"),
     ], told
-    assert "optimizer.lr: 0.003 until here" in done.stderr
+    assert "optimizer.lr: changed from 0.003 to" in done.stderr
     train(tmp, "run", other)  # from here on these are the values of the run
     assert len([record for record in records(tmp / "run", "event") if record["name"] == "option_changed"]) == 2
     assert {record["step"]: record["lr"] for record in records(tmp / "run", "step")} == {4: 3e-3, 8: 1e-3, 12: 1e-3}
@@ -368,11 +368,14 @@ def test_options_that_are_fixed_may_change_where_it_is_allowed_and_it_is_recorde
     assert changed == ["schedule.name", "train.global_batch", "schedule.warmup_steps", "schedule.decay_steps"], changed
     assert records(tmp / "run", "step")[-1]["step"] == 20
     for names, why in [
-        ("[model.config]", "model.config cannot be another one on resume: the shape of the model"),
-        ("[data.sequence_length]", "data.sequence_length cannot be another one on resume"),
+        (
+            "[model.config]",
+            "model.config cannot change on resume: the weights in the checkpoint have the shape of its model",
+        ),
+        ("[data.sequence_length]", "data.sequence_length cannot change on resume"),
         ("[optimizer.momentun]", "there is no option and no section optimizer.momentun"),
         ("[log]", "no option of the section log is fixed on resume"),
-        ("[eval.every]", "eval.every may be another one on resume in any case"),
+        ("[eval.every]", "eval.every may change on resume in any case"),
     ]:
         refused = train(tmp, "run", {**other, "checkpoint.allow_change": names}, expect=2).stderr
         assert "checkpoint.allow_change: " + why in refused, refused
@@ -424,12 +427,12 @@ def test_a_run_that_starts_afresh_puts_the_checkpoints_that_are_there_aside(tmp)
     assert aside == kept and {path.name: state_digest(path) for path in step_folders(tmp / "run")}.keys() == kept.keys()
     assert steps(tmp / "run", "step") == [4, 4]
     shown = run("checkpoint-inspect", tmp / "run").stdout
-    assert shown.count("was put aside when the run was started afresh") == 2, shown
+    assert shown.count("was moved aside when the run was started from scratch") == 2, shown
     train(tmp, "run", {"train.max_steps": 6, "train.seed": 3, "checkpoint.resume": "auto", "schedule.decay_steps": 4})
     assert saved(tmp / "run")[-1] == 6 and len(list((tmp / "run/checkpoints").glob(".former-*"))) == 2
 
 
-GOES_ON = "the same command goes on from here"
+GOES_ON = "the same command resumes from here"
 
 
 def starts(folder):
@@ -472,7 +475,7 @@ def test_the_same_command_goes_on_after_75_whatever_checkpoint_resume_says(tmp):
         )
         assert state_digest(step_folders(folder)[-1]) == want, resume
         overruled = (
-            f"checkpoint.resume is {said}, but the last job of this run was stopped with progress saved: it goes on"
+            f"checkpoint.resume is {said}, but the last job of this run was stopped with progress saved: the run resumes"
             in onwards.stderr
         )
         assert overruled == (resume in ["never", "afresh", "best", "4", "path"]), (resume, onwards.stderr)
@@ -517,7 +520,7 @@ def test_a_run_goes_on_only_with_the_command_that_was_stopped_or_the_job_that_wa
             requeued=1,
             job="",
         )
-        assert "the last job of this run was requeued by Slurm: it goes on" in told.stderr, told.stderr
+        assert "the last job of this run was requeued by Slurm: the run resumes" in told.stderr, told.stderr
         if ranks is None:  # a launcher would look for the nodes of such a job
             start(
                 0,
@@ -575,8 +578,7 @@ def test_what_cannot_go_on_does_not_say_so(tmp):
     told = train(tmp, "run", {"checkpoint.components": "[model]"}, *stopped_at(4), expect=75).stderr
     assert (
         GOES_ON not in told
-        and "checkpoint.components leaves out what a run goes on from: the same command does not go on from here"
-        in told
+        and "the same command cannot resume from here: checkpoint.components omits state that resuming needs" in told
     ), told
     train(tmp, "run", {"checkpoint.components": "[model]"}, expect=None)
 

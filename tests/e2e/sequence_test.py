@@ -129,7 +129,7 @@ def test_the_plan_of_a_ring_says_how_evenly_it_shares_and_what_its_ranks_tell_ea
     text = json.dumps(rows)
     assert '"ring_imbalance"' in text, text[:2000]
     plan = run("train", *options(tmp, tmp / "plan", *ring, "--data.sequence_length", 64), "--dry-run", "--plan").stdout
-    assert re.search(r"the busiest of 3 ranks attends to 1\.0\d\d times the mean of query-key pairs", plan), plan
+    assert re.search(r"the busiest of 3 ranks has 1\.0\d\d times the mean number of query-key pairs", plan), plan
 
 
 def test_memory_is_planned_for_the_most_documents_of_a_sample(tmp):

@@ -215,7 +215,9 @@ def test_an_optimizer_in_backward_gives_the_same_run_with_less_memory_and_goes_o
     less, said = plan(*IN_BACKWARD, global_batch=6)
     assert less["gradient_bytes"] < whole["gradient_bytes"] and less["peak_bytes"] < whole["peak_bytes"], (less, whole)
     assert "saves no memory" not in said, said
-    assert "optimizer.in_backward saves no memory with 2 micro-batches a step" in plan(*IN_BACKWARD, global_batch=12)[1]
+    assert (
+        "optimizer.in_backward saves no memory with 2 micro-batches per step" in plan(*IN_BACKWARD, global_batch=12)[1]
+    )
 
 
 def test_a_failure_after_the_first_update_in_backward_is_the_last_word_of_its_rank(tmp):
@@ -254,7 +256,7 @@ def test_a_failure_after_the_first_update_in_backward_is_the_last_word_of_its_ra
 
 def test_one_unit_of_all_blocks_is_warned_of_also_in_the_words_of_transformers(tmp):
     prepare(tmp)
-    warning = "parallel.bucket_size makes one unit of all blocks"
+    warning = "parallel.bucket_size puts all blocks into one unit"
     for number, (words, warned) in enumerate([(["--parallel.bucket_size", "1GiB"], True), ([], False)]):
         done = run("train", *options(tmp, tmp / f"run-{number}", "--parallel.dp_shard", 2, *words, steps=1), ranks=2)
         assert (warning in done.stderr) == warned, done.stderr
@@ -293,12 +295,12 @@ def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):
         (
             2,
             ["--parallel.dp_shard", 2, "--parallel.dp_replicate", 2],
-            "dp_replicate=2 × dp_shard=2: that takes 4 ranks",
+            "dp_replicate=2 × dp_shard=2: this layout takes 4 ranks",
         ),
         (
             2,
             ["--parallel.dp_shard", "auto", "--parallel.dp_replicate", "auto"],
-            "only one axis can take the ranks that are left",
+            "only one parallel size can be auto",
         ),
         (None, ["--parallel.zero", 2], "parallel.zero has no effect"),
         (None, ["--parallel.accumulate", "shards"], "parallel.accumulate shards has no effect"),
@@ -307,7 +309,7 @@ def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):
             ["--parallel.dp_shard", 4, "--parallel.reshard_after_forward", 3],
             "parallel.reshard_after_forward 3: 4 mod 3 is 1",
         ),
-        (4, ["--parallel.dp_shard", 4, "--parallel.reshard_after_forward", 4], "that is all of it"),
+        (4, ["--parallel.dp_shard", 4, "--parallel.reshard_after_forward", 4], "that is a single group"),
         (None, ["--parallel.reshard_after_forward", "true"], "parallel.reshard_after_forward has no effect"),
         (None, ["--optimizer.frozen", '["."]'], "optimizer.frozen leaves nothing to train: it matches all 28 tensors"),
         (None, ["--optimizer.frozen", '["lora"]'], "optimizer.frozen: pattern 'lora' matches none"),

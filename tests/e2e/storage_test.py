@@ -132,7 +132,7 @@ def check_outlived(tmp, name, call, code, first, period, ranks, rank, more=()):
     assert done.returncode == (0 if STEPS in kept else 4), (name, done.stderr)
     reason = os.strerror(getattr(errno, code))
     for event in failed:
-        assert reason in event["message"] and "training goes on, next attempt at step" in event["message"], (
+        assert reason in event["message"] and "training continues, next attempt at step" in event["message"], (
             name,
             event,
         )
@@ -157,7 +157,7 @@ def test_storage_that_keeps_another_bit_is_found_by_reading_back(tmp):
     for name, more in [("waits", []), ("background", ["--checkpoint.background", "true"])]:
         run("train", *options(tmp, tmp / name, *settings, "--checkpoint.read_back", "true", *more), ranks=2, env=lie)
         (failed,) = events(tmp / name)
-        assert "reads back otherwise than it was written" in failed["message"] and "rank 1 (" in failed["message"], (
+        assert "reads back differently than it was written" in failed["message"] and "rank 1 (" in failed["message"], (
             failed
         )
         assert len(step_folders(tmp / name)) == STEPS - 1
@@ -248,7 +248,7 @@ def test_an_errno_on_one_rank_is_looked_at_anew_and_no_checkpoint_is_put_aside(t
         done = run(
             "train", *saved_run(tmp, folder.name, ranks), ranks=ranks, env=faults(call, code, first, 0, rank, path)
         )
-        assert "looked at anew for up to 60 s" in done.stderr, (number, done.stderr)
+        assert "retrying for up to 60 s" in done.stderr, (number, done.stderr)
         assert records(folder, "run")[-1]["start_step"] == 8, number
         assert left_over(folder) == [] and len(step_folders(folder)) == 5, (number, left_over(folder))
 
@@ -269,13 +269,11 @@ def test_storage_that_stays_unreadable_ends_the_run_with_4_and_says_what_to_do(t
             env=faults(call, code, 1, 1, rank, path),
             expect=4,
         )
-        assert os.strerror(getattr(errno, code)) in done.stderr and "(looked at anew for 1 s)" in done.stderr, (
-            done.stderr
-        )
+        assert os.strerror(getattr(errno, code)) in done.stderr and "(retried for 1 s)" in done.stderr, done.stderr
         assert ranks == 1 or f"rank {rank} (" in done.stderr, done.stderr
         older = f"--checkpoint.resume {folder}/checkpoints/step-0000000006"
         assert (
-            f"mend the storage and start the same command again, or start a new run from an older checkpoint"
+            f"repair the storage and start the same command again, or start a new run from an older checkpoint"
             in done.stderr
         ), done.stderr
         assert older in done.stderr, done.stderr
@@ -298,11 +296,11 @@ def test_a_checkpoint_put_aside_stays_whatever_follows(tmp):
     done = run(
         "train", *options(tmp, tmp / "run", "--checkpoint.every", 2, "--checkpoint.patience", 0, steps=12, keep=1)
     )
-    assert "INDEX.h5 is missing (looked at anew for 0 s)" in done.stderr, done.stderr
+    assert "INDEX.h5 is missing (retried for 0 s)" in done.stderr, done.stderr
     names = [".failed-step-0000000008", ".failed-step-0000000008-2", ".failed-step-0000000010"]
     assert left_over(tmp / "run") == names and len(step_folders(tmp / "run")) == 1, left_over(tmp / "run")
     listed = run("checkpoint-inspect", tmp / "run").stdout
-    assert all(f"{name} was put aside as damaged; it stays until you remove it" in listed for name in names), listed
+    assert all(f"{name} was moved aside as damaged; it stays until you remove it" in listed for name in names), listed
 
 
 def test_a_save_that_nothing_follows_must_succeed(tmp):
@@ -392,7 +390,7 @@ def test_a_full_disk_is_seen_before_anything_is_written_and_room_is_used_again(t
     assert done.returncode == 0, done.stderr
     failed = events(tmp / "run")
     assert failed and "needs " in failed[0]["message"] and " free" in failed[0]["message"], failed
-    assert "the run has no checkpoint yet; training goes on, next attempt at step 8" in failed[0]["message"], failed
+    assert "the run has no checkpoint yet; training continues, next attempt at step 8" in failed[0]["message"], failed
     assert [path.name for path in step_folders(tmp / "run")] == [f"step-{STEPS:010}"] and left_over(tmp / "run") == []
     run("checkpoint-inspect", tmp / f"run/checkpoints/step-{STEPS:010}", "--verify=fingerprints")
 
@@ -480,9 +478,9 @@ def test_older_checkpoints_go_also_where_the_advice_cannot_be_written(tmp):
         ranks=2,
         env=faults("rename", "EIO", 1, 1, path="LATEST"),
     )
-    assert done.stderr.count("the checkpoint is sound, but not all was tidied up: ") == 4 and "LATEST" in done.stderr, (
-        done.stderr
-    )
+    assert (
+        done.stderr.count("the checkpoint is sound, but the cleanup is incomplete: ") == 4 and "LATEST" in done.stderr
+    ), done.stderr
     assert [path.name[-2:] for path in step_folders(tmp / "run")] == ["12"] and not (
         tmp / "run/checkpoints/LATEST"
     ).exists()

@@ -124,7 +124,7 @@ def test_a_token_file_that_changes_is_refused_by_name_before_a_step_or_a_checkpo
     sound = (tmp / "train.bin").read_bytes()
     (tmp / "train.bin").write_bytes(sound[:-2])
     done = run("train", *arguments, ranks=2, expect=3)
-    assert f"train.bin has {len(sound) - 2} bytes, DATASET.json says {len(sound)}" in done.stderr, done.stderr
+    assert f"train.bin has {len(sound) - 2} bytes, but DATASET.json says {len(sound)}" in done.stderr, done.stderr
     (tmp / "train.bin").write_bytes(b"a\0" + sound[2:] if sound[:2] != b"a\0" else b"b\0" + sound[2:])
     done = run("train", *arguments, ranks=2, expect=3)
     assert "train.bin is damaged: its hash is" in done.stderr, done.stderr

@@ -101,7 +101,7 @@ def test_losses_are_those_of_training_on_the_prepared_dataset_which_is_made_with
         assert digest(made) == digest(tmp / "data"), ranks
         assert losses(tmp / f"text-{ranks}") == losses(tmp / f"dataset-{ranks}") != [], ranks
         again = train(tmp, tmp / f"text-{ranks}", {**changes, "train.max_steps": 6}, ranks=ranks)
-        assert f"was prepared before: {made}" in again.stderr and "goes on from" in again.stderr, again.stderr
+        assert f"is already prepared: {made}" in again.stderr and "resuming from" in again.stderr, again.stderr
         assert entries(tmp / f"cache-{ranks}") == [made]
     assert json.loads(done.stdout.splitlines()[0])["kind"], "records alone go to standard output"
 
@@ -201,7 +201,7 @@ def test_a_dry_run_says_what_a_start_would_prepare_and_makes_nothing(tmp):
     write_inputs(tmp)
     before = sorted(tmp.rglob("*"))
     without = done = train(tmp, tmp / "run", None, "--dry-run")
-    assert f"{tmp}/in/text.txt is not prepared yet: a start does that, into {tmp}/.lockstep-cache" in done.stderr, (
+    assert f"{tmp}/in/text.txt is not prepared yet: a run prepares it in {tmp}/.lockstep-cache" in done.stderr, (
         done.stderr
     )
     assert sorted(tmp.rglob("*")) == before
@@ -236,7 +236,7 @@ def test_what_cannot_be_prepared_is_refused_with_what_to_do(tmp):
     run("prepare-data", tmp / "in", "--output", tmp / "data", "--data.write", "llmc", "--data.validation", "tail:0.2")
     part = next((tmp / "data").glob("tokens_train_*.bin"))
     for path, code, told in [
-        (json.dumps([str(tmp / "data"), str(tmp / "in")]), 2, "name several datasets in data.datasets"),
+        (json.dumps([str(tmp / "data"), str(tmp / "in")]), 2, "list several datasets in data.datasets"),
         (part, 3, "is a part of a dataset"),
         (tmp / "absent", 3, "no prepared dataset at"),
         (tmp / "absent/*.txt", 3, "no file matches"),
@@ -245,7 +245,7 @@ def test_what_cannot_be_prepared_is_refused_with_what_to_do(tmp):
         assert told in train(tmp, tmp / "run", {"data.path": path}, expect=code, ranks=2).stderr, path
     part.rename(tmp / "tokens.bin")
     refused = train(tmp, tmp / "run", {"data.path": tmp / "tokens.bin"}, expect=2).stderr
-    assert "token files do not tell their tokenizer" in refused and "--data.tokenizer" in refused, refused
+    assert "token files do not record their tokenizer" in refused and "--data.tokenizer" in refused, refused
     refused = train(
         tmp,
         tmp / "run",
@@ -330,9 +330,9 @@ def test_a_job_that_is_asked_to_stop_while_it_prepares_asks_to_be_started_again(
     job.send_signal(signal.SIGUSR1)
     job.send_signal(signal.SIGCONT)
     _, errors = job.communicate(timeout=PATIENCE_S)
-    assert (
-        job.returncode == 75 and "asked to stop while data is prepared: the same command goes on with it" in errors
-    ), errors
+    assert job.returncode == 75 and "asked to stop during data preparation: the same command continues it" in errors, (
+        errors
+    )
     assert entries(tmp / ".lockstep-cache") == []
     train(tmp, tmp / "run")
 
@@ -425,5 +425,5 @@ def test_text_of_the_hub_and_of_object_stores_is_prepared_once_as_well(tmp):
             assert losses(tmp / name) == losses(tmp / "local") != [], name
             sent = store.hub.bytes_sent()
             again = train(tmp, tmp / name, {**changes, "train.max_steps": 6}, ranks=2, env=env)
-            assert "was prepared before" in again.stderr and store.hub.bytes_sent() == sent, again.stderr
+            assert "is already prepared" in again.stderr and store.hub.bytes_sent() == sent, again.stderr
     assert hub.fetched() == ["train.jsonl"]

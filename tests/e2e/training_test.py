@@ -514,7 +514,7 @@ def test_a_flipped_bit_that_shows_only_while_loading_is_fallen_back_from(tmp):
     content[len(content) // 2] ^= 4
     part.write_bytes(content)
     done = train(tmp, tmp / "run", steps=5)
-    assert "passed over" in done.stderr and "step-0000000004" in done.stderr, done.stderr
+    assert "skipped a damaged checkpoint" in done.stderr and "step-0000000004" in done.stderr, done.stderr
     assert sorted(losses(tmp / "run")) == [1, 2, 3, 4, 5]
 
 
@@ -523,7 +523,7 @@ def test_a_decay_that_follows_max_steps_may_not_move(tmp):
     train(tmp, tmp / "run", steps=3, decay="null")
     done = train(tmp, tmp / "run", steps=6, decay="null", expect=2)
     assert "schedule.decay_steps: saved 3, now 6" in done.stderr, done.stderr
-    assert "--schedule.decay_steps 3 keeps the learning rates" in done.stderr, done.stderr
+    assert "--schedule.decay_steps 3 keeps the former learning rates" in done.stderr, done.stderr
     train(tmp, tmp / "run", steps=6, decay=3)
 
 
@@ -531,14 +531,14 @@ def test_resume_says_what_it_will_not_do(tmp):
     prepare(tmp)
     train(tmp, tmp / "run", "--checkpoint.every", 2, "--checkpoint.keep_last", 9, steps=4)
     assert (
-        "a train.run_dir of its own"
+        "set another train.run_dir for the new run"
         in train(tmp, tmp / "run", "--checkpoint.resume", "never", steps=6, expect=2).stderr
     )
     older = tmp / "run/checkpoints/step-0000000002"
     for named in [2, older, f"{tmp}/run/../run/checkpoints/step-0000000002/"]:
         refused = train(tmp, tmp / "run", "--checkpoint.resume", named, steps=6, expect=2).stderr
         assert "is step 2, but" in refused and "has checkpoints up to step 4" in refused, refused
-        assert "leave checkpoint.resume out to go on from step 4" in refused, refused
+        assert "leave checkpoint.resume out to resume from step 4" in refused, refused
         assert f"--train.run_dir {tmp}/run-from-2 --checkpoint.resume {older}" in refused, refused
     train(tmp, tmp / "run-from-2", "--checkpoint.resume", older, steps=3)  # what the hint says
     train(tmp, tmp / "empty", "--checkpoint.resume", "latest", steps=2, expect=3)
@@ -576,7 +576,7 @@ def test_a_start_in_another_run_counts_until_the_run_has_a_checkpoint_of_its_own
     stopped = train(
         tmp, tmp / "branch", *start, "--train.inject", "rank=0,phase=forward,step=4,kind=stop", steps=9, expect=75
     )
-    assert "the same command goes on from here" in stopped.stderr, stopped.stderr
+    assert "the same command resumes from here" in stopped.stderr, stopped.stderr
     reached = int(newest(tmp / "branch").name.removeprefix("step-"))
     train(tmp, tmp / "branch", *start, steps=9)
     assert [record["start_step"] for record in records(tmp / "branch", "run")] == [2, reached] and reached > 2

@@ -55,7 +55,7 @@ Target status_target(const Path& run) {
     put_file(run / "status.json", text);
     const std::string told = unexplained_end(run).value_or("");  // never throws for damage: that becomes what is told
     static_cast<void>(progress_in(run));                         // nor does this
-    if (told.starts_with("how the job before this one ended is not known")) fail(ExitCode::input, "{}", told);
+    if (told.starts_with("cannot tell how the previous job ended")) fail(ExitCode::input, "{}", told);
   };
   return target;
 }

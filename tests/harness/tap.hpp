@@ -6,6 +6,7 @@
 #include <boost/test/tree/observer.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include <iomanip>
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -27,11 +28,12 @@ class TapObserver : public boost::unit_test::test_observer {
     if (unit.p_type == boost::unit_test::TUT_CASE) case_started(unit.full_name());
   }
 
-  void test_unit_finish(const boost::unit_test::test_unit& unit, unsigned long) override {
+  void test_unit_finish(const boost::unit_test::test_unit& unit, unsigned long elapsed_us) override {
     if (unit.p_type != boost::unit_test::TUT_CASE) return;
     const bool passed = boost::unit_test::results_collector.results(unit.p_id).passed();
     const std::string log = log_.str();
     log_.str({});
+    seconds_ = static_cast<double>(elapsed_us) * 1e-6;
     case_finished(unit.full_name(), passed, log);
   }
 
@@ -52,7 +54,7 @@ class TapObserver : public boost::unit_test::test_observer {
     std::cout << (passed ? "ok " : "not ok ") << ++count_ << " - " << title << '\n';
     std::istringstream lines(diagnosis);
     for (std::string line; std::getline(lines, line);) std::cout << "# " << line << '\n';
-    std::cout << std::flush;
+    std::cout << std::fixed << std::setprecision(1) << "# " << seconds_ << " s" << std::endl;
   }
   void print_skip(const std::string& title, const std::string& reason) {
     std::cout << "ok " << ++count_ << " - " << title << " # SKIP " << reason << std::endl;
@@ -62,6 +64,7 @@ class TapObserver : public boost::unit_test::test_observer {
 
  private:
   std::ostringstream log_;
+  double seconds_ = 0;  // of the case that ended last
   int count_ = 0;
   int failed_ = 0;
 };

@@ -224,7 +224,7 @@ at::Tensor combine(const at::Tensor& residual, const at::Tensor& rows, const Rou
 
 GroupedLinear::GroupedLinear(Parameter& weight, std::int64_t experts)
     : weight_(&weight), experts_(experts), in_(weight.shape()[1]), out_(weight.shape()[0] / experts) {
-  invariant(weight.shape()[0] % experts == 0, "stacked weights have as many rows for each expert");
+  invariant(weight.shape()[0] % experts == 0, "stacked weights have the same number of rows for each expert");
 }
 
 at::Tensor GroupedLinear::operator()(const at::Tensor& x, const at::Tensor& offsets, const at::Tensor& known) const {

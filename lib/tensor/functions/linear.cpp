@@ -96,7 +96,7 @@ Linear::Linear(std::vector<Parameter*> weights, std::vector<Parameter*> biases, 
   for (std::size_t i = 0; i < weights.size(); ++i) {
     Parameter* const weight = weights[i];
     invariant(weight->shape().size() == 2 && weight->shape()[1 - out_dim] == in_,
-              "weights side by side have the same input");
+              "concatenated weights have the same input size");
     const std::int64_t width = weight->shape()[out_dim];
     const bool joins = !parts_.empty() && !parts_.back().bias && !biases_[i] && layout == WeightLayout::out_in;
     if (joins && adjacent(*parts_.back().weights.back(), *weight)) {
@@ -111,7 +111,7 @@ Linear::Linear(std::vector<Parameter*> weights, std::vector<Parameter*> biases, 
 }
 
 void Linear::share(const BlockLane* lane, CutBy cut) {
-  invariant(cut == CutBy::outputs || widths_.size() == 1, "weights that are cut by their inputs stand alone");
+  invariant(cut == CutBy::outputs || widths_.size() == 1, "a linear layer divided by its inputs has one weight");
   (cut == CutBy::outputs ? sums_input_gradient_ : sums_output_) = lane;
 }
 
@@ -140,7 +140,7 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
 }
 
 at::Tensor Linear::forward_add(const at::Tensor& residual, const at::Tensor& x, const Dropout& dropout) const {
-  invariant(widths_.size() == 1 && residual.size(1) == out_, "a linear layer onto a residual has one weight");
+  invariant(widths_.size() == 1 && residual.size(1) == out_, "a linear layer that adds to a residual has one weight");
   const std::int64_t rows = x.size(0);
   const bool shares = shares_rows(sums_output_);
   const at::Tensor base = residual.contiguous();
@@ -214,8 +214,7 @@ void Linear::backward_weight(const at::Tensor& x, const at::Tensor& dy) const {
       if (!part.weights[0]->is_trained()) continue;
       Parameter::Accumulation target = part.weights[0]->touch();
       for (std::size_t i = 1; i < part.weights.size(); ++i) {
-        invariant(part.weights[i]->touch().beta == target.beta,
-                  "weights that are multiplied at once are touched at once");
+        invariant(part.weights[i]->touch().beta == target.beta, "weights of one product are accumulated alike");
       }
       const MatrixView<T> in{pointer<T>(x), in_, layout_ == WeightLayout::out_in ? Trans::no : Trans::yes};
       const MatrixView<T> out{pointer<T>(dy) + part.offset, out_,

@@ -53,7 +53,7 @@ struct Target {
 };
 
 Target target_of(const StepLoss& loss, const Parameter& head, const BlockLane* lane) {
-  invariant(loss.of_user == nullptr || lane == nullptr, "a loss of users sees whole rows of logits");
+  invariant(loss.of_user == nullptr || lane == nullptr, "a custom loss needs whole rows of logits");
   return {{loss.smoothing / static_cast<double>(head.description().shape[0]), 1 - loss.smoothing}, loss.of_user};
 }
 

@@ -141,9 +141,7 @@ void causal_spread(const CausalTile& tile, const float* p, const float* x, float
 #else
 
 namespace {
-[[noreturn]] void missing() {
-  throw Error(ExitCode::bug, "invariant violated: causal products need their instructions");
-}
+[[noreturn]] void missing() { throw Error(ExitCode::bug, "this build has no causal products"); }
 }  // namespace
 
 bool has_causal_products(std::int64_t) { return false; }

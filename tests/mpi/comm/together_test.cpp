@@ -83,7 +83,8 @@ LOCKSTEP_MPI_TEST(a_collective_inside_local_work_fails_at_once_instead_of_hangin
     });
   });
   BOOST_TEST((error.code() == ExitCode::bug));
-  BOOST_TEST(std::string(error.what()).find("barrier inside work that promised to be local") != std::string::npos);
+  BOOST_TEST(std::string(error.what()).find("barrier called inside LocalWork, which must not communicate") !=
+             std::string::npos);
 }
 
 LOCKSTEP_MPI_TEST(rank_0_tells_its_text_or_its_error_to_all, test::at_least(1)) {

@@ -42,10 +42,9 @@ BOOST_FIXTURE_TEST_CASE(a_job_that_left_running_behind_is_told_with_its_host_and
   Session session(solo_communicator());
   keep_status(session, path);
   const std::string told = unexplained_end(path).value_or("");
-  BOOST_TEST(
-      told.starts_with(fmt::format("the job before this one ended without a word: process {} on {}, at work since 2",
-                                   ::getpid(), host_name())),
-      told);
+  BOOST_TEST(told.starts_with(fmt::format("the previous job ended without a message: process {} on {}, started 2",
+                                          ::getpid(), host_name())),
+             told);
   session.tell_end("", 0);
   BOOST_TEST(!unexplained_end(path).has_value());
 }
@@ -56,7 +55,7 @@ BOOST_FIXTURE_TEST_CASE(a_status_that_is_damaged_or_of_other_making_is_told_with
         R"({"reason": "running", "host": "a", "time": []})"}) {
     publish_file(path / "status.json", text);
     const std::string told = unexplained_end(path).value_or("");
-    BOOST_TEST(told.starts_with("how the job before this one ended is not known: " + (path / "status.json").string()),
+    BOOST_TEST(told.starts_with("cannot tell how the previous job ended: " + (path / "status.json").string()),
                text << ": " << told);
   }
 }

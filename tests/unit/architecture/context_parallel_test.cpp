@@ -40,11 +40,11 @@ BOOST_AUTO_TEST_CASE(key_heads_are_shared_out_or_had_several_times) {
        {std::array{12, 1, 4}, {2, 1, 4}, {1, 1, 12}, {6, 2, 3}, {2, 2, 6}, {2, 1, 1}})
     BOOST_TEST(refusal(model(12, keys), tensor, ulysses).empty());
   BOOST_TEST(refusal(model(12, 6), 2, 4) ==
-             "cannot share 12 heads among parallel.tp 2 × parallel.ulysses 4: 12 mod 8 is 4");
+             "cannot divide 12 heads among parallel.tp 2 × parallel.ulysses 4: 12 mod 8 is 4");
   BOOST_TEST(refusal(model(12, 6), 1, 4) ==
-             "cannot share 6 key heads among parallel.ulysses 4: 6 mod 4 is 2, and 4 mod 6 is 4");
+             "cannot divide 6 key heads among parallel.ulysses 4: 6 mod 4 is 2, and 4 mod 6 is 4");
   BOOST_TEST(refusal(model(12, 6), 2, 2) ==
-             "cannot share 3 key heads, those of a rank along parallel.tp 2, among parallel.ulysses 2: 3 mod 2 is 1, "
+             "cannot divide 3 key heads per rank of parallel.tp 2 among parallel.ulysses 2: 3 mod 2 is 1, "
              "and 2 mod 3 is 2");
 }
 

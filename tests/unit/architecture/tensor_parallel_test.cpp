@@ -166,10 +166,10 @@ BOOST_AUTO_TEST_CASE(queries_keys_and_values_in_one_matrix_are_cut_by_a_view_of_
 }
 
 BOOST_AUTO_TEST_CASE(what_cannot_be_shared_is_refused_with_the_arithmetic) {
-  BOOST_TEST(refusal(shared(1), 8) == "cannot share 12 heads among parallel.tp 8: 12 mod 8 is 4");
-  BOOST_TEST(refusal(shared(1), 4) == "cannot share 6 key heads among parallel.tp 4: 6 mod 4 is 2, 4 mod 6 is 4");
+  BOOST_TEST(refusal(shared(1), 8) == "cannot divide 12 heads among parallel.tp 8: 12 mod 8 is 4");
+  BOOST_TEST(refusal(shared(1), 4) == "cannot divide 6 key heads among parallel.tp 4: 6 mod 4 is 2, 4 mod 6 is 4");
   BOOST_TEST(refusal(tiny_llama({.vocabulary = 29, .width = 24, .heads = 6, .intermediate = 7, .key_value_heads = 6}),
-                     6) == "cannot share an MLP of 7 among parallel.tp 6: in parts of 2 the last rank has none");
+                     6) == "cannot divide an MLP of 7 among parallel.tp 6: in parts of 2, the last rank has none");
   BOOST_TEST(refusal(shared(1), 6).empty());
 }
 

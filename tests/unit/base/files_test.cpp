@@ -86,7 +86,7 @@ BOOST_FIXTURE_TEST_CASE(a_pointer_of_git_lfs_is_not_the_file_and_any_other_text_
   publish_file(path / "a", pointer);
   const auto is_told = [&](const Error& error) {
     return error.code() == ExitCode::input && error.hint().starts_with("git lfs pull, in " + path.string()) &&
-           std::string(error.what()).ends_with("a: it is a pointer of Git LFS, not the file itself");
+           std::string(error.what()).ends_with("a: it is a Git LFS pointer, not the file itself");
   };
   BOOST_CHECK_EXCEPTION(read_file(path / "a"), Error, is_told);
   BOOST_CHECK_EXCEPTION(MappedFile(path / "a"), Error, is_told);
@@ -166,7 +166,7 @@ BOOST_FIXTURE_TEST_CASE(who_has_too_many_files_open_is_told_the_limit_and_how_to
     hint = error.hint();
   }
   BOOST_REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
-  BOOST_TEST(hint == "this process may have 3 files open at a time: 'ulimit -n' in its shell raises that");
+  BOOST_TEST(hint == "the limit is 3 open files per process: raise it with 'ulimit -n' in the shell that starts it");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

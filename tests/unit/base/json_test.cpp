@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(a_value_of_the_wrong_form_is_explained_in_our_words) {
   const Json json = parse_json(R"({"a": 5, "b": [1]})", "x");
   BOOST_TEST(problem([&] { (void)json.at("shape"); }) == "the key 'shape' is missing");
   BOOST_TEST(problem([&] { (void)json.at("a").get<std::string>(); }) == "a value is number where string is expected");
-  BOOST_TEST(problem([&] { (void)json.at("b").at(3); }) == "a value has not the form that it must have");
+  BOOST_TEST(problem([&] { (void)json.at("b").at(3); }) == "a value has the wrong form");
 }
 
 BOOST_AUTO_TEST_CASE(integers_that_do_not_fit_are_refused_and_never_cut) {

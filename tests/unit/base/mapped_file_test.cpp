@@ -77,7 +77,7 @@ BOOST_FIXTURE_TEST_CASE(a_file_that_is_cut_short_while_it_is_mapped_is_an_error_
   const auto all = [&] { return count_x(mapped.bytes()); };
   BOOST_TEST(read_mapped(mapped, all) == 3 * page);
   std::filesystem::resize_file(file, page + 100);
-  const std::string said = fmt::format("cannot read {} from byte {} on: it had {} bytes, and was cut short",
+  const std::string said = fmt::format("cannot read {} from byte {} on: it had {} bytes and was truncated while in use",
                                        file.string(), page + 100, 3 * page);
   // What lies in the page of the cut reads without a fault.
   BOOST_TEST(message_of([&] {

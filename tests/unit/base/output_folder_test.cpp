@@ -340,9 +340,9 @@ BOOST_AUTO_TEST_CASE(an_earlier_folder_that_cannot_be_put_back_is_kept_where_the
       rename_failures = 1;
       exchanges_left = syncs_left = -1;
     }
-    const std::size_t at = message.find("it lies in ");
+    const std::size_t at = message.find("and is now in ");
     BOOST_REQUIRE(at != std::string::npos);
-    const Path kept = message.substr(at + std::string_view("it lies in ").size());
+    const Path kept = message.substr(at + std::string_view("and is now in ").size());
     BOOST_TEST(letter_at(kept) == "old");
     BOOST_TEST(hint == fmt::format("{}mv {} {}", exchanges ? fmt::format("mv {0} {0}.new && ", out.string()) : "",
                                    kept.string(), out.string()));
@@ -364,7 +364,7 @@ BOOST_AUTO_TEST_CASE(names_that_cannot_be_are_explained) {
     BOOST_REQUIRE(error);
     BOOST_CHECK(error->code() == ExitCode::storage);
   }
-  check_refused("", Existing::refuse, "an empty name");
+  check_refused("", Existing::refuse, "the name of a file or folder is empty");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

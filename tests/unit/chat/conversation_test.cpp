@@ -69,12 +69,12 @@ BOOST_AUTO_TEST_CASE(a_template_whose_beginnings_differ_tells_no_turns_but_perha
       "{% for m in messages %}<{{ m.role }}>{{ m.content if loop.last or m.role == 'user' else '' }};{% endfor %}{{ "
       "'<assistant>' if add_generation_prompt }}";
   BOOST_TEST(refusal([&] { counted(stripping, four, CountedTurns::assistant); }) ==
-             "cannot tell what the assistant writes: the template renders the first 2 of 4 messages as \"b;\" at byte "
+             "cannot find the text of the assistant: the template renders the first 2 of 4 messages as \"b;\" at byte "
              "19, where the whole conversation has \";<user>c;<assistant>d;\"");
   BOOST_TEST(counted(stripping, four, CountedTurns::last) == "<user>a;<assistant>;<user>c;<assistant>[d;] to the end");
   const std::string silent = "{% for m in messages %}{% generation %}{% endgeneration %}{{ m.content }}{% endfor %}";
   BOOST_TEST(refusal([&] { counted(silent, four, CountedTurns::assistant); }) ==
-             "cannot tell what the assistant writes: the template puts nothing out for it");
+             "cannot find the text of the assistant: the template renders nothing for it");
 }
 
 BOOST_AUTO_TEST_CASE(of_an_earlier_turn_counts_what_a_template_leaves_of_it_without_its_reasoning) {
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(of_an_earlier_turn_counts_what_a_template_leaves_of_it_with
   BOOST_TEST(after(R"({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "add"}}]})") ==
              "<assistant>[add;]<user>c;");
   BOOST_TEST(refusal([&] { after(R"({"role": "assistant", "content": " "})"); }) ==
-             "cannot tell what the assistant writes: the template renders the first 1 of 2 messages as \"(thinks) ;\" "
+             "cannot find the text of the assistant: the template renders the first 1 of 2 messages as \"(thinks) ;\" "
              "at byte 11, where the whole conversation has \" ;<user>c;\"");
 }
 
@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(what_the_assistant_calls_in_sharegpt_becomes_its_tool_calls
                  .size() == 2);
   for (const std::string wrong : {"\"add\"", "[]", "[5]", "{\"arguments\":{}}"})
     BOOST_TEST(refusal([&] { conversation("[{\"from\": \"function_call\", \"value\": " + wrong + "}]"); }) ==
-               "messages[0] is a function_call of " + wrong);
+               "messages[0] has a function_call with the value " + wrong);
 }
 
 BOOST_AUTO_TEST_CASE(a_system_text_and_variables_beside_the_messages_are_for_the_template) {
@@ -135,11 +135,11 @@ BOOST_AUTO_TEST_CASE(a_system_text_and_variables_beside_the_messages_are_for_the
   BOOST_TEST(beside("\"\"", "{}", "system") == "<system>a;calm");
   BOOST_TEST(beside("\"s\"", R"({"mood": "glad"})") == "<system>s;<user>a;glad");
   BOOST_TEST(refusal([&] { beside("\"s\"", "{}", "system"); }) ==
-             "the record has a text system, and messages[0] is of the system as well");
-  BOOST_TEST(refusal([&] { beside("5", "{}"); }) == "system is 5, no text");
-  BOOST_TEST(refusal([&] { beside("null", "[]"); }) == "chat_template_kwargs is [], no object of variables");
+             "the record has the field system, and messages[0] is a system message too");
+  BOOST_TEST(refusal([&] { beside("5", "{}"); }) == "system is 5, not a string");
+  BOOST_TEST(refusal([&] { beside("null", "[]"); }) == "chat_template_kwargs is [], not an object of variables");
   BOOST_TEST(refusal([&] { beside("null", R"({"tools": []})"); }) ==
-             "chat_template_kwargs has tools, which a template gets from the conversation");
+             "chat_template_kwargs sets tools, which comes from the conversation");
 }
 
 BOOST_AUTO_TEST_CASE(special_tokens_that_messages_spell_out_are_found_where_they_stand_in_the_text) {

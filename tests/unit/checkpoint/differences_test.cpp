@@ -94,9 +94,9 @@ BOOST_AUTO_TEST_CASE(elements_that_differ_are_counted_with_the_first_place_and_t
              "2 of 6 elements, the first at (11, 4): 4 against 4.5, by at most 4");
   const float nan = std::numeric_limits<float>::quiet_NaN();
   BOOST_TEST(elements_of<float>(DType::f32, box, {1, 2, 3, 4, 5, 6}, {1, 2, nan, 4, 5, 6.25F}) ==
-             "2 of 6 elements, the first at (10, 6): 3 against nan, by at most 0.25, 1 of them NaN on a side");
+             "2 of 6 elements, the first at (10, 6): 3 against nan, by at most 0.25, 1 of them NaN on one side");
   BOOST_TEST(elements_of<float>(DType::f32, box, {1, 2, 3, 4, 5, nan}, {1, 2, 3, 4, 5, 0}) ==
-             "1 of 6 elements, the first at (11, 6): nan against 0, 1 of them NaN on a side");
+             "1 of 6 elements, the first at (11, 6): nan against 0, 1 of them NaN on one side");
   BOOST_TEST(elements_of<float>(DType::f32, {{0}, {1}}, {0.0F}, {-0.0F}) ==
              "1 of 1 element, the first at (0): 0 against -0, by at most 0");
   BOOST_TEST(elements_of<std::uint16_t>(DType::bf16, {{3}, {2}}, {0x3f80, 0x4000}, {0x3f80, 0x4001}) ==
@@ -248,7 +248,7 @@ BOOST_FIXTURE_TEST_CASE(a_save_in_the_background_tells_of_its_copy_and_not_of_wh
              "replicas differ in part/a [0:40000]: rank 1 against rank 0: 1 of 40000 elements, the first at (5): 3 "
              "against 1, by at most 2");
   BOOST_TEST(told(160'000) ==
-             "replicas differ in part/a [0:40000]: rank 1 against rank 0 (the bytes of that time are gone)");
+             "replicas differ in part/a [0:40000]: rank 1 against rank 0 (the compared bytes are no longer available)");
 }
 
 BOOST_FIXTURE_TEST_CASE(values_that_are_not_compared_may_have_any_length, TemporaryFolder) {

@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(the_minority_takes_over_what_most_hold) {
                    fmt::format("replicas differ in model/wte.weight [0:37, 0:8]: rank {} against ", wrong)),
                result.told.front());
     BOOST_TEST(result.told.front().ends_with(
-                   fmt::format("; rank {} took over what most hold, from rank {}", wrong, wrong == 0 ? 1 : 0)),
+                   fmt::format("; rank {} copied the state of the majority from rank {}", wrong, wrong == 0 ? 1 : 0)),
                result.told.front());
     BOOST_TEST((result.wrong_bytes == std::vector<std::int64_t>{0, 0, 0}));
   }
@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(each_box_goes_by_a_majority_of_its_own) {
   BOOST_TEST(result.told.front().find("the values of component 'trainer', declared global: rank 3 against ranks 0-2,4: "
                                       "step is 17 against 3") != std::string::npos,
              result.told.front());
-  BOOST_TEST(result.told.front().ends_with("; ranks 0-1,3-4 took over what most hold, from ranks 0-1"),
+  BOOST_TEST(result.told.front().ends_with("; ranks 0-1,3-4 copied the state of the majority from ranks 0-1"),
              result.told.front());
   BOOST_TEST((result.wrong_bytes == std::vector<std::int64_t>{0, 0, 0, 0, 0}));
 }
@@ -103,8 +103,7 @@ BOOST_AUTO_TEST_CASE(without_a_majority_nothing_is_changed_on_any_rank) {
     if (rank == 1) job.buffer(0)[8] ^= std::byte{1};
   });
   BOOST_TEST(two.failed);
-  BOOST_TEST(two.told.front().ends_with("; not repaired: of 2 replicas nobody can say which is right"),
-             two.told.front());
+  BOOST_TEST(two.told.front().ends_with("; not repaired: with 2 replicas there is no majority"), two.told.front());
   BOOST_TEST((two.wrong_bytes == std::vector<std::int64_t>{0, 1}));
   // One tensor could be repaired, the other not.
   const Repaired four = repair_replica(4, [](Job& job, Rank rank) {
@@ -112,7 +111,7 @@ BOOST_AUTO_TEST_CASE(without_a_majority_nothing_is_changed_on_any_rank) {
     if (rank >= 2) job.buffer(1)[0] ^= std::byte{1};
   });
   BOOST_TEST(four.failed);
-  BOOST_TEST(four.told.front().ends_with("; not repaired: of 4 replicas no more than 2 agree"), four.told.front());
+  BOOST_TEST(four.told.front().ends_with("; not repaired: of 4 replicas at most 2 agree"), four.told.front());
   BOOST_TEST((four.wrong_bytes == std::vector<std::int64_t>{0, 1, 1, 1}));
 }
 
@@ -215,7 +214,7 @@ BOOST_AUTO_TEST_CASE(shards_are_repaired_within_the_ranks_that_hold_them) {
     if (rank == 1 || rank == 4) job.buffer(0)[40] ^= std::byte{4};  // one of each shard
   });
   BOOST_TEST(!result.failed, result.told.front());
-  BOOST_TEST(result.told.front().ends_with("; ranks 1,4 took over what most hold, from ranks 0,3"),
+  BOOST_TEST(result.told.front().ends_with("; ranks 1,4 copied the state of the majority from ranks 0,3"),
              result.told.front());
   for (const std::int64_t wrong : result.wrong_bytes) BOOST_TEST(wrong == 0);
 }
@@ -235,7 +234,7 @@ BOOST_AUTO_TEST_CASE(values_that_nobody_takes_back_are_not_called_repaired) {
     } catch (const Error& error) {
       told = error.what();
     }
-    if (!told.ends_with("rank 1 against ranks 0,2: n is 2 against 1; repairing them was of no use"))
+    if (!told.ends_with("rank 1 against ranks 0,2: n is 2 against 1; they still differ after the repair"))
       fail(ExitCode::bug, "{}", told);
   });
 }
@@ -249,7 +248,7 @@ BOOST_FIXTURE_TEST_CASE(what_differs_is_told_and_one_replica_is_saved_whole, Tem
     if (ranks.rank() == 2) job.step = 4;
     std::vector<Component> components = job.components();
     const std::optional<std::string> told = compare_replicas(ranks, job.world(), components, {}, [] {});
-    if (!told || told->find("; and in tensors that they share: 1 box") == std::string::npos)
+    if (!told || told->find("; and in other tensors: 1 box") == std::string::npos)
       fail(ExitCode::bug, "{}", told.value_or("nothing"));
     job.step = 3;
     for (Component& component : components) component.validation = Validation::none;

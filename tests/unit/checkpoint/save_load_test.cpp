@@ -453,7 +453,7 @@ BOOST_FIXTURE_TEST_CASE(a_declaration_that_contradicts_the_layouts_names_the_rig
   BOOST_TEST(says(message_of(problem_with(Pattern::replicated, {}), ExitCode::usage),
                   "is declared replicated, but ranks that differ along tp"));
   BOOST_TEST(says(message_of(problem_with(Pattern::per_rank, {}), ExitCode::usage),
-                  "each cell owns its tensors whole, but 'wte.weight' is cut over the ranks"));
+                  "each cell owns whole tensors, but 'wte.weight' is sharded over the ranks"));
   BOOST_TEST(!problem_with(Pattern::per_group, {"dp_replicate"}));
 }
 
@@ -483,7 +483,7 @@ BOOST_FIXTURE_TEST_CASE(what_a_load_and_a_checkpoint_do_not_share_is_an_error, T
   BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors[2].name = "scole"; }), ExitCode::usage),
                   "holds no model/scole"));
   BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors.pop_back(); }), ExitCode::usage),
-                  "holds model/mask, which nobody asked for"));
+                  "holds model/mask, which no component loads"));
   std::vector<Component> more = saved.components();
   more.push_back(saved.rng_component());
   BOOST_CHECK_EXCEPTION(load(*ranks, saved.world(), reader, more), Error, [](const Error& error) {

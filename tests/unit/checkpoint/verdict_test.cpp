@@ -112,7 +112,7 @@ BOOST_FIXTURE_TEST_CASE(what_one_rank_lacks_is_waited_for, TwoViews) {
     BOOST_TEST(!problem);
   BOOST_TEST(resumed_step() == 30);
   BOOST_TEST(resumed.damaged.empty());
-  BOOST_TEST(says(told, "part-0001.h5 is missing: looked at anew for up to 60 s"));
+  BOOST_TEST(says(told, "part-0001.h5 is missing: retrying for up to 60 s"));
 
   std::filesystem::rename(newest(view), path / "away");
   for (const auto& problem : resume_both(60, [&] { std::filesystem::rename(path / "away", newest(view)); }))
@@ -127,7 +127,7 @@ BOOST_FIXTURE_TEST_CASE(what_only_one_rank_lacks_at_the_end_is_unreadable_and_no
   std::string hint;
   for (const auto& problem : resume_both(0.2))
     BOOST_TEST(says(message_of(problem, ExitCode::storage, &hint), "replicated/part-0001.h5 has 100 bytes instead of"));
-  BOOST_TEST(says(hint, "mend the storage and start the same command again, or start a new run from an older"));
+  BOOST_TEST(says(hint, "repair the storage and start the same command again, or start a new run from an older"));
   BOOST_TEST(says(hint, "--checkpoint.resume"));
   BOOST_TEST(says(hint, "step-0000000020"));
   std::filesystem::remove_all(newest(view));
@@ -156,7 +156,7 @@ BOOST_FIXTURE_TEST_CASE(what_all_ranks_lack_at_the_end_is_damage, TwoViews) {
   for (const auto& problem : resume_both(0.2)) BOOST_TEST(!problem);
   BOOST_TEST(resumed_step() == 20);
   BOOST_REQUIRE_EQUAL(resumed.damaged.size(), 1u);
-  BOOST_TEST(says(to_text(resumed.damaged.front()), "part-0001.h5 is missing (looked at anew for 0.2 s)"));
+  BOOST_TEST(says(to_text(resumed.damaged.front()), "part-0001.h5 is missing (retried for 0.2 s)"));
 }
 
 BOOST_FIXTURE_TEST_CASE(what_is_no_file_is_damage_at_once_and_never_waited_for, TwoViews) {
@@ -201,7 +201,7 @@ BOOST_FIXTURE_TEST_CASE(a_read_that_fails_is_done_again, TwoViews) {
   BOOST_TEST(resumed_step() == 30);
   const auto ever = [&](const CheckpointReader&) { fail(ExitCode::storage, "cannot read: Input/output error"); };
   for (const auto& problem : resume_both(0.2, {}, ever))
-    BOOST_TEST(says(message_of(problem, ExitCode::storage), "Input/output error (looked at anew for 0.2 s)"));
+    BOOST_TEST(says(message_of(problem, ExitCode::storage), "Input/output error (retried for 0.2 s)"));
 }
 
 BOOST_FIXTURE_TEST_CASE(another_format_or_word_is_foreign_and_names_what_can_read_it, TwoViews) {
@@ -233,8 +233,9 @@ BOOST_FIXTURE_TEST_CASE(another_format_or_word_is_foreign_and_names_what_can_rea
     const std::string message = refused(change, true);
     BOOST_TEST(says(message, expected), message);
   };
-  says_of("requires", Json::array({"per_node_storage"}), "it needs \"per_node_storage\", which is not known");
-  says_of("block_bytes", 1 << 20, "it has blocks of 1048576 bytes");
+  says_of("requires", Json::array({"per_node_storage"}),
+          "it requires the feature \"per_node_storage\", which is not known");
+  says_of("block_bytes", 1 << 20, "a block size of 1048576 bytes is not known");
   says_of("hash_algorithm", "blake3", "the hash_algorithm \"blake3\" is not known");
   says_of("fingerprint_algorithm", "sum", "the fingerprint_algorithm \"sum\" is not known");
   says_of("metrics", {{"accuracy", {{"value", 0.5}, {"better", "closer to 1"}}}},

@@ -28,10 +28,10 @@ BOOST_AUTO_TEST_CASE(every_phase_has_a_name_that_is_read_back) {
 BOOST_AUTO_TEST_CASE(what_cannot_be_read_is_refused_with_the_accepted_words) {
   for (const auto& [text, reason] : std::initializer_list<std::pair<const char*, const char*>>{
            {"kind=explode", "there is no kind 'explode'"},
-           {"rank=1", "it does not say which kind"},
+           {"rank=1", "it has no kind"},
            {"kind=throw,phase=lunch", "there is no phase 'lunch'"},
            {"kind=throw,rank=-1", "rank takes a number, not '-1'"},
-           {"kind=flip,phase=forward", "flip is of phase save.plan: one bit of what a save finds"},
+           {"kind=flip,phase=forward", "kind flip needs phase save.plan: it flips one bit of the state to save"},
            {"kind=throw,when=now", "there is no key 'when'"},
            {"throw", "'throw' is not KEY=VALUE"},
            {"", "'' is not KEY=VALUE"}}) {

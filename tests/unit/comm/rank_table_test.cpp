@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(a_machine_without_a_sign_is_blamed_and_told_as_such) {
   BOOST_TEST(ranks_of(culprits(statuses)) == (std::vector<int>{4, 5}), boost::test_tools::per_element());
   BOOST_TEST(table_of(statuses) ==
              "  ranks 0-1 (node0): reduction of step 3 for 3.0 to 3.5 s, waiting for other ranks\n"
-             "  ranks 4-5 (node1): no sign, the machine is gone or stopped\n");
+             "  ranks 4-5 (node1): no answer, the machine has failed or is stopped\n");
 }
 
 BOOST_AUTO_TEST_CASE(where_all_wait_for_each_other_nobody_is_blamed) {

@@ -55,8 +55,8 @@ BOOST_FIXTURE_TEST_CASE(an_option_that_may_change_is_handed_out_once_with_its_va
     const StopChannels::Asked asked = channels.poll();
     BOOST_TEST(!asked.change.has_value(), text);
     BOOST_TEST(
-        asked.problem.ends_with(", which asks for nothing; write one of the words stop, save, abort, evaluate, log, "
-                                "status, save-stop, or one of log.every, eval.every and how often"),
+        asked.problem.ends_with(", which is not a request; write one of the words stop, save, abort, evaluate, log, "
+                                "status, save-stop, or one of log.every, eval.every and an interval"),
         asked.problem);
     BOOST_TEST(asked.problem.find('\n') == std::string::npos);
   }
@@ -102,8 +102,8 @@ BOOST_FIXTURE_TEST_CASE(what_is_not_understood_asks_for_nothing_and_is_told_once
     for (char& byte : shown) byte = byte < ' ' ? '?' : byte;
     BOOST_TEST(
         asked.problem ==
-        control.string() + " says '" + shown +
-            "', which asks for nothing; write one of the words stop, save, abort, evaluate, log, status, save-stop");
+        control.string() + " contains '" + shown +
+            "', which is not a request; write one of the words stop, save, abort, evaluate, log, status, save-stop");
     BOOST_TEST(!std::filesystem::exists(control));
   }
 }
@@ -123,9 +123,10 @@ BOOST_FIXTURE_TEST_CASE(what_is_no_small_file_is_left_alone_and_told_of_once, Fo
     StopChannels channels(session, {.control_file = control, .max_time_s = {}});
     const StopChannels::Asked asked = channels.poll();
     BOOST_TEST((asked.stop == StopLevel::none && asked.requests == Request::none));
-    BOOST_TEST(asked.problem == control.string() +
-                                    " is no small file: it is left alone; write one of the words stop, save, abort, "
-                                    "evaluate, log, status, save-stop");
+    BOOST_TEST(asked.problem ==
+               control.string() +
+                   " is ignored, because it is not a small regular file; write one of the words stop, save, abort, "
+                   "evaluate, log, status, save-stop");
     clock.advance(1);  // it looks once a second
     BOOST_TEST(channels.poll().problem.empty());
     BOOST_TEST(std::filesystem::remove(control));

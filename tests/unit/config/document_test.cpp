@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(two_values_and_broken_yaml_are_named_with_their_lines) {
   const std::string broken = yaml_problem("all:\n  count: [1\n");
   BOOST_TEST(broken.starts_with("c.yaml:"));
   BOOST_TEST(broken.find("not valid YAML") != std::string::npos);
-  BOOST_TEST(yaml_problem("a: 1\n---\nb: 2\n").find("a second one begins") != std::string::npos);
+  BOOST_TEST(yaml_problem("a: 1\n---\nb: 2\n").find("a second YAML document begins here") != std::string::npos);
   BOOST_TEST(yaml_problem("[1, 2]\n") == "c.yaml: a configuration file is a map of sections");
 }
 
@@ -128,8 +128,8 @@ BOOST_AUTO_TEST_CASE(a_quote_that_is_not_closed_is_named_with_its_line) {
 BOOST_AUTO_TEST_CASE(no_scalar_reaches_over_lines_that_read_like_keys) {
   const auto closes = [](int from, const char* quote, int to, int over, const char* key) {
     return fmt::format(
-        "c.yaml:{}: the quote {} that opens here closes only in line {}, behind what reads like a key in line "
-        "{} (\"{}\"): close it in its own line, or write text of several lines after \"|\"",
+        "c.yaml:{}: the quote {} that opens here closes only in line {}, but line {} looks like a key "
+        "(\"{}\"): close it in its own line, or write text of several lines after \"|\"",
         from, quote, to, over, key);
   };
   // Each of these is valid YAML, with count as built in.
@@ -142,9 +142,10 @@ BOOST_AUTO_TEST_CASE(no_scalar_reaches_over_lines_that_read_like_keys) {
   BOOST_TEST(yaml_problem("all:\n  names:\n  - \"a\n  - b\"\n") == closes(3, "\"", 4, 4, "- b\""));
   const auto goes_on = [](int from, int over, const char* key) {
     return fmt::format(
-        "c.yaml:{}: the value that begins here goes on in line {}, which reads like a key (\"{}\"): a key "
-        "has a blank after its colon and the indentation of its neighbours, brackets before it are closed, and text of "
-        "several lines stands after \"|\"",
+        "c.yaml:{}: the value that begins here continues in line {}, which looks like a key (\"{}\"): put a space "
+        "after "
+        "the colon of a key, indent it as its neighbours, close brackets before it, and write text of several lines "
+        "after \"|\"",
         from, over, key);
   };
   BOOST_TEST(yaml_problem("all:\n  word: data\n    count:5\n") == goes_on(2, 3, "count:5"));
@@ -165,20 +166,20 @@ BOOST_AUTO_TEST_CASE(what_is_no_yaml_is_explained_in_words_of_our_own) {
   const auto wrong = [](int line, const std::string& text) {
     return fmt::format("c.yaml:{}: not valid YAML: {}", line, text);
   };
-  BOOST_TEST(yaml_problem("all:\n\tcount: 5\n") == wrong(2, "a tab indents this line, where only spaces may"));
-  BOOST_TEST(yaml_problem("all:\n  count: 5\n  \tflag: no\n") ==
-             wrong(3, "a tab indents this line, where only spaces may"));
+  BOOST_TEST(yaml_problem("all:\n\tcount: 5\n") == wrong(2, "a tab indents this line: use spaces"));
+  BOOST_TEST(yaml_problem("all:\n  count: 5\n  \tflag: no\n") == wrong(3, "a tab indents this line: use spaces"));
   BOOST_TEST(yaml_problem("all:\n  names: [a, b\n").find("a \"[\" is not closed") != std::string::npos);
-  BOOST_TEST(yaml_problem("all:\n  names: [a, b\n  count: 5\n").find("brackets before it are closed") !=
-             std::string::npos);
+  BOOST_TEST(yaml_problem("all:\n  names: [a, b\n  count: 5\n").find("close brackets before it") != std::string::npos);
   BOOST_TEST(yaml_problem("all: {count: 5\n").find("a \"{\" is not closed") != std::string::npos);
   BOOST_TEST(yaml_problem("all:\n  count: 5\n flag: no\n").find("does not continue the keys above") !=
              std::string::npos);
-  BOOST_TEST(yaml_problem("all:\n  word: \"a\\qb\"\n").find("a backslash and what follows") != std::string::npos);
+  BOOST_TEST(yaml_problem("all:\n  word: \"a\\qb\"\n").find("a backslash begins an escape sequence") !=
+             std::string::npos);
   BOOST_TEST(yaml_problem("all:\n  word: a: b\n").find("a second colon in one line") != std::string::npos);
-  BOOST_TEST(yaml_problem("all:\n  word: @a\n").find("stands in quotes") != std::string::npos);
+  BOOST_TEST(yaml_problem("all:\n  word: @a\n").find("put a value that begins with one of @ ` % in quotes") !=
+             std::string::npos);
   BOOST_TEST(yaml_problem("all:\n  word: *a\n").find("names an anchor") != std::string::npos);
-  BOOST_TEST(yaml_problem("all: ]\n").find("a bracket closes here that none has opened") != std::string::npos);
+  BOOST_TEST(yaml_problem("all: ]\n").find("a bracket closes here without an opening one") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(all_problems_are_reported_at_once) {
@@ -238,7 +239,7 @@ BOOST_AUTO_TEST_CASE(null_takes_back_what_lower_layers_said) {
 BOOST_AUTO_TEST_CASE(a_dialect_or_a_preset_that_is_not_there_is_refused_by_name) {
   BOOST_TEST(from_yaml("dialect: lockstep\nall: {count: 4}\n").all.count == 4);
   BOOST_TEST(yaml_problem("preset: none.yaml\n") == "c.yaml:1: there is no preset file none.yaml");
-  BOOST_TEST(yaml_problem("preset: c.yaml\n") == "c.yaml:1: preset c.yaml leads back to itself");
+  BOOST_TEST(yaml_problem("preset: c.yaml\n") == "c.yaml:1: preset c.yaml includes itself");
 }
 
 BOOST_AUTO_TEST_CASE(the_merge_key_puts_maps_under_the_keys_that_are_there) {
@@ -250,7 +251,7 @@ BOOST_AUTO_TEST_CASE(the_merge_key_puts_maps_under_the_keys_that_are_there) {
   BOOST_TEST(config.all.parts[1].weight == 2);
   BOOST_TEST(config.all.parts[2].name == "c");
   BOOST_TEST(config.all.parts[2].weight == 5);
-  BOOST_TEST(yaml_problem("all: {<<: 3}\n") == "c.yaml:1: \"<<\" is followed by a map, or by a list of maps");
+  BOOST_TEST(yaml_problem("all: {<<: 3}\n") == "c.yaml:1: \"<<\" must be followed by a map or a list of maps");
 }
 
 BOOST_AUTO_TEST_CASE(aliases_repeat_values_but_can_exhaust_neither_stack_nor_memory) {

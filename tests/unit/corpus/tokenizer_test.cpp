@@ -182,7 +182,7 @@ BOOST_FIXTURE_TEST_CASE(the_end_of_text_is_the_one_asked_for_else_the_configured
   BOOST_TEST(file_tokenizer(path, "<f>")->end_of_text().value() == 263);
   BOOST_CHECK_EXCEPTION(file_tokenizer(path, "<g>"), Error, [](const Error& error) {
     return error.code() == ExitCode::usage &&
-           std::string(error.what()).ends_with("the vocabulary has no token '<g>' to end texts with");
+           std::string(error.what()).ends_with("the vocabulary has no end-of-text token '<g>'");
   });
 }
 
@@ -192,9 +192,9 @@ BOOST_FIXTURE_TEST_CASE(folders_without_a_tokenizer_and_malformed_ones_are_refus
       return error.code() == ExitCode::input && std::string(error.what()).find(part) != std::string::npos;
     });
   };
-  refused(path / "absent", "neither bytes nor chars, no such file or folder, and no model of the cache");
+  refused(path / "absent", "it is neither bytes nor chars, nor a file or folder, nor a model in the cache");
   make_folder(path / "empty");
-  refused(path / "empty", "holds no tokenizer");
+  refused(path / "empty", "has no tokenizer");
   make_folder(path / "half");
   publish_file(path / "half/vocab.json", "{\"a\": 0,\n \"b\" 1}");
   publish_file(path / "half/merges.txt", "");
@@ -204,7 +204,7 @@ BOOST_FIXTURE_TEST_CASE(folders_without_a_tokenizer_and_malformed_ones_are_refus
   Json document = test::MadeBpe("ab", 5, 1).tokenizer_json(true);
   document["model"]["merges"].push_back({"a", "zz"});
   write_json(path / "merge", document);
-  refused(path / "merge", "a merge names or makes 'zz', which the vocabulary lacks");
+  refused(path / "merge", "a merge uses or produces 'zz', which is not in the vocabulary");
   write_json(path / "typed",
              {{"pre_tokenizer", {{"type", "ByteLevel"}}}, {"model", {{"type", "BPE"}, {"vocab", 3}, {"merges", "x"}}}});
   refused(path / "typed", "vocab is not an object, or merges not a list");

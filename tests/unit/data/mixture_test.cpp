@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(a_weight_that_would_become_0_is_refused_by_the_name_of_its_
       return error.code() == ExitCode::usage && std::string(error.what()).find(text) != std::string::npos;
     };
   };
-  BOOST_CHECK_EXCEPTION(resolved({1, 1e-9}), Error, says("the weight of the dataset d1, 1e-09, would become 0"));
+  BOOST_CHECK_EXCEPTION(resolved({1, 1e-9}), Error, says("the weight of the dataset d1, 1e-09, rounds to 0"));
   BOOST_CHECK_EXCEPTION(resolved({0, 1}), Error, says("the weight of the dataset d0 is 0: it must be above 0"));
   BOOST_CHECK_EXCEPTION(resolved({1, -1}), Error, says("the weight of the dataset d1 is -1"));
 }

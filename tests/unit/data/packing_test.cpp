@@ -352,16 +352,16 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_packed_is_refused_with_the_reason) {
       return std::string(error.what()).find(reason) != std::string::npos;
     });
   };
-  refuses({PackingMethod::sequential, 10, 4, 1, LongDocuments::split}, "it does not divide 10");
+  refuses({PackingMethod::sequential, 10, 4, 1, LongDocuments::split}, "multiples of 4, which does not divide 10");
   refuses({PackingMethod::sequential, 0, 1, 1, LongDocuments::split}, "a length of 0 tokens");
   const MadeStream short_ones({1, 1, 30});
   const TokenStream of_short_ones = short_ones.stream();
-  BOOST_CHECK_EXCEPTION(
-      make_packing(of_short_ones, {PackingMethod::sequential, 8, 1, 1, LongDocuments::drop}, 1), Error,
-      [](const Error& error) {
-        return std::string(error.what()) ==
-               "no document is left to pack of 3: 2 have no label, 0 none that counts, 1 are longer than 8 tokens";
-      });
+  BOOST_CHECK_EXCEPTION(make_packing(of_short_ones, {PackingMethod::sequential, 8, 1, 1, LongDocuments::drop}, 1),
+                        Error, [](const Error& error) {
+                          return std::string(error.what()) ==
+                                 "none of 3 documents can be packed: 2 have no label, 0 have only masked labels, 1 are "
+                                 "longer than 8 tokens";
+                        });
 }
 
 BOOST_AUTO_TEST_SUITE_END()
@@ -445,7 +445,7 @@ BOOST_AUTO_TEST_CASE(a_file_with_any_other_byte_or_cut_anywhere_is_refused_and_a
   publish_file(file, sound);
   BOOST_CHECK_EXCEPTION(open_packing(file, identity + "?"), Error, [](const Error& error) {
     return error.code() == ExitCode::input &&
-           std::string(error.what()).find("another packing than its name says") != std::string::npos;
+           std::string(error.what()).find("its name belongs to another packing") != std::string::npos;
   });
 }
 

@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(a_rope_scaling_is_one_in_all_spellings) {
   BOOST_TEST(has(error_of(with(llama, R"({"rope_scaling": {"type": "linear", "factor": 2},
                                           "rope_parameters": {"rope_type": "linear", "factor": 4}})"),
                           ExitCode::input),
-                 "rope_parameters says something else than rope_scaling"));
+                 "rope_parameters contradicts rope_scaling"));
 }
 
 BOOST_AUTO_TEST_CASE(what_a_rope_scaling_leaves_out_follows_from_the_models_positions) {

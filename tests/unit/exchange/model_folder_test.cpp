@@ -90,10 +90,10 @@ BOOST_FIXTURE_TEST_CASE(every_tensor_that_is_not_read_is_named, Folder) {
                                    {"h.0.attn.rotary_emb.inv_freq", {1}, DType::f32}}));
   BOOST_TEST(said_of(path) ==
              "warning " + path.string() +
-                 ": 2 tensors not read, since the model has no such module: v_head.summary.weight, score.weight\n"
+                 ": ignored 2 tensors, since the model has no such module: v_head.summary.weight, score.weight\n"
                  "note " +
                  path.string() +
-                 ": 2 tensors of masks and rotary positions not read, since they are computed: h.0.attn.bias, "
+                 ": ignored 2 tensors of masks and rotary positions, which are computed: h.0.attn.bias, "
                  "h.0.attn.rotary_emb.inv_freq\n");
 }
 
@@ -114,7 +114,7 @@ BOOST_FIXTURE_TEST_CASE(a_prefix_of_wrappers_that_all_names_have_is_left_out_wit
     for (TensorDescription& tensor : tensors) tensor.name = wrapper + tensor.name;
     write_counting(path, tensors);
     BOOST_TEST(said_of(path) ==
-               fmt::format("note {}: the prefix '{}' of all names is left out\n", path.string(), wrapper));
+               fmt::format("note {}: removed the prefix '{}' from all tensor names\n", path.string(), wrapper));
     BOOST_TEST(read_all(*open_model_weights(path, expected), "transformer.h.0.ln_1.weight") == counting(2, 100),
                boost::test_tools::per_element());
     std::filesystem::remove(path / "model.safetensors");

@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(damaged_headers_are_refused_with_the_place) {
   };
   BOOST_TEST(has(error_of("short"), "5 bytes"));
   BOOST_TEST(has(error_of(std::string(8, '\xff') + "{}"), "header of 18446744073709551615 bytes"));
-  BOOST_TEST(has(error_of(file_of("[]", 0)), "no JSON object"));
+  BOOST_TEST(has(error_of(file_of("[]", 0)), "not a JSON object"));
   BOOST_TEST(has(error_of(file_of("{} {}", 0)), "damaged"));
   BOOST_TEST(has(error_of(file_of("{\"w\":", 0)), "damaged"));
   BOOST_TEST(
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(damaged_headers_are_refused_with_the_place) {
   BOOST_TEST(has(one(R"({"dtype":"F32","shape":[1]})", 4), "is missing"));
   BOOST_TEST(has(one(R"({"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]})", 4), "dtype appears twice"));
   BOOST_TEST(has(one(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4],"colour":1})", 4), "unknown key colour"));
-  BOOST_TEST(has(one(R"({"dtype":"F32","shape":[1],"data_offsets":[2,6]})", 6), "behind a hole that starts at 0"));
+  BOOST_TEST(has(one(R"({"dtype":"F32","shape":[1],"data_offsets":[2,6]})", 6), "after a gap that starts at 0"));
   BOOST_TEST(has(one(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})", 3),
                  "truncated: its tensors need 4 data bytes, it has 3"));
   BOOST_TEST(has(one(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})", 7), "3 bytes follow"));
@@ -177,18 +177,17 @@ BOOST_FIXTURE_TEST_CASE(an_index_lists_files_and_where_it_disagrees_with_them_is
     return said_of(path);
   };
   BOOST_TEST(said(R"({"a":"part.safetensors","b":"part.safetensors","c":"more.safetensors"})") == "");
-  BOOST_TEST(
-      has(said(R"({"a":"part.safetensors","c":"more.safetensors"})"),
-          "note " + path.string() + "/model.safetensors.index.json: 1 tensor of its files not listed, and taken: b"));
+  BOOST_TEST(has(said(R"({"a":"part.safetensors","c":"more.safetensors"})"),
+                 "note " + path.string() + "/model.safetensors.index.json: 1 tensor used although not listed: b"));
   BOOST_TEST(has(said(R"({"a":"part.safetensors","b":"more.safetensors","c":"more.safetensors"})"),
-                 "1 tensor in another file than it says: b is in part.safetensors, not in more.safetensors"));
+                 "1 tensor in another file than listed: b is in part.safetensors, not in more.safetensors"));
   BOOST_TEST(
       has(said(R"({"a":"part.safetensors","b":"part.safetensors","c":"more.safetensors","h":"part.safetensors"})"),
-          "1 tensor listed that no file has: h"));
+          "1 tensor listed but in no file: h"));
   BOOST_TEST(has(said(R"({"a":"part.safetensors","b":"part.safetensors"})"),
-                 "warning " + (path / "more.safetensors").string() + " is not read"));
-  BOOST_TEST(has(said(R"({"a":"../part.safetensors"})"), "not a file beside the index"));
-  BOOST_TEST(has(said(R"({"a":7})"), "not a file beside the index"));
+                 "warning " + (path / "more.safetensors").string() + " is ignored"));
+  BOOST_TEST(has(said(R"({"a":"../part.safetensors"})"), "not a file in the folder of the index"));
+  BOOST_TEST(has(said(R"({"a":7})"), "not a file in the folder of the index"));
   BOOST_TEST(has(said(R"([])"), "damaged index"));
   // a name given twice: the last one counts, as in Python
   BOOST_TEST(
@@ -205,7 +204,7 @@ BOOST_FIXTURE_TEST_CASE(of_a_tensor_in_two_files_that_of_the_last_file_counts, F
   BOOST_TEST(read_all(*open_safetensors(path), "w") == (std::vector<float>{1, 2}), boost::test_tools::per_element());
   BOOST_TEST(has(said_of(path), "warning " + path.string() +
                                     ": 1 tensor in two files, with different values: w in x.safetensors and "
-                                    "y.safetensors; the last file counts, as in transformers"));
+                                    "y.safetensors; the last file is used, as in transformers"));
   std::filesystem::remove(path / "x.safetensors");
   write_one(path, "x", "w", {1, 2});
   BOOST_TEST(
@@ -215,11 +214,11 @@ BOOST_FIXTURE_TEST_CASE(of_a_tensor_in_two_files_that_of_the_last_file_counts, F
 
 BOOST_FIXTURE_TEST_CASE(numbered_files_without_an_index_are_taken_if_they_are_all_there_and_agree, Folder) {
   write_one(path, "model-00001-of-00002", "a", {1, 2});
-  BOOST_TEST(has(said_of(path), "has 1 of 2 files of weights"));
+  BOOST_TEST(has(said_of(path), "has 1 of 2 weight files"));
   write_one(path, "model-00002-of-00002", "b", {3, 4});
   BOOST_TEST(has_safetensors(path));
   BOOST_TEST(said_of(path) ==
-             "note " + path.string() + " has no model.safetensors.index.json: the tensors of its 2 files are taken\n");
+             "note " + path.string() + " has no model.safetensors.index.json: using the tensors of all 2 files\n");
   BOOST_TEST(read_all(*open_safetensors(path), "b") == (std::vector<float>{3, 4}), boost::test_tools::per_element());
   std::filesystem::remove(path / "model-00002-of-00002.safetensors");
   write_one(path, "model-00002-of-00002", "a", {1, 3});

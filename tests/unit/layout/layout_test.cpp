@@ -219,8 +219,8 @@ BOOST_AUTO_TEST_CASE(layouts_that_would_lose_elements_are_refused_by_name) {
   refused(rows(9, {{{"dp_shard"}, 1}}, four), "splits dim 1 of a (9) tensor, which has 1 dims");
   Mesh shared_out = four;
   divide_experts(shared_out, 2, false, false);
-  refused(rows(9, {{{"ep"}}, {{"dp_shard"}}}, shared_out), "a (9) tensor names axis dp_shard beside those of experts");
-  refused({{9}, DType::f32, shared_out, {}, {{"ep", {0}}}}, "a (9) tensor names axis ep beside those of experts");
+  refused(rows(9, {{{"ep"}}, {{"dp_shard"}}}, shared_out), "a (9) tensor mixes axis dp_shard with expert axes");
+  refused({{9}, DType::f32, shared_out, {}, {{"ep", {0}}}}, "a (9) tensor mixes axis ep with expert axes");
   refused(rows(9, {{{"dp_shard"}}, {{"dp_shard"}}}, four), "axis dp_shard twice");
   refused({{9}, DType::f32, four, {{{"dp_shard"}}}, {{"dp_shard", {0}}}}, "axis dp_shard twice");
   refused({{9}, DType::f32, four, {}, {{"dp_shard", {}}}}, "to no coordinate");

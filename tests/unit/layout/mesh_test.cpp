@@ -121,11 +121,11 @@ BOOST_AUTO_TEST_CASE(ranks_that_cannot_share_out_experts_are_told_the_arithmetic
     });
   };
   refused(make_mesh("world", {{"dp_shard", 6}}), 4,
-          "cannot share out experts over ep=4: 6 ranks there are, and 6 mod 4 is 2");
+          "cannot distribute experts over ep=4: there are 6 ranks, and 6 mod 4 is 2");
   refused(make_mesh("world", {{"pp", 2}, {"dp_shard", 3}}), 2,
-          "cannot share out experts over ep=2: 3 ranks have a stage, and 3 mod 2 is 1");
+          "cannot distribute experts over ep=2: there are 3 ranks per stage, and 3 mod 2 is 1");
   refused(make_mesh("world", {{"dp_shard", 2}, {"pp", 2}, {"tp", 2}}), 2,
-          "cannot share out experts over ep=2: parallel.order puts pp between other axes");
+          "cannot distribute experts over ep=2: parallel.order puts pp between other axes");
 }
 
 BOOST_AUTO_TEST_CASE(a_mesh_with_a_repeated_axis_or_an_empty_one_is_refused) {

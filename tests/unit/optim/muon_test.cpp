@@ -190,7 +190,8 @@ BOOST_AUTO_TEST_CASE(hidden_matrices_are_updated_by_muon_and_all_else_by_adamw_b
                     {"b", {.match = NamePattern::parse("ln"), .name = OptimizerName::muon}}};
   BOOST_TEST((way(Role::token_embedding, {9, 4}, "wte") == OptimizerName::sgd));
   BOOST_CHECK_EXCEPTION(way(Role::mlp_norm, {4}, "ln"), Error, [](const Error& error) {
-    return std::string(error.what()) == "optimizer.groups.b: 'ln' gives muon the tensor ln, which is no matrix";
+    return std::string(error.what()) ==
+           "optimizer.groups.b: 'ln' assigns the tensor ln to muon, but it is not a matrix";
   });
   // a matrix (8, 4) in fp32: its direction, two matrices and two squares, and two of these in bf16
   const std::vector<LogicalTensor> tensors{{.name = "x", .role = Role::query, .shape = {8, 4}}};

@@ -201,7 +201,7 @@ BOOST_AUTO_TEST_CASE(cells_sum_gradients_within_themselves_and_average_their_wei
 33 compute finish_average unit 2 after 28
 34 compute finish_average unit 3 after 30
 )");
-  BOOST_TEST(to_text(programs.local).find("weights apart along dp_replicate") != std::string::npos);
+  BOOST_TEST(to_text(programs.local).find("separate weights along dp_replicate") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(three_ranks_that_update_each_unit_in_backward) {

@@ -48,7 +48,7 @@ BOOST_AUTO_TEST_CASE(more_ranks_than_samples_are_refused_with_both_numbers) {
   BOOST_CHECK_EXCEPTION(plan_batch(3, 4, std::nullopt), Error, [](const Error& error) {
     return error.code() == ExitCode::usage &&
            std::string(error.what()) ==
-               "cannot divide a global batch of 3 samples among 4 ranks: 1 of them would have none" &&
+               "cannot divide a global batch of 3 samples among 4 ranks: 1 of them would have no sample" &&
            error.hint() == "start at most 3 ranks, or raise the global batch";
   });
   BOOST_CHECK_THROW(plan_batch(3, 1, 0), Error);
@@ -193,11 +193,11 @@ BOOST_AUTO_TEST_CASE(a_plan_tells_which_blocks_are_recomputed_what_they_keep_and
   for (const std::size_t block : {0, 1, 4}) options.recompute.blocks[block] = KeepSet{};
   options.recompute.blocks[5] = KeepSet{Keep::attention, Keep::projections, Keep::mlp};
   BOOST_TEST(text_of("recomputed_blocks") == "layer.0-layer.1; layer.4; layer.5 without attention+matmul");
-  BOOST_TEST(text_of("recomputed_share") == "15.0 % of the forward");  // 4 · 3 of 16 · 5
+  BOOST_TEST(text_of("recomputed_share") == "15.0 % of the forward pass");  // 4 · 3 of 16 · 5
   // 12 stashes, 4 times what is kept, all boundaries, and the gradient of the last as the last layer begins.
   BOOST_TEST(to_json(rows())["recompute"]["activation_peak_bytes"] == 12 * 100 + 4 * 40 + 15 * 10 + 10);
   for (std::size_t block = 0; block < 16; block += 2) options.recompute.blocks[block] = KeepSet{Keep::attention};
-  BOOST_TEST(text_of("recomputed_blocks") == "10: 1 wholly, 8 without attention, 1 without attention+matmul");
+  BOOST_TEST(text_of("recomputed_blocks") == "10: 1 fully, 8 without attention, 1 without attention+matmul");
   options.recompute.blocks.assign(16, std::nullopt);
   options.recompute.blocks[2] = KeepSet{Keep::attention, Keep::projections};
   options.recompute.blocks[3] = KeepSet{Keep::mlp, Keep::experts};

@@ -26,7 +26,7 @@ BOOST_AUTO_TEST_CASE(ranks_of_one_box_share_a_line) {
   const auto tensors = tensor_layouts(mesh, two_blocks({{"dp_shard"}, 2}), parameters, types);
   BOOST_TEST(layout_text(tensors, types) ==
              R"(layout of 4 ranks: dp_replicate 2 x dp_shard 2
-of each tensor a rank keeps, by one box: weights fp32 and bf16, gradient fp32, exp_avg fp32, exp_avg_sq fp32
+for its box of each tensor a rank keeps: weights fp32 and bf16, gradient fp32, exp_avg fp32, exp_avg_sq fp32
 tensor  shape   unit       box         ranks
 wte     (5, 4)  embedding  [0:3, 0:4]  0, 2
 wte     (5, 4)  embedding  [3:5, 0:4]  1, 3

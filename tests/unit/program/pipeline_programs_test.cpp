@@ -258,8 +258,8 @@ BOOST_FIXTURE_TEST_CASE(a_transfer_with_another_rank_than_the_one_that_holds_the
   train = make_catalogue(mesh_of(3), plan, options).train;
   at(1, Op::send_forward, 3, 0).offset = -1;
   BOOST_TEST(fault() ==
-             "program train, rank 1, action 3 (send_forward boundary 3 mb 0 at pp-1, 100 B): must be with pp 2, where "
-             "block head lies");
+             "program train, rank 1, action 3 (send_forward boundary 3 mb 0 at pp-1, 100 B): must exchange with pp 2, "
+             "which holds block head");
   at(1, Op::send_forward, 3, 0).offset = 2;
   BOOST_TEST(fault() ==
              "program train, rank 1, action 3 (send_forward boundary 3 mb 0 at pp+2, 100 B): its peer lies outside the "
@@ -438,7 +438,7 @@ BOOST_AUTO_TEST_CASE(a_unit_of_neighbouring_blocks_on_two_ranks_is_a_bug_of_the_
   BOOST_CHECK_EXCEPTION(make_catalogue(mesh_of(2), buckets, options_of(PipelineSchedule::gpipe, 1, 2)), Error,
                         [](const Error& error) {
                           return error.code() == ExitCode::bug &&
-                                 std::string(error.what()).find("has blocks on one pipeline rank") != std::string::npos;
+                                 std::string(error.what()).find("are on one pipeline rank") != std::string::npos;
                         });
 }
 

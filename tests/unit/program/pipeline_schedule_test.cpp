@@ -354,12 +354,12 @@ BOOST_AUTO_TEST_CASE(what_a_schedule_cannot_do_is_refused_with_the_arithmetic) {
           "schedule interleaved_zero_bubble cannot run 17 micro-batches on 4 pipeline ranks: 17 div 4 = 4 rounds, and "
           "17 mod 4 = 1, not 0",
           "the next number of micro-batches that fits is 20");
-  const std::string others = "interleaved_1f1b and interleaved_zero_bubble take any number of stages a rank";
-  refused({PipelineSchedule::gpipe, 2, 2, 4}, "schedule gpipe has 1 stage a rank, not 2", others);
-  refused({PipelineSchedule::one_f_one_b, 2, 3, 4}, "schedule 1f1b has 1 stage a rank, not 3", others);
-  refused({PipelineSchedule::zbv, 2, 1, 4}, "schedule zbv has 2 stages a rank, not 1", others);
+  const std::string others = "interleaved_1f1b and interleaved_zero_bubble take any number of stages per rank";
+  refused({PipelineSchedule::gpipe, 2, 2, 4}, "schedule gpipe has 1 stage per rank, not 2", others);
+  refused({PipelineSchedule::one_f_one_b, 2, 3, 4}, "schedule 1f1b has 1 stage per rank, not 3", others);
+  refused({PipelineSchedule::zbv, 2, 1, 4}, "schedule zbv has 2 stages per rank, not 1", others);
   refused({PipelineSchedule::gpipe, 2, 1, 0},
-          "a pipeline needs at least one rank, one stage a rank and one micro-batch, not 2, 1 and 0", "");
+          "a pipeline needs at least one rank, one stage per rank and one micro-batch, not 2, 1 and 0", "");
 }
 
 BOOST_AUTO_TEST_CASE(schedules_have_the_names_of_options) {

@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_says_something_else_within_a_block_or_to_others
   told(fault_of(1, [](std::vector<Action>& list) { first(list, Op::forward, 1, 0).group = {"dp_replicate"}; }),
        "must be over tp");
   told(fault_of(1, [](std::vector<Action>& list) { first(list, Op::backward, 1, 1).bytes -= 4; }),
-       "carries 36 bytes where 40 are due");
+       "carries 36 bytes instead of 40");
   told(fault_of(1,
                 [](std::vector<Action>& list) {
                   std::swap(first(list, Op::forward, 1, 0).micro_batch, first(list, Op::forward, 1, 1).micro_batch);
@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE(so_is_one_that_exchanges_rows_heads_or_keys_otherwise) {
     told(fault([](std::vector<Action>& list) { first(list, Op::recompute, 1, 1).group.clear(); }),
          "has a payload, but communicates nothing");
     told(fault([](std::vector<Action>& list) { first(list, Op::backward, 1, 1).bytes -= 4; }),
-         "carries 36 bytes where 40 are due");
+         "carries 36 bytes instead of 40");
     told(fault([](std::vector<Action>& list) { std::erase(list, first(list, Op::recompute, 1, 0)); }), "rank 1");
   }
 }
@@ -203,7 +203,7 @@ BOOST_AUTO_TEST_CASE(so_is_one_that_sends_rows_to_experts_otherwise_or_reduces_t
            [&](std::vector<Action>& list) { first(list, op, 1, 0).group = {data}; });
       told("has a payload, but communicates nothing",
            [&](std::vector<Action>& list) { first(list, op, 1, 1).group.clear(); });
-      told(fmt::format("carries {} bytes where {} are due", due - 80, due),  // of a round less
+      told(fmt::format("carries {} bytes instead of {}", due - 80, due),  // of a round less
            [&](std::vector<Action>& list) { first(list, op, 1, 1).bytes -= 80; });
       told("", [&](std::vector<Action>& list) { std::erase(list, first(list, op, 1, 0)); });
     }
@@ -212,7 +212,7 @@ BOOST_AUTO_TEST_CASE(so_is_one_that_sends_rows_to_experts_otherwise_or_reduces_t
     told(over, [&](std::vector<Action>& list) { reduction(list).group = {"ep"}; });
     told(over, [&](std::vector<Action>& list) { reduction(list).group = {same, "ep"}; });
     told("", [&](std::vector<Action>& list) { std::erase(list, reduction(list)); });
-    const std::string counted = sharded ? "must be of each rank" : over;
+    const std::string counted = sharded ? "must not have a group" : over;
     told(counted, [&](std::vector<Action>& list) { norm(list).group = {data}; });
     told(counted, [&](std::vector<Action>& list) { norm(list).group = {"ep"}; });
     if (!sharded) told(counted, [&](std::vector<Action>& list) { norm(list).group.clear(); });

@@ -97,12 +97,14 @@ BOOST_AUTO_TEST_CASE(a_large_model_is_cut_without_trying_all_cuts) {
 }
 
 BOOST_AUTO_TEST_CASE(fewer_blocks_than_stages_are_refused_with_the_arithmetic) {
-  refused([] { balanced_stages(Costs(5, 1), looped(3, 2)); },
-          "cannot cut 5 blocks into 3 pipeline ranks × 2 stages a rank = 6 stages: each stage holds at least one block",
-          "they are enough for 2 pipeline ranks with as many stages each");
-  refused([] { stages_split_at({}, {"embedding", "head"}, looped(1, 3)); },
-          "cannot cut 2 blocks into 1 pipeline rank × 3 stages a rank = 3 stages: each stage holds at least one block",
-          "fewer stages a rank");
+  refused(
+      [] { balanced_stages(Costs(5, 1), looped(3, 2)); },
+      "cannot cut 5 blocks into 3 pipeline ranks × 2 stages per rank = 6 stages: each stage holds at least one block",
+      "use at most 2 pipeline ranks with this number of stages each");
+  refused(
+      [] { stages_split_at({}, {"embedding", "head"}, looped(1, 3)); },
+      "cannot cut 2 blocks into 1 pipeline rank × 3 stages per rank = 3 stages: each stage holds at least one block",
+      "use fewer stages per rank");
 }
 
 BOOST_AUTO_TEST_CASE(split_points_say_where_stages_begin) {
@@ -110,11 +112,11 @@ BOOST_AUTO_TEST_CASE(split_points_say_where_stages_begin) {
   BOOST_TEST(text(stages_split_at({"layer.0", "head"}, blocks, looped(3))) == "1 3 1");
   BOOST_TEST(text(stages_split_at({}, blocks, looped(1))) == "5");
   refused([&] { stages_split_at({"layer.1"}, blocks, looped(2, 2)); },
-          "cannot cut the model into 2 pipeline ranks × 2 stages a rank = 4 stages at 1 split point: it takes 3",
-          "name the first block of each stage but the first");
-  refused([&] { stages_split_at({"layer.3"}, blocks, looped(2)); }, "split point layer.3 is no block of the model",
-          "its blocks are embedding to head");
-  const std::string order = "split points follow each other in the order of the blocks";
+          "cannot cut the model into 2 pipeline ranks × 2 stages per rank = 4 stages at 1 split point: it needs 3",
+          "name the first block of every stage except the first");
+  refused([&] { stages_split_at({"layer.3"}, blocks, looped(2)); }, "split point layer.3 is not a block of the model",
+          "the blocks are embedding to head");
+  const std::string order = "list the split points in the order of the blocks";
   refused([&] { stages_split_at({"layer.1", "layer.1"}, blocks, looped(3)); },
           "split point layer.1 leaves no block to the stage before it, which begins at layer.1", order);
   refused([&] { stages_split_at({"embedding"}, blocks, looped(2)); },

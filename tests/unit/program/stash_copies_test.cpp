@@ -167,7 +167,7 @@ BOOST_AUTO_TEST_CASE(a_program_that_forgets_a_copy_or_its_order_is_caught) {
   found = told([](Kept& made) { made.first(Op::fetch_stash).bytes += 4; });
   BOOST_TEST(has(found, "carries"), found);
   found = told([](Kept& made) { made.options.offload.activations = false; });
-  BOOST_TEST(has(found, "is no part of this step"), found);
+  BOOST_TEST(has(found, "does not belong to this step"), found);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

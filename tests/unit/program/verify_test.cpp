@@ -252,8 +252,7 @@ BOOST_FIXTURE_TEST_CASE(what_a_block_keeps_for_its_repetition_is_what_was_asked_
   BOOST_TEST(fault() == "");
   const StepProgram right = train;
   train.keeps.clear();
-  BOOST_TEST(fault() ==
-             "program train, rank 0: keeps other values of blocks that are recomputed than it was asked for");
+  BOOST_TEST(fault() == "program train, rank 0: keeps other activations of recomputed blocks than the options ask for");
   train = right;
   std::erase_if(actions()[static_cast<std::size_t>(position(Op::recompute, 2, 0))].slots.writes, [&](int slot) {
     return train.classes.front().slots[static_cast<std::size_t>(slot)].kind == SlotKind::kept;
@@ -264,7 +263,7 @@ BOOST_FIXTURE_TEST_CASE(what_a_block_keeps_for_its_repetition_is_what_was_asked_
 
 BOOST_FIXTURE_TEST_CASE(an_action_that_the_options_do_not_ask_for_is_rejected, Right) {
   options.update.clips = false;
-  BOOST_TEST(fault() == "program train, rank 0, action 33 (clip): is no part of this step");
+  BOOST_TEST(fault() == "program train, rank 0, action 33 (clip): does not belong to this step");
 }
 
 BOOST_FIXTURE_TEST_CASE(two_lanes_must_not_touch_the_same_memory_at_once, Right) {
@@ -275,7 +274,7 @@ BOOST_FIXTURE_TEST_CASE(two_lanes_must_not_touch_the_same_memory_at_once, Right)
   slots.reads = gradient;
   const std::string expected =
       "program train, rank 0, action 18 (backward block layer.1 mb 1): "
-      "may run beside action 16, which also uses gradient of unit layer.1";
+      "may run at the same time as action 16, which also uses gradient of unit layer.1";
   BOOST_TEST(fault() == expected);
   slots = right;
   slots.writes.push_back(gradient.front());
@@ -322,10 +321,10 @@ BOOST_FIXTURE_TEST_CASE(every_trained_weight_is_averaged_once_over_the_cells_aft
   BOOST_TEST(fault().find("must be over dp_replicate") != std::string::npos, fault());
   train = right;
   at(Op::average_weights, 2).subject = unit_subject(1);
-  BOOST_TEST(fault().find("was done before") != std::string::npos, fault());
+  BOOST_TEST(fault().find("repeats action") != std::string::npos, fault());
   train = right;
   at(Op::average_weights, 2).bytes /= 2;
-  BOOST_TEST(fault().find("are due") != std::string::npos, fault());
+  BOOST_TEST(fault().find("instead of") != std::string::npos, fault());
   train = right;
   at(Op::average_weights, 2).waits.clear();
   BOOST_TEST(fault().find("may start before action") != std::string::npos, fault());
@@ -340,13 +339,13 @@ BOOST_FIXTURE_TEST_CASE(every_trained_weight_is_averaged_once_over_the_cells_aft
   BOOST_TEST(fault().find("must be over dp_node") != std::string::npos, fault());
   train = right;
   train.apart.clear();
-  BOOST_TEST(fault().find("has weights apart along") != std::string::npos, fault());
+  BOOST_TEST(fault().find("has separate weights along") != std::string::npos, fault());
   train = programs.local;
   BOOST_TEST(fault() == "program local, rank 0: never does average_weights unit embedding");
   options.training_step = TrainingStep::local;
   BOOST_TEST(fault() == "");
   train = right;
-  BOOST_TEST(fault().find("is no part of this step") != std::string::npos, fault());
+  BOOST_TEST(fault().find("does not belong to this step") != std::string::npos, fault());
 }
 
 BOOST_AUTO_TEST_CASE(a_gradient_that_is_used_up_in_backward_takes_memory_for_two_units_only) {

@@ -197,23 +197,24 @@ BOOST_FIXTURE_TEST_CASE(ranks_with_the_same_key_heads_are_neighbours_along_an_ax
   BOOST_TEST((layout_of(rows, "model.norm.weight").splits == std::vector<Split>{{.axes = {"ring"}, .dim = 0}}));
   BOOST_TEST(refusal([&] {
                laid_out_on({{{"tp", 3}}}, source, path / "never");
-             }).starts_with("cannot share 4 heads among parallel.tp 3"));
+             }).starts_with("cannot divide 4 heads among parallel.tp 3"));
 }
 
 BOOST_FIXTURE_TEST_CASE(without_the_model_new_stages_and_shared_blocks_are_refused_with_what_to_do, TemporaryFolder) {
   const Mesh mesh = make_mesh("world", {{"dp_replicate", 2}});
   const Path source = save_on(mesh, sharded_model(mesh), path / "run");
-  BOOST_TEST(refusal([&] { laid_out_on({{{"tp", 2}}}, source, path / "never"); }) ==
-             "cannot lay out the state of dp_replicate 2 as tp=2: how tp divides a model its config.json tells, and "
-             "the checkpoint has none; resume with train and parallel.tp 2: a load reads any layout, and the next "
-             "save has the new one");
-  BOOST_TEST(refusal([&] { laid_out_on({{{"pp", 2}}}, source, path / "never"); }).find("how pp divides") !=
+  BOOST_TEST(
+      refusal([&] { laid_out_on({{{"tp", 2}}}, source, path / "never"); }) ==
+      "cannot lay out the state of dp_replicate 2 as tp=2: dividing the model over tp needs its config.json, and "
+      "the checkpoint has none; resume with train and parallel.tp 2: train loads any layout, and its next "
+      "save has the new one");
+  BOOST_TEST(refusal([&] { laid_out_on({{{"pp", 2}}}, source, path / "never"); }).find("dividing the model over pp") !=
              std::string::npos);
   const Path known =
       save_on(mesh, sharded_model(mesh), path / "other", {{"config.json", to_text(*tiny_gpt2({}).config.original)}});
   BOOST_TEST(refusal([&] {
                laid_out_on({{{"tp", 2}}}, known, path / "never");
-             }).find("model/wte.weight is no tensor of that model") != std::string::npos);
+             }).find("model/wte.weight is not a tensor of that model") != std::string::npos);
 }
 
 BOOST_FIXTURE_TEST_CASE(state_of_single_ranks_stays_on_their_mesh_and_follows_its_policy_on_others, TemporaryFolder) {
@@ -241,7 +242,7 @@ BOOST_FIXTURE_TEST_CASE(state_of_single_ranks_stays_on_their_mesh_and_follows_it
     if (policy == Remap::derive || policy == Remap::drop) {
       BOOST_TEST((find_component(elsewhere(), "rng") == nullptr));
     } else {
-      BOOST_TEST(refusal([&] { elsewhere(); }).find("component 'rng' is per_rank and belongs to ranks of") !=
+      BOOST_TEST(refusal([&] { elsewhere(); }).find("component 'rng' is per_rank and belongs to the ranks of") !=
                  std::string::npos);
     }
   }

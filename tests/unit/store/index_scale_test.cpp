@@ -65,7 +65,7 @@ BOOST_FIXTURE_TEST_CASE(equal_states_of_different_jobs_are_equal_by_their_indexe
   BOOST_TEST((a.manifest().state_digest == b.manifest().state_digest));
   BOOST_TEST(compare(a, b).text == "6000 equal, 0 different\n");
   const InspectAnswer answer = compare(a, c);
-  BOOST_TEST(answer.text == changed + ": other content\n5999 equal, 1 different\n");
+  BOOST_TEST(answer.text == changed + ": different content\n5999 equal, 1 different\n");
 }
 
 BOOST_FIXTURE_TEST_CASE(what_one_part_of_a_thousand_takes_with_it_is_its_ranks_rows, TemporaryFolder) {

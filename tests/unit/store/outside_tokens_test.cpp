@@ -115,7 +115,7 @@ BOOST_FIXTURE_TEST_CASE(a_file_outside_that_changed_is_refused_with_its_name, Te
   publish_file(file, damaged);
   BOOST_CHECK_EXCEPTION(read(), Error, input_error_naming("3.bin is damaged: it holds the token"));
   publish_file(file, sound.substr(0, 20));
-  BOOST_CHECK_EXCEPTION(read(), Error, input_error_naming("3.bin has 20 bytes, DATASET.json says"));
+  BOOST_CHECK_EXCEPTION(read(), Error, input_error_naming("3.bin has 20 bytes, but DATASET.json says"));
   std::filesystem::remove(file);
   BOOST_CHECK_EXCEPTION(read(), Error, input_error_naming("3.bin"));
   publish_file(file, sound);

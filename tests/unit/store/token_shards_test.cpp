@@ -96,7 +96,7 @@ BOOST_FIXTURE_TEST_CASE(a_shard_that_several_write_parts_of_has_the_bytes_of_one
     flip_byte(parts, Hdf5File::open(parts).dataset("/tokens").offset + 3);  // bytes of a writer were lost
     BOOST_CHECK_EXCEPTION(describe_shard(parts, written), Error, [](const Error& error) {
       return error.code() == ExitCode::storage &&
-             std::string(error.what()).find("does not hold what was written") != std::string::npos;
+             std::string(error.what()).find("reads back differently than it was written") != std::string::npos;
     });
   }
 }
@@ -134,16 +134,16 @@ BOOST_FIXTURE_TEST_CASE(every_range_of_a_mask_reads_as_written_and_other_values_
     write_at(opened, {&strange, 1}, Hdf5File::open(file).dataset("/mask").offset, file);
     BOOST_CHECK_EXCEPTION(TokenStream(folder, read, DataSplit::train).copy_mask(0, std::span(all).first(1)), Error,
                           [](const Error& error) {
-                            return std::string(error.what()).find("its mask holds other values") != std::string::npos;
+                            return std::string(error.what()).find("its mask holds values other than") !=
+                                   std::string::npos;
                           });
   }
   DatasetManifest manifest = test::manifest_for(1000, 100);
   test::write_split(path / "without", manifest, DataSplit::train, split);
   manifest.masks = TokenMasks::present;
-  BOOST_CHECK_EXCEPTION(TokenStream(path / "without", manifest, DataSplit::train).document_starts(0, 1), Error,
-                        [](const Error& error) {
-                          return std::string(error.what()).find("/mask is not a whole dataset") != std::string::npos;
-                        });
+  BOOST_CHECK_EXCEPTION(
+      TokenStream(path / "without", manifest, DataSplit::train).document_starts(0, 1), Error,
+      [](const Error& error) { return std::string(error.what()).find("/mask is not a dataset") != std::string::npos; });
 }
 
 BOOST_FIXTURE_TEST_CASE(a_stream_of_more_shards_than_are_mapped_at_a_time_reads_as_written, TemporaryFolder) {
