@@ -59,7 +59,7 @@ Error error_of(const Failure& failure, const std::string& where) {
 void explain_once(const Tool& tool, const CommonOptions& common, Log::Format format, Session& session,
                   const Error& error) {
   Log({.program = tool.name, .level = common.log_level, .color = common.color, .format = format}).failure(error);
-  session.tell_end(error.what(), static_cast<int>(error.code()));
+  session.report_end(error.what(), static_cast<int>(error.code()));
 }
 
 std::optional<std::vector<std::uint64_t>> gather(Job& job, std::uint64_t word, double patience) {
@@ -91,7 +91,7 @@ int agree(const Tool& tool, const CommonOptions& common, Log::Format format, Job
     if (mine.failure) {
       explain_once(tool, common, format, session, error_of(*mine.failure, shared ? "" : session.where()));
     } else {
-      session.tell_end({}, mine.code);
+      session.report_end({}, mine.code);
     }
   }
   return code_of(*worst);
@@ -117,7 +117,7 @@ std::unique_ptr<StartWatch> watch_start(const StartUp& start_up) {
   if (launch_of_process().ranks == 1) return nullptr;
   StartWatch::Settings settings{.limit_s = start_up.limit_s};
   if (!start_up.run_dir.empty())
-    settings.on_end = [run = start_up.run_dir](const Session::End& how) { tell_failed_start(run, how); };
+    settings.on_end = [run = start_up.run_dir](const Session::End& how) { record_failed_start(run, how); };
   return std::make_unique<StartWatch>(std::move(settings));
 }
 
@@ -140,9 +140,9 @@ Session* session_of_process = nullptr;  // for the handler below, which takes no
 
 }  // namespace
 
-int in_words_of_user(const Settings& settings, const std::function<int()>& work) {
+int with_dialect_keys(const Settings& settings, const std::function<int()>& work) {
   const auto in_words = [&](const Error& error) {
-    return Error(error.code(), error.what() + words_behind(error, settings), error.hint());
+    return Error(error.code(), error.what() + dialect_keys_of(error, settings), error.hint());
   };
   try {
     return work();

@@ -38,7 +38,7 @@ int run_job(const Tool& tool, const CommonOptions& common, const StartUp& start_
 
 /// Returns the result of `work`. To usage errors it adds the keys of another trainer that set the options named in the
 /// error. Local.
-int in_words_of_user(const Settings& settings, const std::function<int()>& work);
+int with_dialect_keys(const Settings& settings, const std::function<int()>& work);
 
 template <class Config>
 int run_tool(int argc, char** argv, const StartJob& start, const ToolBody<Config>& body) {
@@ -58,7 +58,7 @@ int run_tool(int argc, char** argv, const StartJob& start, const ToolBody<Config
   return run_job(tool, line.common, start_up, start, [&](Session& session, Log& log) {
     if (problem) std::rethrow_exception(problem);
     Output output(line.common, line.settings, log);
-    const int code = in_words_of_user(line.settings, [&] { return body(line.config, session, output); });
+    const int code = with_dialect_keys(line.settings, [&] { return body(line.config, session, output); });
     output.close();
     return code;
   });

@@ -126,7 +126,7 @@ RunStatus keep_status(Session& session, const Path& run_dir, const std::optional
   return RunStatus(std::move(state));
 }
 
-void tell_failed_start(const Path& run_dir, const Session::End& how) {
+void record_failed_start(const Path& run_dir, const Session::End& how) {
   const FileLock lock = lock_run(run_dir);
   write_status(run_dir / "status.json", name_of(static_cast<ExitCode>(how.code)), how.code, how, progress_in(run_dir));
 }

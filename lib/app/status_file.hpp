@@ -60,7 +60,7 @@ RunStatus keep_status(Session& session, const Path& run_dir, const std::optional
 
 /// Records how a job ended that could not connect its ranks, unless another job is running in the folder. Local, on the
 /// rank that explains the end. Throws Error(usage) if another job holds the folder's lock, and Error(storage).
-void tell_failed_start(const Path& run_dir, const Session::End& how);
+void record_failed_start(const Path& run_dir, const Session::End& how);
 
 /// Returns a description of the previous job if its status is still "running" or is malformed; nothing if it recorded
 /// its end. The caller holds the run's lock, so no other job is running. Local.

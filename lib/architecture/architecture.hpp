@@ -70,7 +70,7 @@ struct LogicalTensor {
   bool in_out = false;                            // a matrix stored as (in, out), or a stack of such
   std::string alias_of;                           // tied: the tensor whose storage it uses; else empty
   bool trained = true;                            // false: frozen, without gradient and updates
-  int update = 0;                                 // index of its update rule (ways_of of optim/optimizer.hpp)
+  int update = 0;                                 // index of its update rule (update_rules_of of optim/optimizer.hpp)
   UpdateNeeds update_needs = UpdateNeeds::parts;  // data that its update needs beyond this rank's part
   // Name of a unit of its own within its block, with the other tensors of this name; empty: the block's unit.
   std::string unit = {};

@@ -114,17 +114,17 @@ struct RoutingSizes {
 
 /// Where experts are shared out. Rows go there, packed for each rank, and are put in order; what comes back likewise.
 /// What the first round had is saved; further ones have the same again, in forward and in backward.
-struct ExpertWays {
+struct ExchangeRows {
   std::int64_t away, back;  // the most on the way there and on the way back, beside the rows where they came from
 };
-ExpertWays ways_of(const RoutingSizes& routing, const BatchShape& batch) {
+ExchangeRows exchange_rows_of(const RoutingSizes& routing, const BatchShape& batch) {
   const std::int64_t packed = most_further_rounds(batch.experts) > 0 ? routing.given : 0;
   return {packed + 2 * routing.taken, 2 * routing.taken + routing.given};
 }
 
 FeedForwardSizes of_parallel_experts(const RoutingSizes& routing, std::int64_t activated, const BatchShape& batch) {
   const std::int64_t raised = 2 * activated, first = routing.taken + raised + activated;
-  const auto [away, back] = ways_of(routing, batch);
+  const auto [away, back] = exchange_rows_of(routing, batch);
   const std::int64_t round = std::max(away, first + back);
   const std::int64_t rounds = most_further_rounds(batch.experts) > 0 ? first + round : round;  // with what is saved
   const std::int64_t saved = routing.all() + routing.given + first;
@@ -181,7 +181,7 @@ void add_mlp_backward(Live& backward, const FeedForwardSizes& mlp, const Sizes& 
 /// From the gradient of what experts gave to that of what they were given, both of which stay.
 void add_parallel_experts_backward(Live& backward, const RoutingSizes& routing, const FeedForwardSizes& experts,
                                    const BatchShape& batch) {
-  const auto [away, back] = ways_of(routing, batch);
+  const auto [away, back] = exchange_rows_of(routing, batch);
   const auto go_there = [&] { backward.add(away).drop(away - routing.taken); };
   const auto compute = [&] {
     go_there();                                                                             // the gradient
@@ -438,7 +438,7 @@ std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription:
 namespace {
 
 /// What ranks say over the rows of a micro-batch.
-struct Spoken {
+struct BlockExchangeMaker {
   using Exchange = BlockExchange::Kind;
   const HfConfig& part;
   const BatchShape& batch;
@@ -460,27 +460,27 @@ struct Spoken {
     return {Exchange::shift, {ring_axis}, dtype, ring_columns(part, batch.sequence.ulysses) * size_of(dtype), 0,
             batch.rows()};
   }
-  void attention(std::vector<BlockExchange>& said) const {
-    said.insert(said.end(), static_cast<std::size_t>(batch.sequence.ring - 1), around(narrow()));
+  void attention(std::vector<BlockExchange>& exchanges) const {
+    exchanges.insert(exchanges.end(), static_cast<std::size_t>(batch.sequence.ring - 1), around(narrow()));
   }
-  void back_from_attention(std::vector<BlockExchange>& said) const {
+  void back_from_attention(std::vector<BlockExchange>& exchanges) const {
     for (int made = 0; batch.sequence.ring > 1 && made < batch.sequence.ring; ++made) {
-      if (made + 1 < batch.sequence.ring) said.push_back(around(narrow()));
-      said.push_back(around(wide()));
+      if (made + 1 < batch.sequence.ring) exchanges.push_back(around(narrow()));
+      exchanges.push_back(around(wide()));
     }
   }
   /// What balances the experts of a layer: choices and probabilities of each sample.
-  void balance(std::vector<BlockExchange>& said, int layer) const {
+  void balance(std::vector<BlockExchange>& exchanges, int layer) const {
     std::vector<AxisName> sharers = axes_of(batch.sequence);
     if (shares_rows()) std::ranges::copy(sharing.axes(), std::back_inserter(sharers));
     if (sharers.empty() || !part.has_experts(layer) || part.experts.aux_coefficient == 0) return;
-    said.push_back({.kind = Exchange::all_reduce,
-                    .axes = std::move(sharers),
-                    .dtype = wide(),
-                    .row_bytes = 2 * part.experts.count * size_of(wide()),
-                    .rows = batch.samples,
-                    .of_samples = true,
-                    .in_training = true});
+    exchanges.push_back({.kind = Exchange::all_reduce,
+                         .axes = std::move(sharers),
+                         .dtype = wide(),
+                         .row_bytes = 2 * part.experts.count * size_of(wide()),
+                         .rows = batch.samples,
+                         .of_samples = true,
+                         .in_training = true});
   }
 
   // Rows that go to experts of other ranks, and back.
@@ -509,32 +509,32 @@ struct Spoken {
             .rows = 1,  // of the first sample: once
             .of_samples = true};
   }
-  void through_experts(std::vector<BlockExchange>& said, int layer) const {
+  void through_experts(std::vector<BlockExchange>& exchanges, int layer) const {
     if (!shares_experts(layer)) return;
-    said.insert(said.end(), {to_experts(), from_experts()});
+    exchanges.insert(exchanges.end(), {to_experts(), from_experts()});
     if (const std::int64_t further = most_further_rounds(batch.experts); further > 0)
-      said.insert(said.end(), {to_experts(further), from_experts(further)});
+      exchanges.insert(exchanges.end(), {to_experts(further), from_experts(further)});
   }
-  void back_through_experts(std::vector<BlockExchange>& said, int layer) const {
+  void back_through_experts(std::vector<BlockExchange>& exchanges, int layer) const {
     if (!shares_experts(layer)) return;
-    said.insert(said.end(), {to_experts(), from_experts()});
+    exchanges.insert(exchanges.end(), {to_experts(), from_experts()});
     if (const std::int64_t further = most_further_rounds(batch.experts); further > 0)  // what they had goes there again
-      said.insert(said.end(), {to_experts(further), to_experts(further), from_experts(further)});
+      exchanges.insert(exchanges.end(), {to_experts(further), to_experts(further), from_experts(further)});
   }
 
   // In each half of a decoder block, attention and MLP, a matrix after a norm and one that leads back to the stream.
-  void from_norm(std::vector<BlockExchange>& said) const {
-    if (shares_rows()) said.push_back(rows_of_all(narrow()));
+  void from_norm(std::vector<BlockExchange>& exchanges) const {
+    if (shares_rows()) exchanges.push_back(rows_of_all(narrow()));
   }
-  void to_stream(std::vector<BlockExchange>& said) const {
-    if (shares()) said.push_back(sum_of_rows(wide()));
+  void to_stream(std::vector<BlockExchange>& exchanges) const {
+    if (shares()) exchanges.push_back(sum_of_rows(wide()));
   }
-  void back_to_norm(std::vector<BlockExchange>& said) const {
-    if (shares()) said.push_back(sum_of_rows(narrow()));
-    if (shares_rows()) said.push_back(rows_of_all(narrow()));
+  void back_to_norm(std::vector<BlockExchange>& exchanges) const {
+    if (shares()) exchanges.push_back(sum_of_rows(narrow()));
+    if (shares_rows()) exchanges.push_back(rows_of_all(narrow()));
   }
-  void back_from_stream(std::vector<BlockExchange>& said) const {
-    if (shares_rows()) said.push_back(rows_of_all(narrow()));
+  void back_from_stream(std::vector<BlockExchange>& exchanges) const {
+    if (shares_rows()) exchanges.push_back(rows_of_all(narrow()));
   }
 
  private:
@@ -547,100 +547,100 @@ struct Spoken {
   }
 };
 
-BlockExchanges exchanges_of_decoder(const Spoken& spoken, ForwardFor purpose, int layer) {
-  BlockExchanges said;
-  spoken.from_norm(said.forward);
-  if (spoken.exchanges_heads()) said.forward.push_back(spoken.heads());
-  spoken.attention(said.forward);
-  if (spoken.exchanges_heads()) said.forward.push_back(spoken.attended());
-  spoken.to_stream(said.forward);
-  if (spoken.part.has_experts(layer)) {
-    if (spoken.part.has_shared_expert(layer)) {
-      spoken.from_norm(said.forward);
-      spoken.from_norm(said.forward);  // its gate
-      spoken.to_stream(said.forward);
+BlockExchanges exchanges_of_decoder(const BlockExchangeMaker& make, ForwardFor purpose, int layer) {
+  BlockExchanges exchanges;
+  make.from_norm(exchanges.forward);
+  if (make.exchanges_heads()) exchanges.forward.push_back(make.heads());
+  make.attention(exchanges.forward);
+  if (make.exchanges_heads()) exchanges.forward.push_back(make.attended());
+  make.to_stream(exchanges.forward);
+  if (make.part.has_experts(layer)) {
+    if (make.part.has_shared_expert(layer)) {
+      make.from_norm(exchanges.forward);
+      make.from_norm(exchanges.forward);  // its gate
+      make.to_stream(exchanges.forward);
     }
-    if (purpose == ForwardFor::batch) spoken.balance(said.forward, layer);
-    if (spoken.shares_experts(layer)) said.forward.push_back(spoken.table());
-    spoken.through_experts(said.forward, layer);
-    spoken.back_through_experts(said.backward, layer);
-    if (spoken.part.has_shared_expert(layer)) {
-      spoken.back_from_stream(said.backward);
-      spoken.back_to_norm(said.backward);  // of its gate
-      spoken.back_to_norm(said.backward);
+    if (purpose == ForwardFor::batch) make.balance(exchanges.forward, layer);
+    if (make.shares_experts(layer)) exchanges.forward.push_back(make.table());
+    make.through_experts(exchanges.forward, layer);
+    make.back_through_experts(exchanges.backward, layer);
+    if (make.part.has_shared_expert(layer)) {
+      make.back_from_stream(exchanges.backward);
+      make.back_to_norm(exchanges.backward);  // of its gate
+      make.back_to_norm(exchanges.backward);
     }
   } else {
-    spoken.from_norm(said.forward);
-    spoken.to_stream(said.forward);
-    spoken.back_from_stream(said.backward);
-    spoken.back_to_norm(said.backward);
+    make.from_norm(exchanges.forward);
+    make.to_stream(exchanges.forward);
+    make.back_from_stream(exchanges.backward);
+    make.back_to_norm(exchanges.backward);
   }
-  spoken.back_from_stream(said.backward);
-  if (spoken.exchanges_heads()) said.backward.push_back(spoken.attended());
-  spoken.back_from_attention(said.backward);
-  if (spoken.exchanges_heads()) said.backward.push_back(spoken.heads());
-  spoken.back_to_norm(said.backward);
-  return said;
+  make.back_from_stream(exchanges.backward);
+  if (make.exchanges_heads()) exchanges.backward.push_back(make.attended());
+  make.back_from_attention(exchanges.backward);
+  if (make.exchanges_heads()) exchanges.backward.push_back(make.heads());
+  make.back_to_norm(exchanges.backward);
+  return exchanges;
 }
 
-BlockExchanges exchanges_of_head(const Spoken& spoken, ForwardFor purpose) {
-  BlockExchanges said;
-  if (!spoken.shares()) return said;
-  const DType wide = spoken.wide(), narrow = spoken.narrow();
+BlockExchanges exchanges_of_head(const BlockExchangeMaker& make, ForwardFor purpose) {
+  BlockExchanges exchanges;
+  if (!make.shares()) return exchanges;
+  const DType wide = make.wide(), narrow = make.narrow();
   const auto gathered = [&](DType dtype, std::int64_t row_bytes, std::int64_t first, std::int64_t rows) {
-    return BlockExchange{BlockExchange::Kind::all_gather, spoken.sharing.axes(), dtype, row_bytes, first, rows};
+    return BlockExchange{BlockExchange::Kind::all_gather, make.sharing.axes(), dtype, row_bytes, first, rows};
   };
-  spoken.back_from_stream(said.backward);
-  said.backward.push_back(spoken.sum_of_rows(wide));
+  make.back_from_stream(exchanges.backward);
+  exchanges.backward.push_back(make.sum_of_rows(wide));
   if (purpose == ForwardFor::text) {
-    if (spoken.shares_rows()) said.forward = {spoken.rows_of_all(spoken.batch.output.value_or(wide))};
-    said.forward.push_back(gathered(wide, spoken.part.vocabulary * size_of(wide), 0, 1));
-    return said;
+    if (make.shares_rows()) exchanges.forward = {make.rows_of_all(make.batch.output.value_or(wide))};
+    exchanges.forward.push_back(gathered(wide, make.part.vocabulary * size_of(wide), 0, 1));
+    return exchanges;
   }
-  if (spoken.shares_rows()) said.forward = {spoken.rows_of_all(narrow)};
-  const std::int64_t rows = spoken.batch.rows(), slice = loss_slice_rows(rows, spoken.part.vocabulary);
+  if (make.shares_rows()) exchanges.forward = {make.rows_of_all(narrow)};
+  const std::int64_t rows = make.batch.rows(), slice = loss_slice_rows(rows, make.part.vocabulary);
   for (std::int64_t first = 0; first < rows; first += slice)
-    said.forward.push_back(gathered(DType::f64, 3 * size_of(DType::f64), first, std::min(slice, rows - first)));
-  return said;
+    exchanges.forward.push_back(gathered(DType::f64, 3 * size_of(DType::f64), first, std::min(slice, rows - first)));
+  return exchanges;
 }
 
 }  // namespace
 
 BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, const BatchShape& batch,
                             const BlockSharing& sharing, ForwardFor purpose, int layer) {
-  const Spoken spoken{part, batch, sharing};
+  const BlockExchangeMaker make{part, batch, sharing};
   switch (kind) {
     case BlockDescription::Kind::embedding: {
-      BlockExchanges said;
-      if (spoken.shares()) said.forward = {spoken.sum_of_rows(spoken.wide())};
-      if (spoken.shares_rows()) said.backward = {spoken.rows_of_all(spoken.wide())};
-      return said;
+      BlockExchanges exchanges;
+      if (make.shares()) exchanges.forward = {make.sum_of_rows(make.wide())};
+      if (make.shares_rows()) exchanges.backward = {make.rows_of_all(make.wide())};
+      return exchanges;
     }
-    case BlockDescription::Kind::decoder: return exchanges_of_decoder(spoken, purpose, layer);
-    case BlockDescription::Kind::head: return exchanges_of_head(spoken, purpose);
+    case BlockDescription::Kind::decoder: return exchanges_of_decoder(make, purpose, layer);
+    case BlockDescription::Kind::head: return exchanges_of_head(make, purpose);
   }
   fail(ExitCode::bug, "unknown BlockDescription::Kind {}", static_cast<int>(kind));
 }
 
 std::vector<BlockExchange> repeated_exchanges(const HfConfig& part, const BatchShape& batch,
                                               const BlockSharing& sharing, KeepSet keeps, int layer) {
-  const Spoken spoken{part, batch, sharing};
+  const BlockExchangeMaker make{part, batch, sharing};
   const bool projections = keeps.has(Keep::projections);
-  std::vector<BlockExchange> said;
-  if (!projections) spoken.from_norm(said);
-  if (spoken.exchanges_heads() && (!projections || part.query_key_norm)) said.push_back(spoken.heads());
-  if (!keeps.has(Keep::attention)) spoken.attention(said);
-  if (spoken.exchanges_heads() && !keeps.has(Keep::attention)) said.push_back(spoken.attended());
-  if (!projections) spoken.to_stream(said);
+  std::vector<BlockExchange> exchanges;
+  if (!projections) make.from_norm(exchanges);
+  if (make.exchanges_heads() && (!projections || part.query_key_norm)) exchanges.push_back(make.heads());
+  if (!keeps.has(Keep::attention)) make.attention(exchanges);
+  if (make.exchanges_heads() && !keeps.has(Keep::attention)) exchanges.push_back(make.attended());
+  if (!projections) make.to_stream(exchanges);
   const bool shared = part.has_shared_expert(layer);
-  if (!keeps.has(Keep::mlp) && (shared || !part.has_experts(layer))) spoken.from_norm(said);
-  if (shared) spoken.from_norm(said);  // its gate
-  spoken.balance(said, layer);         // the product that ends the layer is not repeated
+  if (!keeps.has(Keep::mlp) && (shared || !part.has_experts(layer))) make.from_norm(exchanges);
+  if (shared) make.from_norm(exchanges);  // its gate
+  make.balance(exchanges, layer);         // the product that ends the layer is not repeated
   if (!keeps.has(Keep::experts))
-    spoken.through_experts(said, layer);
-  else if (spoken.shares_experts(layer))
-    said.push_back(spoken.to_experts());
-  return said;
+    make.through_experts(exchanges, layer);
+  else if (make.shares_experts(layer))
+    exchanges.push_back(make.to_experts());
+  return exchanges;
 }
 
 BlockProfile profile(const Architecture& architecture, std::size_t block, const BatchShape& batch) {

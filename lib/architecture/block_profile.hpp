@@ -34,7 +34,7 @@ struct BatchShape {
   std::int64_t segments = 1;  // most attention segments of a sample
   ExpertSharing experts = {};
   std::int64_t rows() const { return most_rows_of_each(sequence, samples, length, segments); }  // N, of a rank
-  std::int64_t own_rows() const { return divided_up(rows(), std::int64_t{row_shares}); }
+  std::int64_t own_rows() const { return ceil_div(rows(), std::int64_t{row_shares}); }
   /// The most rows that experts process at once: this rank's own rows or, with expert parallelism, the rows sent to it.
   std::int64_t expert_rows(std::int64_t per_token) const {
     return experts.ranks == 1 ? own_rows() * per_token : rows_at_once(experts, own_rows() * per_token);

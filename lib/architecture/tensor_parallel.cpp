@@ -97,10 +97,10 @@ void check_shares(const HfConfig& config, const BlockSharing& sharing) {
                             ranks, keys, ranks, keys % ranks, ranks, keys, ranks % keys),
                 "choose a parallel.tp that divides the number of key heads, or is a multiple of it");
   const auto is_enough = [&](std::string_view what, std::int64_t count) {
-    if (divided_up(count, ranks) * (ranks - 1) >= count)
+    if (ceil_div(count, ranks) * (ranks - 1) >= count)
       throw Error(ExitCode::usage,
                   fmt::format("cannot divide {} of {} among parallel.tp {}: in parts of {}, the last rank has none",
-                              what, count, ranks, divided_up(count, ranks)),
+                              what, count, ranks, ceil_div(count, ranks)),
                   "choose a smaller parallel.tp");
   };
   if (config.expert_layers(config.layers) < config.layers) is_enough("an MLP", config.feed_forward);
@@ -160,16 +160,16 @@ Shape longest_part(const LogicalTensor& tensor, const BlockSharing& sharing) {
                              : tensor.cut->axes == sharing.axes() ? sharing.ranks
                                                                   : sharing.ranks / sharing.key_replicas;
   std::int64_t& length = shape[static_cast<std::size_t>(tensor.cut->dim)];
-  length = std::min(length, divided_up(divided_up(length, tensor.cut->granule), parts) * tensor.cut->granule);
+  length = std::min(length, ceil_div(ceil_div(length, tensor.cut->granule), parts) * tensor.cut->granule);
   return shape;
 }
 
 HfConfig part_of(HfConfig config, const BlockSharing& sharing) {
-  config.heads = divided_up(config.heads, sharing.ranks);
-  config.kv_heads = divided_up(config.kv_heads, sharing.ranks / sharing.key_replicas);
-  config.feed_forward = divided_up(config.feed_forward, sharing.ranks);
-  config.experts.shared_feed_forward = divided_up(config.experts.shared_feed_forward, sharing.ranks);
-  config.vocabulary = divided_up(config.vocabulary, sharing.ranks);
+  config.heads = ceil_div(config.heads, sharing.ranks);
+  config.kv_heads = ceil_div(config.kv_heads, sharing.ranks / sharing.key_replicas);
+  config.feed_forward = ceil_div(config.feed_forward, sharing.ranks);
+  config.experts.shared_feed_forward = ceil_div(config.experts.shared_feed_forward, sharing.ranks);
+  config.vocabulary = ceil_div(config.vocabulary, sharing.ranks);
   return config;
 }
 

@@ -69,15 +69,15 @@ std::string block_name(const BlockDescription& block) {
 }
 
 Shape state_shape(const StateDescription& state, const LogicalTensor& tensor) {
-  if (state.of == KeptOf::elements) return tensor.shape;
+  if (state.of == StateShape::elements) return tensor.shape;
   const Shape matrix = matrix_shape(tensor);
-  const std::int64_t kept = matrix[state.of == KeptOf::rows ? 0 : 1];
+  const std::int64_t kept = matrix[state.of == StateShape::rows ? 0 : 1];
   return tensor.matrix_rows == 0 ? Shape{kept} : Shape{tensor.shape[0] / matrix[0], kept};
 }
 
 Layout state_layout(const StateDescription& state, const Layout& weights, const LogicalTensor& tensor) {
-  return state.of == KeptOf::elements ? like(weights, state.dtype)
-                                      : beside_matrices(weights, state_shape(state, tensor), state.dtype);
+  return state.of == StateShape::elements ? like(weights, state.dtype)
+                                          : matrix_state_layout(weights, state_shape(state, tensor), state.dtype);
 }
 
 std::vector<UnitPlan> units_of(const Architecture& architecture, const UnitTypes& types, const Buckets& buckets,

@@ -219,7 +219,7 @@ std::unique_ptr<SafetensorsWriter> open_writer(const ModelSource& source, const 
     writer =
         std::make_unique<SafetensorsWriter>(folder, std::move(declared), SafetensorsOptions{.share = std::move(share)});
   };
-  share.staged_as = rank0_tells(ranks, "create the files of weights", [&] {
+  share.staged_as = run_on_rank0(ranks, "create the files of weights", [&] {
     const std::string name = make_uuid();
     share.staged_as = name;
     open(SafetensorsShare::Role::creates);

@@ -100,7 +100,7 @@ std::vector<std::string> names_in(const Path& folder) {
 ModelSource agreed_source(Communicator& ranks, const FinalizeConfig& config) {
   const std::optional<Path> tokenizer = config.tokenizer ? std::optional<Path>(*config.tokenizer) : std::nullopt;
   ModelSource source;
-  const std::string told = rank0_tells(ranks, "open the model", [&] {
+  const std::string told = run_on_rank0(ranks, "open the model", [&] {
     source = open_model_source(config.checkpoint, config.which, tokenizer);
     return to_text(Json{{"folder", source.folder.string()}, {"own_head", source.head == Head::own}});
   });
@@ -117,17 +117,18 @@ ModelSource agreed_source(Communicator& ranks, const FinalizeConfig& config) {
   return source;
 }
 
-Exported finalize(const FinalizeConfig& config, const ModelSource& source, Session& session,
-                  const ExportProgress& advance) {
+ExportResult finalize(const FinalizeConfig& config, const ModelSource& source, Session& session,
+                      const ExportProgress& advance) {
   Communicator& ranks = session.world();
   std::unique_ptr<OutputFolder> folder;  // on rank 0; goes with everything in it unless published
-  const Path content = rank0_tells(ranks, "begin the export", [&] {
+  const Path content = run_on_rank0(ranks, "begin the export", [&] {
     check_request(config, source);
     folder = std::make_unique<OutputFolder>(config.output, export_output(), existing_of(config));
     write_texts(config, source, folder->content());
     return folder->content().string();
   });
-  Exported exported{config.output, export_weights(source, config.recipe, config.dtype, content, session, advance), {}};
+  ExportResult exported{
+      config.output, export_weights(source, config.recipe, config.dtype, content, session, advance), {}};
   together(ranks, "complete the export", [&] {
     if (!folder) return;
     publish_file(content / export_report_file, to_text(export_report(config, source, exported.weights), 2) + "\n");
@@ -153,7 +154,7 @@ void print_plan(const FinalizeConfig& config, const ModelSource& source, double 
     output.print(plan_table(plan) + summary(config, source, total, plan.bytes));
 }
 
-void print_export(const FinalizeConfig& config, const ModelSource& source, double total, const Exported& exported,
+void print_export(const FinalizeConfig& config, const ModelSource& source, double total, const ExportResult& exported,
                   Output& output) {
   if (output.common().json) {
     Json report = export_report(config, source, exported.weights);
@@ -192,7 +193,7 @@ int finalize_quantize(const FinalizeConfig& config, Session& session, Output& ou
   }
   const Progress::Style style = is_root ? progress_style(output.common().progress, 2) : Progress::Style::none;
   Progress progress(output.log(), {"export", "parameters", total, style});
-  const Exported exported = finalize(config, source, session, [&](std::int64_t done, std::int64_t of) {
+  const ExportResult exported = finalize(config, source, session, [&](std::int64_t done, std::int64_t of) {
     progress.update(total * static_cast<double>(done) / static_cast<double>(of));  // as rank 0 gets on, so do all
   });
   progress.finish(total);

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-struct Exported {
+struct ExportResult {
   Path folder;
   ExportedWeights weights;
   std::vector<std::string> files;  // all files in the folder, sorted
@@ -24,8 +24,8 @@ ModelSource agreed_source(Communicator& ranks, const FinalizeConfig& config);
 /// nothing. `source` is the same model on all ranks; companions are read on rank 0 only. Only rank 0 has `files` and
 /// errors in the result. Throws Error(usage) if the output exists or the recipe does not fit the family; otherwise as
 /// the parts do. Collective over the session's world.
-Exported finalize(const FinalizeConfig& config, const ModelSource& source, Session& session,
-                  const ExportProgress& advance);
+ExportResult finalize(const FinalizeConfig& config, const ModelSource& source, Session& session,
+                      const ExportProgress& advance);
 
 /// Runs the tool. Prints a table with the storage and the error of each tensor (--json: the report). With --dry-run it
 /// prints the plan after the same checks. Returns the exit code. Collective over the session's world.

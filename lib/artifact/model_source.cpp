@@ -166,15 +166,15 @@ Found find_step(const Path& run, std::int64_t step) {
 ModelSource open_saved(const Path& folder, const CheckpointChoice& which) {
   const auto find = [&] {
     switch (which.by) {
-      case CheckpointChoice::By::last: return find_at(folder, judge);
-      case CheckpointChoice::By::best: return find_best(folder);
-      case CheckpointChoice::By::step: return find_step(folder, which.step);
+      case CheckpointChoice::Kind::last: return find_at(folder, judge);
+      case CheckpointChoice::Kind::best: return find_best(folder);
+      case CheckpointChoice::Kind::step: return find_step(folder, which.step);
     }
-    fail(ExitCode::bug, "unknown CheckpointChoice::By {}", static_cast<int>(which.by));
+    fail(ExitCode::bug, "unknown CheckpointChoice::Kind {}", static_cast<int>(which.by));
   };
   const Found found = find();
   ModelSource source = open_checkpoint(found.checkpoint->path);
-  for (const PassedOver& passed : found.damaged) source.rejected.push_back(to_text(passed));
+  for (const SkippedCheckpoint& passed : found.damaged) source.rejected.push_back(to_text(passed));
   return source;
 }
 

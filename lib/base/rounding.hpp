@@ -7,14 +7,14 @@
 namespace lockstep {
 
 template <std::integral A, std::integral B>
-constexpr std::common_type_t<A, B> divided_up(A value, B by) {
+constexpr std::common_type_t<A, B> ceil_div(A value, B by) {
   return (value + by - 1) / by;
 }
 
 /// The smallest multiple of `granule` that is not below `value`.
 template <std::integral A, std::integral B>
 constexpr std::common_type_t<A, B> rounded_up(A value, B granule) {
-  return divided_up(value, granule) * granule;
+  return ceil_div(value, granule) * granule;
 }
 
 }  // namespace lockstep

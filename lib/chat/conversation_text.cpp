@@ -197,14 +197,14 @@ std::vector<TextSpan> others(const std::vector<TextSpan>& spans, std::size_t siz
   return made;
 }
 
-void refuse_weight_of_others(const Json& messages, CountedTurns counted) {
+void refuse_weight_of_others(const Json& messages, TrainedTurns counted) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const auto weight = messages[i].find("weight");
     if (is_of_assistant(messages[i]) || weight == messages[i].end()) continue;
-    if ((*weight == 1) == (counted == CountedTurns::all)) continue;
+    if ((*weight == 1) == (counted == TrainedTurns::all)) continue;
     fail(ExitCode::input, "message {} has the role {} and the weight {}, but {}", i, to_text(messages[i]["role"]),
          to_text(*weight),
-         counted == CountedTurns::all ? "all of its text is trained on"
+         counted == TrainedTurns::all ? "all of its text is trained on"
                                       : "only messages of the assistant are trained on");
   }
 }
@@ -229,7 +229,7 @@ RenderedChat ConversationFormat::render(const Conversation& conversation, std::s
                .variables = merged.is_null() ? &variables : &merged});
 }
 
-ConversationText text_of(const Conversation& conversation, const ConversationFormat& format, CountedTurns counted) {
+ConversationText text_of(const Conversation& conversation, const ConversationFormat& format, TrainedTurns counted) {
   const Json& messages = conversation.messages;
   refuse_weight_of_others(messages, counted);
   TurnFinder turns(conversation, format);
@@ -238,11 +238,11 @@ ConversationText text_of(const Conversation& conversation, const ConversationFor
   for (std::size_t i = 0; i < messages.size(); ++i) {
     if (!is_of_assistant(messages[i])) continue;
     ++of_assistant;
-    if (counted == CountedTurns::last) chosen.clear();
-    if (has_weight(messages[i]) != (counted == CountedTurns::all)) chosen.push_back(i);
+    if (counted == TrainedTurns::last) chosen.clear();
+    if (has_weight(messages[i]) != (counted == TrainedTurns::all)) chosen.push_back(i);
   }
   std::vector<TextSpan> spans;
-  if (format.chat_of(conversation).marks_generation() && counted == CountedTurns::assistant &&
+  if (format.chat_of(conversation).marks_generation() && counted == TrainedTurns::assistant &&
       chosen.size() == of_assistant) {
     if (of_assistant > 0) spans = turns.whole().generated;
   } else {
@@ -252,13 +252,13 @@ ConversationText text_of(const Conversation& conversation, const ConversationFor
     }
   }
   spans = joined(spans);
-  if (spans.empty() && !chosen.empty() && counted != CountedTurns::all)
+  if (spans.empty() && !chosen.empty() && counted != TrainedTurns::all)
     throw Error(ExitCode::input, "cannot find the text of the assistant: the template renders nothing for it",
                 turns_hint);
   ConversationText made{.text = std::move(turns.whole().text)};
-  made.counted = counted == CountedTurns::all ? others(spans, made.text.size()) : std::move(spans);
+  made.counted = counted == TrainedTurns::all ? others(spans, made.text.size()) : std::move(spans);
   const bool last_is_chosen = !chosen.empty() && chosen.back() + 1 == messages.size();
-  made.counts_at_end = last_is_chosen != (counted == CountedTurns::all);
+  made.counts_at_end = last_is_chosen != (counted == TrainedTurns::all);
   return made;
 }
 

@@ -13,8 +13,8 @@
 
 namespace lockstep {
 
-/// CountedTurns says which parts of a conversation count, that is, are trained on.
-enum class CountedTurns {
+/// TrainedTurns says which parts of a conversation count, that is, are trained on.
+enum class TrainedTurns {
   assistant,  // the assistant's turns, except messages of weight 0
   last,       // only the assistant's last message
   all,        // the whole text, except messages of weight 0
@@ -46,7 +46,7 @@ struct ConversationFormat {
 /// Renders the whole conversation and finds the ranges that count. Local, from any thread. Throws Error(input) if the
 /// template fails, if neither {% generation %} nor renderings of the first messages identify the assistant's turns, or
 /// if a message of another role has a weight that contradicts `counted`.
-ConversationText text_of(const Conversation& conversation, const ConversationFormat& format, CountedTurns counted);
+ConversationText text_of(const Conversation& conversation, const ConversationFormat& format, TrainedTurns counted);
 
 /// Renders a prompt, the first `prompt` messages, and its completion, the other messages. The completion counts: the
 /// text after that of the prompt with a generation prompt. Local, from any thread. Throws Error(input) if the template

@@ -11,7 +11,7 @@
 namespace lockstep::jinja {
 
 ItemSource::ItemSource(const Value& value, TemplateMemory& memory) : value_(value), memory_(&memory) {
-  if (!can_be_gone_through(value)) throw TemplateFault(fmt::format("a {} is not iterable", type_name(value)));
+  if (!is_iterable(value)) throw TemplateFault(fmt::format("a {} is not iterable", type_name(value)));
 }
 
 namespace {
@@ -80,7 +80,7 @@ bool ItemSource::next(Value& item) {
 
 std::optional<std::int64_t> ItemSource::length() const { return length_of(value_); }
 
-bool can_be_gone_through(const Value& value) {
+bool is_iterable(const Value& value) {
   switch (value.kind()) {
     case Kind::undefined:
     case Kind::text:

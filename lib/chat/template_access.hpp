@@ -27,7 +27,7 @@ class ItemSource {
   std::size_t at_ = 0;  // bytes of text, or number of items
 };
 
-bool can_be_gone_through(const Value& value);
+bool is_iterable(const Value& value);
 /// Python's list(value); its items are in the memory of the rendering.
 Value list_of(const Value& value, TemplateMemory& memory);
 std::vector<Value> items_of(const Value& value, TemplateMemory& memory);

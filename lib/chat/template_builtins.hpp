@@ -11,7 +11,7 @@ namespace lockstep::jinja {
 int filter_index(std::string_view name);
 int test_index(std::string_view name);
 /// Whether Jinja has a filter or test of this name that is not supported here.
-bool is_unknown_but_there(std::string_view name);
+bool is_unsupported_builtin(std::string_view name);
 
 /// Throw TemplateFault.
 Value apply_filter(int index, const Value& value, const CallArguments& arguments, TemplateMemory& memory);
@@ -19,8 +19,8 @@ bool apply_test(int index, const Value& value, const CallArguments& arguments, T
 
 // Filters over the items of a value, in chat/template_item_filters.cpp.
 Value map_items(const Value& value, const CallArguments& arguments, TemplateMemory& memory);
-enum class Selecting : std::uint8_t { select, reject, select_by_attribute, reject_by_attribute };
-Value select_items(Selecting selecting, const Value& value, const CallArguments& arguments, TemplateMemory& memory);
+enum class SelectMode : std::uint8_t { select, reject, select_by_attribute, reject_by_attribute };
+Value select_items(SelectMode selecting, const Value& value, const CallArguments& arguments, TemplateMemory& memory);
 Value unique_items(const Value& value, const CallArguments& arguments, TemplateMemory& memory);
 Value sorted_items(const Value& value, const CallArguments& arguments, TemplateMemory& memory);
 Value sorted_pairs(const Value& value, const CallArguments& arguments, TemplateMemory& memory);

@@ -376,7 +376,7 @@ Value count_words(const Value& value, const CallArguments& arguments, TemplateMe
   return Value::of(count);
 }
 
-template <Selecting selecting>
+template <SelectMode selecting>
 Value selected(const Value& value, const CallArguments& arguments, TemplateMemory& memory) {
   return select_items(selecting, value, arguments, memory);
 }
@@ -407,10 +407,10 @@ constexpr std::array filters{NamedFilter{"trim", trim},
                              NamedFilter{"list", to_list},
                              NamedFilter{"items", items},
                              NamedFilter{"map", map_items},
-                             NamedFilter{"select", selected<Selecting::select>},
-                             NamedFilter{"reject", selected<Selecting::reject>},
-                             NamedFilter{"selectattr", selected<Selecting::select_by_attribute>},
-                             NamedFilter{"rejectattr", selected<Selecting::reject_by_attribute>},
+                             NamedFilter{"select", selected<SelectMode::select>},
+                             NamedFilter{"reject", selected<SelectMode::reject>},
+                             NamedFilter{"selectattr", selected<SelectMode::select_by_attribute>},
+                             NamedFilter{"rejectattr", selected<SelectMode::reject_by_attribute>},
                              NamedFilter{"first", first},
                              NamedFilter{"last", last},
                              NamedFilter{"int", to_integer},

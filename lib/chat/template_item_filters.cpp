@@ -104,7 +104,7 @@ namespace {
 
 /// Jinja finds out as the items are asked for.
 void require_items(std::string_view what, const Value& value) {
-  if (!can_be_gone_through(value))
+  if (!is_iterable(value))
     throw TemplateFault(fmt::format("{} over a {} is not supported: it is not iterable", what, type_name(value)));
 }
 
@@ -137,13 +137,14 @@ Value map_items(const Value& value, const CallArguments& arguments, TemplateMemo
   return Value::object<GeneratorBody>(Kind::generator, body);
 }
 
-Value select_items(Selecting selecting, const Value& value, const CallArguments& arguments, TemplateMemory& memory) {
+Value select_items(SelectMode selecting, const Value& value, const CallArguments& arguments, TemplateMemory& memory) {
   if (!is_true(value)) return generator_over(Value::list(nullptr, 0), memory);
   require_items("select", value);
   auto* const body = memory.make<SelectGenerator>(ItemSource(value, memory));
   body->memory = &memory;
-  const bool by_attribute = selecting == Selecting::select_by_attribute || selecting == Selecting::reject_by_attribute;
-  body->wanted = selecting == Selecting::select || selecting == Selecting::select_by_attribute;
+  const bool by_attribute =
+      selecting == SelectMode::select_by_attribute || selecting == SelectMode::reject_by_attribute;
+  body->wanted = selecting == SelectMode::select || selecting == SelectMode::select_by_attribute;
   const std::size_t first = by_attribute ? 1 : 0;
   if (arguments.positional.size() < first)
     throw TemplateFault("selectattr and rejectattr need the name of an attribute");

@@ -105,7 +105,7 @@ bool is_callable(const Value& value) {
 
 }  // namespace
 
-bool is_unknown_but_there(std::string_view name) {
+bool is_unsupported_builtin(std::string_view name) {
   constexpr std::array<std::string_view, 11> names{"filesizeformat", "forceescape", "pprint",    "random",
                                                    "slice",          "striptags",   "urlencode", "urlize",
                                                    "wordwrap",       "xmlattr",     "escaped"};
@@ -139,7 +139,7 @@ bool apply_test(int index, const Value& value, const CallArguments& arguments, T
     case TestName::sequence:
       return value.is(Kind::text) || value.is_sequence() || value.is(Kind::dict) || value.is(Kind::range) ||
              value.is(Kind::undefined);
-    case TestName::iterable: return can_be_gone_through(value) || value.is(Kind::loop);
+    case TestName::iterable: return is_iterable(value) || value.is(Kind::loop);
     case TestName::callable: return is_callable(value);
     case TestName::same_as: return same(value, arguments.positional[0]);
     case TestName::in: return contains(arguments.positional[0], value, memory);
@@ -151,7 +151,7 @@ bool apply_test(int index, const Value& value, const CallArguments& arguments, T
     case TestName::filter:
     case TestName::test: {
       if (!value.is(Kind::text)) return false;
-      if (is_unknown_but_there(value.text()))
+      if (is_unsupported_builtin(value.text()))
         throw TemplateFault(
             fmt::format("whether '{}' is a {} cannot be tested: it is not supported", value.text(), named.name));
       return (named.test == TestName::filter ? filter_index(value.text()) : test_index(value.text())) >= 0;

@@ -191,7 +191,7 @@ void TemplateRun::assign(const Expression& target, const Value& value, RunFrame*
       throw TemplateFault(fmt::format("'{}' is not a namespace: its attributes cannot be assigned", target.text));
     return set_attribute(holder.body<NamespaceBody>(), target.attribute, value, memory_);
   }
-  if (!can_be_gone_through(value))
+  if (!is_iterable(value))
     throw TemplateFault(fmt::format("cannot unpack a {} into {} names", type_name(value), target.operands.size()));
   const std::vector<Value> parts = items_of(value, memory_);
   if (parts.size() != target.operands.size())

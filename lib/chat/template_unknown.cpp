@@ -29,7 +29,7 @@ void check(const ExpressionPointer& expression, Refused refused) {
   if (!expression) return;
   const Expression& node = *expression;
   const bool names = node.kind == ExpressionKind::filter || node.kind == ExpressionKind::test;
-  if (names && node.builtin < 0 && refused == Refused::as_compiled && !is_unknown_but_there(node.text))
+  if (names && node.builtin < 0 && refused == Refused::as_compiled && !is_unsupported_builtin(node.text))
     throw TemplateSyntaxFault(
         node.line, fmt::format("the {} '{}' is not supported", node.kind == ExpressionKind::filter ? "filter" : "test",
                                node.text));

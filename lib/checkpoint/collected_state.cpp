@@ -354,34 +354,34 @@ void check_held(const CollectedState& state, std::size_t tensor, Rank rank) {
   }
 }
 
-struct Told {
+struct SharedText {
   Rank rank = 0;
   std::string text;
 };
 
-enum class Alike { told_once, told_by_each };
+enum class Reporting { equal_texts_once, each_rank };
 
 // The texts of all ranks that have one, of equal ones that of the lowest rank if they are told once. What is exchanged
 // grows with the texts and not with the ranks: a stage of a pipeline describes itself once.
-std::vector<Told> texts_of_ranks(Communicator& ranks, const std::string& mine, Alike alike) {
-  std::vector<Told> result;
+std::vector<SharedText> texts_of_ranks(Communicator& ranks, const std::string& mine, Reporting reporting) {
+  std::vector<SharedText> result;
   bool told = mine.empty();
   while (true) {
     const std::int64_t next = ranks.all_reduce(std::int64_t{told ? ranks.size() : ranks.rank()}, Reduce::min);
     if (next == ranks.size()) return result;
     const auto teller = static_cast<Rank>(next);
     result.push_back({teller, ranks.broadcast(mine, teller)});
-    told = told || teller == ranks.rank() || (alike == Alike::told_once && result.back().text == mine);
+    told = told || teller == ranks.rank() || (reporting == Reporting::equal_texts_once && result.back().text == mine);
   }
 }
 
 std::vector<Descriptor> descriptions_of_all(Communicator& ranks, const Contribution& mine) {
-  std::vector<Told> told = texts_of_ranks(ranks, encode(mine.common()), Alike::told_once);
+  std::vector<SharedText> told = texts_of_ranks(ranks, encode(mine.common()), Reporting::equal_texts_once);
   const std::string own = mine.own().empty() ? std::string() : encode(mine.own());
-  for (Told& one : texts_of_ranks(ranks, own, Alike::told_by_each)) told.push_back(std::move(one));
+  for (SharedText& one : texts_of_ranks(ranks, own, Reporting::each_rank)) told.push_back(std::move(one));
   std::vector<Descriptor> descriptors;
   together(ranks, "agreeing on the state", [&] {
-    for (const Told& one : told) {
+    for (const SharedText& one : told) {
       for (const Json& entry : parse_json(one.text, "a rank's description"))
         descriptors.push_back({description_from_json(entry), one.rank});
     }

@@ -31,14 +31,14 @@ bool clear_room(const Path& run, std::uint64_t bytes, bool is_scarce, TrashColle
 
 std::vector<std::int64_t> make_room(const Path& run, std::uint64_t bytes, bool is_scarce, const Retention& retention,
                                     TrashCollector* trash) {
-  std::vector<std::int64_t> retired;
+  std::vector<std::int64_t> pruned;
   try {
-    if (clear_room(run, bytes, is_scarce, trash)) return retired;
-    retired = retire(run, without_one(retention)).steps;
+    if (clear_room(run, bytes, is_scarce, trash)) return pruned;
+    pruned = prune(run, without_one(retention)).steps;
     empty_trash_now(run, trash);
   } catch (const Error&) {  // the save says what it lacks
   }
-  return retired;
+  return pruned;
 }
 
 void remove_steps(const Path& run, const std::vector<std::int64_t>& steps, std::vector<std::string>& problems) {
@@ -63,14 +63,14 @@ Committed commit_staged(const Path& staging, const Path& run, std::int64_t step,
                         TrashCollector* trash) {
   replace_checkpoint(staging, checkpoint_folder(run, step));
   Committed done;
-  Retired retired;
+  Pruned pruned;
   attempt(done.problems, [&] {
     const std::vector<CheckpointEntry> all = list_checkpoints(run);  // what is promoted may be older than the newest
-    advise_latest(run, all.empty() ? step : std::max(step, all.back().step));
+    write_latest(run, all.empty() ? step : std::max(step, all.back().step));
   });
-  attempt(done.problems, [&] { retired = retire(run, retention); });
-  if (!retired.problem.empty()) done.problems.push_back(retired.problem);
-  done.retired = std::move(retired.steps);
+  attempt(done.problems, [&] { pruned = prune(run, retention); });
+  if (!pruned.problem.empty()) done.problems.push_back(pruned.problem);
+  done.pruned = std::move(pruned.steps);
   clear_away(run, trash, done.problems);
   return done;
 }

@@ -47,7 +47,7 @@ void remove_steps(const Path& run, const std::vector<std::int64_t>& steps, std::
 void clear_away(const Path& run, TrashCollector* trash, std::vector<std::string>& problems);
 
 struct Committed {
-  std::vector<std::int64_t> retired;
+  std::vector<std::int64_t> pruned;
   std::vector<std::string> problems;
 };
 /// Renames the staged folder, with its manifest, to the checkpoint of `step`. Then writes the file LATEST and applies

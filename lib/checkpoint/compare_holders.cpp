@@ -192,8 +192,8 @@ std::vector<DifferingBox> find_differences(Communicator& ranks, const CollectedS
   return with_sides(ranks, boxes, differing(ranks, boxes, suspects));
 }
 
-std::string tell_differences(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes,
-                             const std::vector<DifferingBox>& different) {
+std::string describe_differences(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes,
+                                 const std::vector<DifferingBox>& different) {
   const HeldBox& first = boxes[different.front().box];
   std::vector<DifferingBox> alike;  // of the same tensor, with the same sides
   std::set<std::size_t> tensors;
@@ -229,7 +229,7 @@ void fail_diverged(Communicator& ranks, const std::string& told) {
 
 void compare_holders(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes) {
   const std::vector<DifferingBox> different = find_differences(ranks, state, boxes);
-  if (!different.empty()) fail_diverged(ranks, tell_differences(ranks, state, boxes, different));
+  if (!different.empty()) fail_diverged(ranks, describe_differences(ranks, state, boxes, different));
 }
 
 void compare_holders_in_pieces(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> mine,

@@ -57,8 +57,8 @@ std::vector<DifferingBox> find_differences(Communicator& ranks, const CollectedS
 /// Returns a message about the first tensor that differs, with the elements that differ between the first ranks of its
 /// first two sides: "replicas differ in model/wte.weight [0:37, 0:8]: rank 1 against ranks 0,2: 1 of 296 elements, the
 /// first at …". Collective over `ranks`.
-std::string tell_differences(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes,
-                             const std::vector<DifferingBox>& different);
+std::string describe_differences(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes,
+                                 const std::vector<DifferingBox>& different);
 
 /// Checks that all holders of each box have the same evidence. Collective over `ranks`. Throws Error(verdict) on all
 /// ranks, naming tensor, ranks and elements.

@@ -146,8 +146,8 @@ std::vector<DifferingEntry> find_differing_values(Communicator& ranks, const Wor
   return entries;
 }
 
-std::string tell_differences(Communicator& ranks, const std::vector<Component>& components,
-                             const std::vector<StateTree>& trees, const std::vector<DifferingEntry>& different) {
+std::string describe_differences(Communicator& ranks, const std::vector<Component>& components,
+                                 const std::vector<StateTree>& trees, const std::vector<DifferingEntry>& different) {
   const DifferingEntry& first = different.front();
   const Component& component = components[first.component];
   const StateTree& tree = trees[first.component];
@@ -171,7 +171,7 @@ std::string tell_differences(Communicator& ranks, const std::vector<Component>& 
 void compare_values(Communicator& ranks, const World& world, const std::vector<Component>& components,
                     const std::vector<StateTree>& trees) {
   const std::vector<DifferingEntry> different = find_differing_values(ranks, world, components, trees);
-  if (!different.empty()) fail_diverged(ranks, tell_differences(ranks, components, trees, different));
+  if (!different.empty()) fail_diverged(ranks, describe_differences(ranks, components, trees, different));
 }
 
 }  // namespace lockstep

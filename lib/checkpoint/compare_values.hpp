@@ -29,8 +29,8 @@ std::vector<DifferingEntry> find_differing_values(Communicator& ranks, const Wor
 
 /// Returns a message about the first entry: "replicas differ in the values of component 'trainer', declared global:
 /// rank 1 against ranks 0,2: loss is 2.5 against 2.25". Collective over `ranks`.
-std::string tell_differences(Communicator& ranks, const std::vector<Component>& components,
-                             const std::vector<StateTree>& trees, const std::vector<DifferingEntry>& different);
+std::string describe_differences(Communicator& ranks, const std::vector<Component>& components,
+                                 const std::vector<StateTree>& trees, const std::vector<DifferingEntry>& different);
 
 /// Returns the bytes of an entry: the text of the values, or the bytes of the tensor; empty if the tree has none.
 /// Local.

@@ -81,7 +81,7 @@ std::string encode_sighting(const Sighting& sighting) {
 }
 
 // Parts of one save are told from those of another by the manifest that lies beside them.
-NodesSighting put_together(std::span<const std::string> told, std::span<const std::string> names) {
+NodesSighting combine_sightings(std::span<const std::string> told, std::span<const std::string> names) {
   std::vector<StorageSighting> seen;
   for (const std::string& text : told) seen.push_back(decode(text));
   NodesSighting result;
@@ -157,7 +157,7 @@ NodesJudgement judge_on_nodes(Communicator& ranks, const RunStorage& storage, co
       mine = see_checkpoint(checkpoint);
       told = encode_sighting(mine);
     });
-    NodesSighting seen = put_together(gather_from_keepers(ranks, storage, told), storage.nodes);
+    NodesSighting seen = combine_sightings(gather_from_keepers(ranks, storage, told), storage.nodes);
     Judgement& judgement = seen.judgement;
     if (judgement.verdict == Verdict::sound) {
       FileAccess access{keepers[seen.have_it.front()], {}};
@@ -221,7 +221,7 @@ std::vector<Path> finish_publications(Communicator& ranks, const RunStorage& sto
 void require_own_storage(Communicator& ranks, const RunStorage& storage, const Path& run, const std::string& asked,
                          const std::string& hint) {
   const std::string what = "checking whether nodes have their own storage";
-  const std::string token = rank0_tells(ranks, what, make_uuid);
+  const std::string token = run_on_rank0(ranks, what, make_uuid);
   const auto name = [&](Rank rank) { return run / fmt::format(".storage-{}-{}", token, rank); };
   const bool keeps = storage.keeps(ranks.rank());
   together(ranks, what, [&] {

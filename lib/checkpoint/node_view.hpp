@@ -32,7 +32,7 @@ struct NodesSighting {
   std::optional<std::size_t> lacking = {};                      // the first file that no storage has
 };
 /// Combines sightings: `told` has encode_sighting of each storage, `names` their names. Pure.
-NodesSighting put_together(std::span<const std::string> told, std::span<const std::string> names);
+NodesSighting combine_sightings(std::span<const std::string> told, std::span<const std::string> names);
 
 /// Returns the checkpoints that any node has, the same on all ranks. Collective over `ranks`. Throws Error(storage) if
 /// a rank still cannot read its folder when the patience is over.

@@ -1,6 +1,7 @@
 #include "checkpoint/promote.hpp"
 
 #include "base/error.hpp"
+#include "base/free_memory.hpp"
 #include "base/json.hpp"
 #include "base/run_clock.hpp"
 #include "base/text.hpp"
@@ -43,10 +44,7 @@ class CopyBuffer {
   std::span<std::byte> first(std::uint64_t bytes) { return {memory_.get(), static_cast<std::size_t>(bytes)}; }
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<std::byte, Free> memory_;
+  std::unique_ptr<std::byte, FreeMemory> memory_;
 };
 
 using OnCopied = std::function<void(std::uint64_t)>;
@@ -224,7 +222,7 @@ void Promoter::Promotion::commit() {
   if (!commits()) return;
   seal_copy(staging_, manifest_, request_.patience_s);
   const Committed done = commit_staged(staging_, request_.run, request_.step, request_.retention, request_.trash);
-  retired_.insert(retired_.end(), done.retired.begin(), done.retired.end());
+  retired_.insert(retired_.end(), done.pruned.begin(), done.pruned.end());
   problems_ = done.problems;
 }
 
@@ -252,7 +250,7 @@ void Promoter::Promotion::tell() {
   if (commits()) {
     std::uint64_t bytes = 0;
     for (const StoredFile& file : manifest_.files) bytes += file.bytes;
-    told_ = to_text(Json{{"bytes", bytes}, {"retired", retired_}, {"problem", join(problems, "; ")}});
+    told_ = to_text(Json{{"bytes", bytes}, {"pruned", retired_}, {"problem", join(problems, "; ")}});
   }
   told_ = ranks_.broadcast(told_, 0);
 }
@@ -291,7 +289,7 @@ PromotionReport Promoter::Promotion::report() const {
           .step = request_.step,
           .bytes = result.at("bytes").get<std::uint64_t>(),
           .seconds = run_seconds() - start_s_,
-          .retired = result.at("retired").get<std::vector<std::int64_t>>(),
+          .pruned = result.at("pruned").get<std::vector<std::int64_t>>(),
           .problem = result.at("problem").get<std::string>()};
 }
 
@@ -349,7 +347,7 @@ std::string uuid_of(const Path& checkpoint) {
 std::vector<std::int64_t> unpromoted_steps(Communicator& ranks, const LocalTier& local, const Path& run) {
   Patience none(0, {});
   const std::vector<CheckpointEntry> held = list_on_nodes(ranks, local.storage, local.folder, none);
-  const std::string told = rank0_tells(ranks, fmt::format("looking for checkpoints of {}", run.string()), [&] {
+  const std::string told = run_on_rank0(ranks, fmt::format("looking for checkpoints of {}", run.string()), [&] {
     std::map<std::int64_t, Path> of_run;
     for (const CheckpointEntry& entry : list_checkpoints(run)) of_run[entry.step] = entry.path;
     const std::int64_t newest = of_run.empty() ? -1 : of_run.rbegin()->first;

@@ -37,8 +37,8 @@ struct PromotionReport {
   std::int64_t step = 0;
   std::uint64_t bytes = 0;
   double seconds = 0;
-  std::vector<std::int64_t> retired;  // steps whose checkpoints were removed from the run folder
-  std::string problem;                // a failure of the clean-up after the commit; the checkpoint is sound in any case
+  std::vector<std::int64_t> pruned;  // steps whose checkpoints were removed from the run folder
+  std::string problem;               // a failure of the clean-up after the commit; the checkpoint is sound in any case
 };
 
 class Promoter {

@@ -81,9 +81,9 @@ std::string Replicas::told() {
     const std::string more = boxes_that_differ_.empty() ? std::string()
                                                         : fmt::format("; and in other tensors: {}",
                                                                       counted(std::ssize(boxes_that_differ_), "box"));
-    return tell_differences(ranks_, components_, state_.trees, entries_) + more;
+    return describe_differences(ranks_, components_, state_.trees, entries_) + more;
   }
-  return tell_differences(ranks_, state_, boxes_, boxes_that_differ_);
+  return describe_differences(ranks_, state_, boxes_, boxes_that_differ_);
 }
 
 std::vector<const Sides*> Replicas::all_sides() const {

@@ -164,10 +164,10 @@ std::vector<CheckpointEntry> Search::of_wanted_step() const {
 std::vector<CheckpointEntry> Search::candidates() {
   const Path& folder = request_.wanted.start;
   switch (request_.wanted.by) {
-    case Wanted::By::best: return best();
-    case Wanted::By::step: return of_wanted_step();
-    case Wanted::By::newest: newest_ = true; break;
-    case Wanted::By::start: newest_ = !entries_.empty(); break;
+    case ResumeTarget::Kind::best: return best();
+    case ResumeTarget::Kind::step: return of_wanted_step();
+    case ResumeTarget::Kind::newest: newest_ = true; break;
+    case ResumeTarget::Kind::start: newest_ = !entries_.empty(); break;
   }
   if (newest_) return newest_first(entries_);
   std::int64_t is_one = 0;
@@ -191,7 +191,7 @@ Found Search::find(const std::vector<CheckpointEntry>& candidates) {
   });
   if (found.checkpoint || candidates.empty()) return found;
   std::vector<std::string> reasons;
-  for (const PassedOver& passed : found.damaged) reasons.push_back(to_text(passed));
+  for (const SkippedCheckpoint& passed : found.damaged) reasons.push_back(to_text(passed));
   if (!newest_) fail(ExitCode::input, "the checkpoint cannot be used: {}", join(reasons, "; "));
   throw Error(ExitCode::input,
               fmt::format("{} has checkpoints, but none is sound: {}", request_.run.string(), join(reasons, "; ")),

@@ -18,13 +18,13 @@
 namespace lockstep {
 
 /// The checkpoint that the user asks for.
-struct Wanted {
-  enum class By {
+struct ResumeTarget {
+  enum class Kind {
     newest,  // the newest sound one; none if the run has no checkpoint
     best,    // the one with the best value of a metric
     step,
     start,  // a checkpoint of another run, or its folder; used only if this run has no checkpoint
-  } by = By::newest;
+  } by = Kind::newest;
   std::int64_t step = 0;
   Path start = {};
 };
@@ -36,11 +36,11 @@ using ChoosePart = std::function<std::optional<CheckpointPart>(const CheckpointR
 
 struct ResumeRequest {
   Path run;
-  Wanted wanted = {};
-  BestBy best_by = {};                  // for Wanted::By::best
+  ResumeTarget wanted = {};
+  BestBy best_by = {};                  // for ResumeTarget::Kind::best
   double patience_s = 60;               // how long an unreadable or incomplete checkpoint is retried, s
   int threads = 1;                      // of each rank that read
-  RunStorage storage = {};              // holds the run and Wanted::start
+  RunStorage storage = {};              // holds the run and ResumeTarget::start
   std::optional<LocalTier> local = {};  // of the run; its checkpoints count as those of the run
   Accept accept = {};                   // default: none
   ChoosePart part = {};                 // called before `accept`, unless the newest of the run is taken; default: none
@@ -50,7 +50,7 @@ struct ResumeRequest {
 
 struct Resumed {
   std::optional<CheckpointEntry> checkpoint;  // not set: the run has none, and no component was touched
-  std::vector<PassedOver> damaged;            // checkpoints that were skipped before it
+  std::vector<SkippedCheckpoint> damaged;     // checkpoints that were skipped before it
   LoadReport loaded;
   bool in_part = false;  // only the part that ResumeRequest::part chose was loaded
 };

@@ -54,7 +54,7 @@ struct SaveReport {
   std::uint64_t compared_bytes = 0;  // bytes that all ranks read to compare replicas
   double seconds = 0;
   Hash128 state_digest;
-  std::vector<std::int64_t> retired;  // steps whose checkpoints were removed
+  std::vector<std::int64_t> pruned;  // steps whose checkpoints were removed
   /// A failure of the clean-up after the commit, else empty; the new checkpoint is sound in any case.
   std::string problem;
 };

@@ -130,7 +130,7 @@ void Saver::Save::agree() {
   // Another rank's idea of step or folder would scatter the parts.
   agree_equal(ranks_, "the step and folder of the checkpoint",
               fmt::format("{} {}", request_.step, request_.run.string()));
-  uuid_ = rank0_tells(ranks_, "naming the checkpoint", make_uuid);
+  uuid_ = run_on_rank0(ranks_, "naming the checkpoint", make_uuid);
   staging_ = staging_folder(request_.run, request_.step, uuid_);
 }
 
@@ -340,7 +340,7 @@ void Saver::Save::commit() {
     return;
   }
   const Committed done = commit_staged(staging_, request_.run, request_.step, request_.retention, request_.trash);
-  retired_.insert(retired_.end(), done.retired.begin(), done.retired.end());
+  retired_.insert(retired_.end(), done.pruned.begin(), done.pruned.end());
   note_report(done.problems);
 }
 
@@ -350,7 +350,7 @@ void Saver::Save::note_report(const std::vector<std::string>& problems) {
   told_ = to_text(Json{{"digest", to_hex(digest_)},
                        {"bytes", bytes},
                        {"compared_bytes", compared_bytes_},
-                       {"retired", retired_},
+                       {"pruned", retired_},
                        {"problem", join(problems, "; ")}});
 }
 
@@ -396,10 +396,11 @@ std::vector<std::int64_t> Saver::Save::choose_victims(const Retention& retention
       if (committed && entry.step == request_.step) return Verdict::sound;
       std::vector<std::string> sightings;
       for (const Json& one : seen) sightings.push_back(one.value(std::to_string(entry.step), encode_sighting({})));
-      return put_together(sightings, request_.storage.nodes).judgement.verdict;
+      return combine_sightings(sightings, request_.storage.nodes).judgement.verdict;
     };
     attempt(problems, [&] {
-      for (const CheckpointEntry& victim : victims_of(request_.run, retention, verdict)) victims.push_back(victim.step);
+      for (const CheckpointEntry& victim : prunable_of(request_.run, retention, verdict))
+        victims.push_back(victim.step);
     });
   }
   problem_ = join(problems, "; ");
@@ -419,7 +420,7 @@ void Saver::Save::tidy() {
   std::vector<std::string> problems;
   if (!problem_.empty()) problems.push_back(problem_);
   discard_displaced(displaced_);
-  attempt(problems, [&] { advise_latest(request_.run, request_.step); });
+  attempt(problems, [&] { write_latest(request_.run, request_.step); });
   remove_steps(request_.run, retired_, problems);
   clear_away(request_.run, request_.trash, problems);
   problem_ = join(problems, "; ");
@@ -443,7 +444,7 @@ SaveReport Saver::Save::report() const {
           .compared_bytes = result.at("compared_bytes").get<std::uint64_t>(),
           .seconds = run_seconds() - start_s_,
           .state_digest = hash_from_hex(result.at("digest").get<std::string>()),
-          .retired = result.at("retired").get<std::vector<std::int64_t>>(),
+          .pruned = result.at("pruned").get<std::vector<std::int64_t>>(),
           .problem = result.at("problem").get<std::string>()};
 }
 

@@ -112,7 +112,7 @@ void SharedRead::run() {
     moved |= take_in();
     if (moved) {
       backoff.moved();
-    } else if (const double sleep_s = backoff.next_sleep_s(Backoff::Beside::waits); sleep_s > 0) {
+    } else if (const double sleep_s = backoff.next_sleep_s(Backoff::Caller::waits); sleep_s > 0) {
       std::optional<Waiting> waiting;
       if (!waits_for_storage()) waiting.emplace();
       std::this_thread::sleep_for(std::chrono::duration<double>(sleep_s));

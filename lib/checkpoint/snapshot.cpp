@@ -48,8 +48,6 @@ void carry_out(const std::vector<Copy>& copies) {
 
 }  // namespace
 
-void Snapshot::Free::operator()(std::byte* memory) const { std::free(memory); }
-
 void Snapshot::reserve(std::uint64_t bytes) {
   if (bytes <= capacity_) return;
   memory_.reset();

@@ -2,6 +2,8 @@
 // allocated and touched once and serves all saves of a run.
 #pragma once
 
+#include "base/free_memory.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,10 +24,7 @@ class Snapshot {
   std::vector<std::span<const std::byte>> take(std::span<const std::span<const std::byte>> pieces);
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const;
-  };
-  std::unique_ptr<std::byte, Free> memory_;
+  std::unique_ptr<std::byte, FreeMemory> memory_;
   std::uint64_t capacity_ = 0;
 };
 

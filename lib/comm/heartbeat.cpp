@@ -12,7 +12,7 @@ enum Field : std::size_t {
   loss,
   aux_loss,
   norm,
-  hits,
+  correct,
   tokens,
   next_tokens,
   next_samples,
@@ -39,7 +39,7 @@ HeartbeatData heartbeat(Transport& transport, int lane, int group, Communicator&
   wire[loss] = mine.loss_sum;
   wire[aux_loss] = mine.aux_loss_sum;
   wire[norm] = mine.grad_norm_squared;
-  wire[hits] = static_cast<double>(mine.hits);
+  wire[correct] = static_cast<double>(mine.correct);
   wire[tokens] = static_cast<double>(mine.tokens);
   wire[next_tokens] = static_cast<double>(mine.next_tokens);
   wire[next_samples] = static_cast<double>(mine.next_samples);
@@ -56,7 +56,7 @@ HeartbeatData heartbeat(Transport& transport, int lane, int group, Communicator&
   all.loss_sum = wire[loss];
   all.aux_loss_sum = wire[aux_loss];
   all.grad_norm_squared = wire[norm];
-  all.hits = static_cast<std::int64_t>(wire[hits]);
+  all.correct = static_cast<std::int64_t>(wire[correct]);
   all.tokens = static_cast<std::int64_t>(wire[tokens]);
   all.next_tokens = static_cast<std::int64_t>(wire[next_tokens]);
   all.next_samples = static_cast<std::int64_t>(wire[next_samples]);

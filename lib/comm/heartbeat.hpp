@@ -27,7 +27,7 @@ struct HeartbeatData {
   double loss_sum = 0;                 // Σ over tokens
   double aux_loss_sum = 0;             // Σ over samples and layers
   double grad_norm_squared = 0;        // of the distinct pieces that this rank counts
-  std::int64_t hits = 0;               // of an evaluation: tokens that the model considered most probable
+  std::int64_t correct = 0;            // of an evaluation: tokens that the model considered most probable
   std::int64_t tokens = 0;             // valid tokens of this step
   std::int64_t next_tokens = 0;        // valid tokens of the next step, which the loader has already read
   std::int64_t next_samples = 0;       // samples of the next step

@@ -31,14 +31,14 @@ Launch launch_in(const EnvironmentLookup& variable) {
     const char* mine = variable(rank);
     return {.ranks = std::atoi(ranks),
             .rank = mine == nullptr ? 0 : std::atoi(mine),
-            .by = Launch::By::launcher,
+            .by = Launch::Origin::launcher,
             .job = job_in(variable)};
   }
   return {};
 }
 
 int ranks_of_torchrun(const EnvironmentLookup& variable) {
-  if (launch_in(variable).by == Launch::By::launcher) return 1;
+  if (launch_in(variable).by == Launch::Origin::launcher) return 1;
   const char* const size = variable("WORLD_SIZE");
   if (size == nullptr || variable("RANK") == nullptr || variable("LOCAL_RANK") == nullptr) return 1;
   return std::max(std::atoi(size), 1);

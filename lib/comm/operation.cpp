@@ -25,12 +25,12 @@ void Operation::advance() {
     std::rethrow_exception(failure);
 }
 
-double Backoff::next_sleep_s(Beside beside) {
+double Backoff::next_sleep_s(Caller beside) {
   constexpr int polls_awake = 50;
   constexpr double part_of_wait = 2.5e-3, longest_s = 500e-6;  // sleeps grow after some ms
   if (polls_++ == 0) since_s_ = monotonic_seconds();
   if (polls_ < polls_awake) return 0;
-  const double shortest_s = beside == Beside::waits ? 10e-6 : 50e-6;
+  const double shortest_s = beside == Caller::waits ? 10e-6 : 50e-6;
   return std::clamp((monotonic_seconds() - since_s_) * part_of_wait, shortest_s, longest_s);
 }
 
@@ -40,7 +40,7 @@ void run_to_end(Operation operation) {
     if (operation.ready()) {
       operation.advance();
       backoff.moved();
-    } else if (const double sleep_s = backoff.next_sleep_s(Backoff::Beside::waits); sleep_s > 0) {
+    } else if (const double sleep_s = backoff.next_sleep_s(Backoff::Caller::waits); sleep_s > 0) {
       std::this_thread::sleep_for(std::chrono::duration<double>(sleep_s));
     }
   }

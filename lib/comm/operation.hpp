@@ -68,11 +68,11 @@ class Operation {
 /// may compute at the same time and must not be slowed down.
 class Backoff {
  public:
-  enum class Beside { computes, waits };  // activity of the thread that issues operations
+  enum class Caller { computes, waits };  // activity of the thread that issues operations
 
   void moved() { polls_ = 0; }
   /// Seconds to sleep now; 0: none.
-  double next_sleep_s(Beside beside);
+  double next_sleep_s(Caller beside);
 
  private:
   int polls_ = 0;  // since the last progress

@@ -123,7 +123,7 @@ Operation put_alone(std::span<const std::byte> sum, DType dtype, std::span<std::
   const std::size_t width = width_of(dtype), width_there = width_of(into.dtype.value_or(dtype));
   for (std::size_t at = 0; at < sum.size(); at += piece_bytes) {
     const std::span<const std::byte> part = sum.subspan(at, std::min(piece_bytes, sum.size() - at));
-    put_sum(part, dtype, place.subspan(at / width * width_there, part.size() / width * width_there), into);
+    write_sum(part, dtype, place.subspan(at / width * width_there, part.size() / width * width_there), into);
     co_await others_turn;
   }
 }

@@ -74,7 +74,7 @@ std::string text_of(Phase phase, std::int64_t step) {
   return step < 0 ? std::string(name_of(phase)) : fmt::format("{} of step {}", name_of(phase), step);
 }
 
-std::vector<RankStatus> culprits(const std::vector<RankStatus>& ranks) {
+std::vector<RankStatus> blocking_ranks(const std::vector<RankStatus>& ranks) {
   std::vector<RankStatus> found =
       those(ranks, [](const RankStatus& rank) { return rank.known && rank.process != RankStatus::Process::runs; });
   if (found.empty()) found = those(ranks, [](const RankStatus& rank) { return !rank.known; });
@@ -82,9 +82,9 @@ std::vector<RankStatus> culprits(const std::vector<RankStatus>& ranks) {
   return found;
 }
 
-std::string headline(const std::vector<RankStatus>& culprits) {
+std::string headline(const std::vector<RankStatus>& blocking_ranks) {
   std::vector<std::string> phrases;
-  for (const Group& group : grouped(culprits))
+  for (const Group& group : grouped(blocking_ranks))
     phrases.push_back(fmt::format("{}{}{}", who(group), group.first.known ? " in " : ": ", where(group)));
   return join(phrases, "; ");
 }

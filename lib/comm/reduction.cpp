@@ -86,18 +86,18 @@ void reduce_elements(std::span<const std::byte* const> operands, std::span<std::
 }
 
 template <class From, class To>
-void put_elements(std::span<const std::byte> sum, std::span<std::byte> place, SumInto::How how) {
+void put_elements(std::span<const std::byte> sum, std::span<std::byte> place, SumInto::Mode how) {
   using Wide = std::common_type_t<typename From::Sum, typename To::Sum>;
   for (std::size_t i = 0; i < sum.size() / sizeof(typename From::Stored); ++i) {
     Wide value = From::load(read_at<typename From::Stored>(sum.data(), i));
-    if (how == SumInto::How::add) value = To::load(read_at<typename To::Stored>(place.data(), i)) + value;
+    if (how == SumInto::Mode::add) value = To::load(read_at<typename To::Stored>(place.data(), i)) + value;
     const typename To::Stored stored = To::store(static_cast<typename To::Sum>(value));
     std::memcpy(place.data() + i * sizeof(stored), &stored, sizeof(stored));
   }
 }
 
 template <class From>
-void put_into(std::span<const std::byte> sum, std::span<std::byte> place, DType dtype, SumInto::How how) {
+void put_into(std::span<const std::byte> sum, std::span<std::byte> place, DType dtype, SumInto::Mode how) {
   switch (dtype) {
     case DType::f64: return put_elements<From, Plain<double>>(sum, place, how);
     case DType::f32: return put_elements<From, Plain<float>>(sum, place, how);
@@ -120,9 +120,9 @@ void put_into(std::span<const std::byte> sum, std::span<std::byte> place, DType 
 
 }  // namespace
 
-void put_sum(std::span<const std::byte> sum, DType dtype, std::span<std::byte> place, const SumInto& into) {
+void write_sum(std::span<const std::byte> sum, DType dtype, std::span<std::byte> place, const SumInto& into) {
   const DType there = into.dtype.value_or(dtype);
-  if (there == dtype && into.how == SumInto::How::replace) {
+  if (there == dtype && into.how == SumInto::Mode::replace) {
     if (place.data() != sum.data()) std::memcpy(place.data(), sum.data(), sum.size());
     return;
   }

@@ -156,7 +156,7 @@ void Session::State::tell_of_death(const RankStatus& dead) {
 void Session::State::tell_of_hang(double limit_s) {
   board.report_machine();
   const std::vector<RankStatus> all = board.all(std::clamp(limit_s / 2, 1.0, 10.0));
-  const std::vector<RankStatus> guilty = culprits(all);
+  const std::vector<RankStatus> guilty = blocking_ranks(all);
   const std::string who = guilty.empty() ? "every rank waits for another" : headline(guilty);
   const std::string explanation =
       fmt::format("watchdog: {}: longer than the limit of {} s, the job ends", who, limit_s);
@@ -292,7 +292,7 @@ void Session::on_end(std::function<void(const End&)> callback) {
   state_->on_end = std::move(callback);
 }
 
-void Session::tell_end(const std::string& explanation, int code) noexcept {
+void Session::report_end(const std::string& explanation, int code) noexcept {
   state_->tell(state_->end_at(state_->board.mine(), explanation, code));
 }
 

@@ -83,7 +83,7 @@ class Session {
   /// another thread. The callback must not communicate. Local.
   void on_end(std::function<void(const End&)> callback);
   /// Calls that callback; app does so when a tool has returned. Local.
-  void tell_end(const std::string& explanation, int code) noexcept;
+  void report_end(const std::string& explanation, int code) noexcept;
   /// Announces that this rank will explain a failure, alone or agreed with the others. Watchdogs that expire elsewhere
   /// because of it then wait 15 s for that explanation. Local.
   void claim_report();

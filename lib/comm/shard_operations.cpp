@@ -138,12 +138,12 @@ void reduce_portion(const NonBlocking& ranks, Workspace& space, std::span<std::b
   std::size_t at = 0;
   for (const ShardPiece& piece : space.portion) {
     const std::span<std::byte> place = places.in_shard(shard, piece);
-    const bool stays = into.how == SumInto::How::replace && places.width == places.shard_width;
+    const bool stays = into.how == SumInto::Mode::replace && places.width == places.shard_width;
     const std::span<std::byte> sum = stays ? place : wire.subspan(mine * slot + at, places.length(piece));
     point_at_operands(ranks, space, wire.subspan(at), slot);
     space.operands[mine] = places.in_whole(whole, piece).data();
     reduce_in_order(space.operands, sum, dtype, Reduce::sum);
-    put_sum(sum, dtype, place, into);
+    write_sum(sum, dtype, place, into);
     at += places.length(piece);
   }
 }
@@ -253,10 +253,10 @@ Operation gather_alone(std::span<const std::byte> shard, std::span<std::byte> wh
 Operation scatter_alone(std::span<const std::byte> whole, std::span<std::byte> shard, const ShardMap& map, DType dtype,
                         SumInto into) {
   const Places places(dtype, into);
-  const bool stays = into.how == SumInto::How::replace;
+  const bool stays = into.how == SumInto::Mode::replace;
   if (stays && places.lie_in_place(whole.data(), shard.data(), map.pieces.front())) return {};
   return move_pieces(map.pieces.front(), places.width, [=](const ShardPiece& piece) {
-    put_sum(places.in_whole(whole, piece), dtype, places.in_shard(shard, piece), into);
+    write_sum(places.in_whole(whole, piece), dtype, places.in_shard(shard, piece), into);
   });
 }
 

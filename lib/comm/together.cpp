@@ -38,7 +38,7 @@ void together(Communicator& ranks, std::string_view what, const std::function<vo
   throw explain(failures, ranks.size(), what);
 }
 
-std::string rank0_tells(Communicator& ranks, std::string_view what, const std::function<std::string()>& work) {
+std::string run_on_rank0(Communicator& ranks, std::string_view what, const std::function<std::string()>& work) {
   std::string told;  // 'y' and the text, or 'n' and the failure
   if (ranks.rank() == 0) {
     const std::optional<Failure> failure = attempt(ranks, [&] { told = "y" + work(); });

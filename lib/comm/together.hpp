@@ -17,7 +17,7 @@ namespace lockstep {
 void together(Communicator& ranks, std::string_view what, const std::function<void()>& work);
 
 /// Runs `work` on rank 0 for all ranks: all ranks receive its text, or throw its error. Collective over `ranks`.
-std::string rank0_tells(Communicator& ranks, std::string_view what, const std::function<std::string()>& work);
+std::string run_on_rank0(Communicator& ranks, std::string_view what, const std::function<std::string()>& work);
 
 /// Throws AgreedError(usage) on all ranks unless `value` is equal on all of them. The message shows two values that
 /// differ.

@@ -152,7 +152,7 @@ struct Transport::State {
         backoff.moved();
         continue;
       }
-      const double sleep_s = backoff.next_sleep_s(waiting > 0 ? Backoff::Beside::waits : Backoff::Beside::computes);
+      const double sleep_s = backoff.next_sleep_s(waiting > 0 ? Backoff::Caller::waits : Backoff::Caller::computes);
       if (sleep_s > 0) work.wait_for(lock, std::chrono::duration<double>(sleep_s));
     }
   }

@@ -29,7 +29,7 @@ struct SortedArguments {
       elements;  // "optimizer.groups.slow.lr_scale"; set after the files are merged
 };
 
-/// Sorts `arguments`, without the program's name. Unknown options, missing values and superfluous words become
+/// Sorts `arguments`, without the program's name. Unknown options, missing values and prunable words become
 /// problems.
 SortedArguments sort_arguments(const Tool& tool, const Declaration& common, const Declaration& configuration,
                                const std::vector<std::string>& arguments, Problems& problems);

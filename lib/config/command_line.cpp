@@ -172,7 +172,7 @@ void raise(const Tool& tool, const Declaration& declaration, const Problems& pro
   throw Error(ExitCode::usage, message, hint);
 }
 
-std::string words_behind(const Error& error, const Settings& settings) {
+std::string dialect_keys_of(const Error& error, const Settings& settings) {
   const std::string text = std::string(error.what()) + " " + error.hint();
   const auto names = [&](const std::string& option) {
     constexpr std::string_view inner = "abcdefghijklmnopqrstuvwxyz_0123456789";

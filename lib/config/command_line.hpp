@@ -43,7 +43,7 @@ void raise(const Tool& tool, const Declaration& declaration, const Problems& pro
 
 /// Finds the options that an error names, and returns the keys of another trainer that set them, with their places:
 /// "(parallel.ep from x.yaml:3: train.expert_parallel_size)". Empty if there are none. Local.
-std::string words_behind(const Error& error, const Settings& settings);
+std::string dialect_keys_of(const Error& error, const Settings& settings);
 
 /// Parses a command line; `arguments` excludes the program's name. Local; needs no MPI, GPU or write access. Throws
 /// Error(usage) with all problems.

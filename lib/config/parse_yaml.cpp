@@ -27,7 +27,7 @@ std::string place(const std::string& source, const YAML::Mark& mark) {
   return mark.line < 0 ? source : fmt::format("{}:{}", source, mark.line + 1);
 }
 
-/// Turns what yaml-cpp read into nodes with places.
+/// MixtureSchedule what yaml-cpp read into nodes with places.
 class Reader {
  public:
   Reader(std::string source, Problems& problems) : source_(std::move(source)), problems_(problems) {}
@@ -291,38 +291,38 @@ std::string explain(const TextCheck::Swallowed& swallowed, const Source& source)
 
 /// What yaml-cpp found wrong, in words that say what to mend.
 std::string explain(const YAML::Exception& error) {
-  namespace Said = YAML::ErrorMsg;
+  namespace YamlMessage = YAML::ErrorMsg;
   static const std::array<std::pair<std::string_view, const char*>, 17> meanings{{
-      {Said::END_OF_MAP_FLOW, "a \"{\" is not closed, or a comma is missing after a value"},
-      {Said::END_OF_SEQ_FLOW, "a \"[\" is not closed, or a comma is missing after a value"},
-      {Said::FLOW_END, "a bracket closes here without an opening one"},
-      {Said::END_OF_MAP,
+      {YamlMessage::END_OF_MAP_FLOW, "a \"{\" is not closed, or a comma is missing after a value"},
+      {YamlMessage::END_OF_SEQ_FLOW, "a \"[\" is not closed, or a comma is missing after a value"},
+      {YamlMessage::FLOW_END, "a bracket closes here without an opening one"},
+      {YamlMessage::END_OF_MAP,
        "this does not continue the keys above: their indentation, or a quote in the value before, is not "
        "right"},
-      {Said::END_OF_SEQ,
+      {YamlMessage::END_OF_SEQ,
        "this does not continue the list above: its indentation, or a quote in the value before, is not "
        "right"},
-      {Said::MAP_VALUE,
+      {YamlMessage::MAP_VALUE,
        "a second colon in one line, or a key that is indented more than its neighbours: put a value with \": \" "
        "in quotes"},
-      {Said::MAP_KEY, "a key cannot stand here"},
-      {Said::BLOCK_ENTRY, "an item of a list (\"- \") cannot stand here: it must begin a line"},
-      {Said::TAB_IN_INDENTATION, "a tab indents this line: YAML is indented with spaces"},
-      {Said::DOC_IN_SCALAR, "the document ends within quotes"},
-      {Said::EOF_IN_SCALAR, "the text ends within quotes"},
-      {Said::INVALID_HEX,
+      {YamlMessage::MAP_KEY, "a key cannot stand here"},
+      {YamlMessage::BLOCK_ENTRY, "an item of a list (\"- \") cannot stand here: it must begin a line"},
+      {YamlMessage::TAB_IN_INDENTATION, "a tab indents this line: YAML is indented with spaces"},
+      {YamlMessage::DOC_IN_SCALAR, "the document ends within quotes"},
+      {YamlMessage::EOF_IN_SCALAR, "the text ends within quotes"},
+      {YamlMessage::INVALID_HEX,
        "\"\\x\", \"\\u\" and \"\\U\" in double quotes must be followed by 2, 4 and 8 hexadecimal digits"},
-      {Said::UNKNOWN_ANCHOR,
+      {YamlMessage::UNKNOWN_ANCHOR,
        "an alias (\"*\") names an anchor (\"&\") that does not exist: put a value that begins with \"*\" in quotes"},
-      {Said::ALIAS_NOT_FOUND, "put a value that begins with \"*\" in quotes"},
-      {Said::ANCHOR_NOT_FOUND, "put a value that begins with \"&\" in quotes"},
-      {Said::CHAR_IN_BLOCK, "after \"|\" or \">\" the text must begin in the next line"},
-      {Said::UNKNOWN_TOKEN, "put a value that begins with one of @ ` % in quotes"},
+      {YamlMessage::ALIAS_NOT_FOUND, "put a value that begins with \"*\" in quotes"},
+      {YamlMessage::ANCHOR_NOT_FOUND, "put a value that begins with \"&\" in quotes"},
+      {YamlMessage::CHAR_IN_BLOCK, "after \"|\" or \">\" the text must begin in the next line"},
+      {YamlMessage::UNKNOWN_TOKEN, "put a value that begins with one of @ ` % in quotes"},
   }};
   for (const auto& [message, meaning] : meanings) {
     if (error.msg == message) return meaning;
   }
-  if (error.msg.starts_with(Said::INVALID_ESCAPE)) {
+  if (error.msg.starts_with(YamlMessage::INVALID_ESCAPE)) {
     return "in double quotes, a backslash begins an escape sequence: write \"\\\\\" for a "
            "backslash, "
            "or use single quotes";

@@ -321,8 +321,8 @@ void check(const PrepareDataOptions& data, Problems& problems) {
   if (data.validation && data.validation_files)
     problems.add({"data.validation", "data.validation_files"},
                  "data.validation and data.validation_files both choose the validation split: leave one out");
-  const bool by_hash = !data.validation || data.validation->by == ValidationSplit::By::hash ||
-                       data.validation->by == ValidationSplit::By::count;
+  const bool by_hash = !data.validation || data.validation->by == ValidationSplit::Kind::hash ||
+                       data.validation->by == ValidationSplit::Kind::count;
   if (data.seed != 0 && !by_hash) {
     problems.add({"data.validation_seed", "data.validation"},
                  "data.validation_seed has no effect unless data.validation is hash:FRACTION or count:N");

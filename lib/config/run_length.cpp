@@ -11,7 +11,7 @@
 namespace lockstep {
 
 std::int64_t steps_per_epoch(std::int64_t global_batch, std::int64_t samples_per_epoch) {
-  return divided_up(samples_per_epoch, global_batch);
+  return ceil_div(samples_per_epoch, global_batch);
 }
 
 std::int64_t steps_of(const TrainConfig& config, std::int64_t global_batch, std::int64_t samples_per_epoch) {
@@ -61,7 +61,7 @@ std::string contradiction_of(const ScheduleOptions& schedule, const RunLength& l
                      length.decay_steps);
 }
 
-std::optional<std::int64_t> samples_said(const TrainConfig& config) {
+std::optional<std::int64_t> configured_samples_per_rank(const TrainConfig& config) {
   const TrainOptions& train = config.train;
   if (train.global_batch || !train.micro_batch || !train.accumulation) return std::nullopt;
   return *train.micro_batch * *train.accumulation * config.parallel.micro_batches.value_or(1);
@@ -69,12 +69,12 @@ std::optional<std::int64_t> samples_said(const TrainConfig& config) {
 
 std::string to_text(const ResolvedRun& run) {
   Json json{{"global_batch", run.global_batch},
-            {"samples_said", nullptr},
+            {"configured_samples_per_rank", nullptr},
             {"steps", run.length.steps},
             {"warmup_steps", run.length.warmup_steps},
             {"decay_steps", run.length.decay_steps},
             {"cooldown_steps", run.length.cooldown_steps}};
-  if (run.samples_said) json["samples_said"] = *run.samples_said;
+  if (run.configured_samples_per_rank) json["configured_samples_per_rank"] = *run.configured_samples_per_rank;
   if (run.seed) json["seed"] = *run.seed;
   if (run.pad_to_multiple_of) json["pad_to_multiple_of"] = *run.pad_to_multiple_of;
   if (run.epoch_multiple) json["epoch_multiple"] = *run.epoch_multiple;
@@ -88,9 +88,10 @@ ResolvedRun parse_resolved(const std::string& text, const std::string& origin) {
     return integer_from<std::int64_t>(json.at(key), key);
   };
   ResolvedRun run{.global_batch = number("global_batch"),
-                  .samples_said = {},
+                  .configured_samples_per_rank = {},
                   .length = {number("steps"), number("warmup_steps"), number("decay_steps"), number("cooldown_steps")}};
-  if (json.contains("samples_said") && !json.at("samples_said").is_null()) run.samples_said = number("samples_said");
+  if (json.contains("configured_samples_per_rank") && !json.at("configured_samples_per_rank").is_null())
+    run.configured_samples_per_rank = number("configured_samples_per_rank");
   if (json.contains("seed")) run.seed = number("seed");
   if (json.contains("pad_to_multiple_of")) run.pad_to_multiple_of = number("pad_to_multiple_of");
   if (json.contains("epoch_multiple")) run.epoch_multiple = number("epoch_multiple");

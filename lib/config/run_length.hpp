@@ -37,13 +37,13 @@ std::string contradiction_of(const ScheduleOptions& schedule, const RunLength& l
 
 /// Returns the samples of a step per data rank, as configured: train.micro_batch × train.accumulation ×
 /// parallel.micro_batches. Not set if train.global_batch gives the batch, or if micro_batch or accumulation is not set.
-std::optional<std::int64_t> samples_said(const TrainConfig& config);
+std::optional<std::int64_t> configured_samples_per_rank(const TrainConfig& config);
 
 /// Resolved values of a run: the document "resolved" of its checkpoints.
 struct ResolvedRun {
   static constexpr const char* document = "resolved";
-  std::int64_t global_batch = 0;             // samples
-  std::optional<std::int64_t> samples_said;  // result of samples_said()
+  std::int64_t global_batch = 0;                            // samples
+  std::optional<std::int64_t> configured_samples_per_rank;  // result of configured_samples_per_rank()
   RunLength length;
   std::optional<std::int64_t> seed = {};  // train.seed, given or drawn; not set in checkpoints of earlier versions
   std::optional<std::int64_t> pad_to_multiple_of = {};  // of packed documents; not set if samples are windows

@@ -40,26 +40,26 @@ void check_schedule_takes(const ScheduleOptions& schedule, Problems& problems) {
     }
     return decay | floor;  // of a plug-in
   }();
-  struct Said {
+  struct GivenOption {
     const char* option;
     Takes what;
     bool is_set;
     const char* none;
   };
   std::vector<std::string> moot, without;
-  for (const Said& said : {Said{"schedule.decay_steps", decay, schedule.decay_steps.has_value(), "null"},
-                           {"schedule.decay_ratio", decay, schedule.decay_ratio.has_value(), "null"},
-                           {"schedule.min_lr", floor, schedule.min_lr != 0, "0"},
-                           {"schedule.cooldown_steps", cooldown, schedule.cooldown_steps.has_value(), "null"},
-                           {"schedule.cooldown_ratio", cooldown, schedule.cooldown_ratio.has_value(), "null"},
-                           {"schedule.cooldown_shape", shape, schedule.cooldown_shape.has_value(), "null"},
-                           {"schedule.constant_lr", constant_rate, schedule.constant_lr.has_value(), "null"},
-                           {"schedule.cycles", cycles, schedule.cycles.has_value(), "null"},
-                           {"schedule.power", power, schedule.power.has_value(), "null"},
-                           {"schedule.timescale", scale, schedule.timescale.has_value(), "null"}}) {
-    if (!said.is_set || (taken & said.what) != 0) continue;
-    moot.emplace_back(said.option);
-    without.push_back(fmt::format(" --{} {}", said.option, said.none));
+  for (const GivenOption& given : {GivenOption{"schedule.decay_steps", decay, schedule.decay_steps.has_value(), "null"},
+                                   {"schedule.decay_ratio", decay, schedule.decay_ratio.has_value(), "null"},
+                                   {"schedule.min_lr", floor, schedule.min_lr != 0, "0"},
+                                   {"schedule.cooldown_steps", cooldown, schedule.cooldown_steps.has_value(), "null"},
+                                   {"schedule.cooldown_ratio", cooldown, schedule.cooldown_ratio.has_value(), "null"},
+                                   {"schedule.cooldown_shape", shape, schedule.cooldown_shape.has_value(), "null"},
+                                   {"schedule.constant_lr", constant_rate, schedule.constant_lr.has_value(), "null"},
+                                   {"schedule.cycles", cycles, schedule.cycles.has_value(), "null"},
+                                   {"schedule.power", power, schedule.power.has_value(), "null"},
+                                   {"schedule.timescale", scale, schedule.timescale.has_value(), "null"}}) {
+    if (!given.is_set || (taken & given.what) != 0) continue;
+    moot.emplace_back(given.option);
+    without.push_back(fmt::format(" --{} {}", given.option, given.none));
   }
   if (moot.empty()) return;
   const std::string name = OptionValue<ScheduleName>::to_json(schedule.name).get<std::string>();
@@ -69,7 +69,7 @@ void check_schedule_takes(const ScheduleOptions& schedule, Problems& problems) {
                fmt::format("{}, so that {} would have no effect: add{}", why, join(moot, " and "), join(without, "")));
 }
 
-/// The same thing is said in steps or as a part of the run.
+/// The same thing is given in steps or as a part of the run.
 void check_said_once(Problems& problems, const std::string& what, const std::string& steps_option,
                      std::optional<std::int64_t> steps, const std::string& ratio_option, std::optional<double> ratio) {
   if (steps && ratio)

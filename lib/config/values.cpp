@@ -172,17 +172,17 @@ std::string CheckpointChoice::form() { return "best|last|STEP"; }
 
 CheckpointChoice CheckpointChoice::parse(const std::string& text) {
   if (text == "last") return {};
-  if (text == "best") return {.by = By::best};
+  if (text == "best") return {.by = Kind::best};
   std::int64_t step = 0;
   if (!whole_number(text, step)) refuse(text, form());
-  return {.by = By::step, .step = step};
+  return {.by = Kind::step, .step = step};
 }
 
 std::string CheckpointChoice::text() const {
   switch (by) {
-    case By::last: return "last";
-    case By::best: return "best";
-    case By::step: return fmt::format("{}", step);
+    case Kind::last: return "last";
+    case Kind::best: return "best";
+    case Kind::step: return fmt::format("{}", step);
   }
   throw Error(ExitCode::bug, "a choice of a checkpoint without a text");
 }
@@ -314,17 +314,17 @@ ValidationSplit ValidationSplit::parse(const std::string& text) {
   ValidationSplit split;
   const std::size_t colon = text.find(':');
   if (text.starts_with("hash:")) {
-    split.by = By::hash;
+    split.by = Kind::hash;
   } else if (text.starts_with("tail:")) {
-    split.by = By::tail;
+    split.by = Kind::tail;
   } else if (text.starts_with("count:")) {
-    split.by = By::count;
+    split.by = Kind::count;
   } else {
     refuse(text, form());
   }
   const char* const begin = text.data() + colon + 1;
   const char* const end = text.data() + text.size();
-  if (split.by == By::count) {
+  if (split.by == Kind::count) {
     const auto [read, error] = std::from_chars(begin, end, split.count);
     if (error != std::errc{} || read != end || split.count < 1)
       fail(ExitCode::usage, "\"{}\": the number of documents must be a whole number of at least 1", text);
@@ -339,10 +339,10 @@ ValidationSplit ValidationSplit::parse(const std::string& text) {
 
 std::string ValidationSplit::text() const {
   switch (by) {
-    case By::none: return "none";
-    case By::hash: return fmt::format("hash:{}", fraction);
-    case By::tail: return fmt::format("tail:{}", fraction);
-    case By::count: return fmt::format("count:{}", count);
+    case Kind::none: return "none";
+    case Kind::hash: return fmt::format("hash:{}", fraction);
+    case Kind::tail: return fmt::format("tail:{}", fraction);
+    case Kind::count: return fmt::format("count:{}", count);
   }
   return {};
 }

@@ -78,8 +78,8 @@ struct Resume {
 
 /// CheckpointChoice selects a checkpoint of a run: "best" by the run's metric, "last" (the newest), or a step.
 struct CheckpointChoice {
-  enum class By { last, best, step } by = By::last;
-  std::int64_t step = 0;  // for By::step
+  enum class Kind { last, best, step } by = Kind::last;
+  std::int64_t step = 0;  // for Kind::step
   static std::string form();
   static CheckpointChoice parse(const std::string& text);
   std::string text() const;
@@ -136,7 +136,7 @@ struct Recompute {
 /// ValidationSplit selects the documents of the validation split. "hash:F": a fraction F by content hash, in any order.
 /// "tail:F": the last fraction F of the stream. "count:N": the N documents with the lowest content hashes. "none".
 struct ValidationSplit {
-  enum class By { none, hash, tail, count } by = By::none;
+  enum class Kind { none, hash, tail, count } by = Kind::none;
   double fraction = 0;     // of documents (hash) or of the stream (tail), in (0, 1)
   std::int64_t count = 0;  // documents (count), at least 1
   static std::string form();

@@ -25,7 +25,7 @@ T value_of(arrow::Result<T> result) {
 }
 
 /// Copies the first line of `what` into `problem`, cut to `room` bytes including the final zero.
-inline void tell_problem(char* problem, std::size_t room, const char* what) {
+inline void copy_error_message(char* problem, std::size_t room, const char* what) {
   std::strncpy(problem, what, room - 1);
   problem[room - 1] = '\0';
   if (char* const end = std::strchr(problem, '\n')) *end = '\0';

@@ -109,7 +109,7 @@ std::string_view name_of(TextFormat format) {
 }
 
 /// What is passed over, by reason.
-class PassedOver {
+class SkippedFiles {
  public:
   enum Reason { other_type, hidden, empty, leads_nowhere, leads_back };
 
@@ -155,30 +155,30 @@ class Finder {
   explicit Finder(std::optional<TextFormat> format) : format_(format) {}
 
   void take_word(const std::string& word) {
-    PassedOver passed_over;
+    SkippedFiles skipped;
     const std::size_t before = result.files.size();
     if (names_objects(word)) {
-      take_objects(word, passed_over);
-      passed_over.note(word, result.notes);
-      if (result.files.size() == before) first_empty_ = passed_over.first_of(PassedOver::empty);
+      take_objects(word, skipped);
+      skipped.note(word, result.notes);
+      if (result.files.size() == before) first_empty_ = skipped.first_of(SkippedFiles::empty);
       return;
     }
     const auto status = status_of(word);
     if (status && S_ISDIR(status->st_mode)) {
       std::vector<InputFile> files;
-      collect(word, *status, files, passed_over);
-      take_all(word, std::move(files), passed_over);
+      collect(word, *status, files, skipped);
+      take_all(word, std::move(files), skipped);
     } else if (status) {
-      take_named(word, *status, passed_over);
+      take_named(word, *status, skipped);
     } else if (word.find_first_of("*?[") != std::string::npos) {
       std::vector<InputFile> files;
-      for (const Path& path : matches_of(word)) offer(path, files, passed_over);
-      take_all(word, std::move(files), passed_over);
+      for (const Path& path : matches_of(word)) offer(path, files, skipped);
+      take_all(word, std::move(files), skipped);
     } else {
       fail(ExitCode::input, "cannot open {}: no such file or folder", word);
     }
-    passed_over.note(word, result.notes);
-    if (result.files.size() == before) first_empty_ = passed_over.first_of(PassedOver::empty);
+    skipped.note(word, result.notes);
+    if (result.files.size() == before) first_empty_ = skipped.first_of(SkippedFiles::empty);
   }
 
   void require_files() const {
@@ -197,25 +197,25 @@ class Finder {
   };
 
   // A file, or all files of a folder, links followed.
-  void offer(const Path& path, std::vector<InputFile>& files, PassedOver& passed_over) {
-    if (path.filename().string().starts_with('.')) return passed_over.add(PassedOver::hidden, path);
+  void offer(const Path& path, std::vector<InputFile>& files, SkippedFiles& skipped) {
+    if (path.filename().string().starts_with('.')) return skipped.add(SkippedFiles::hidden, path);
     const auto status = status_of(path);
-    if (!status) return passed_over.add(PassedOver::leads_nowhere, path);
-    if (S_ISDIR(status->st_mode)) return collect(path, *status, files, passed_over);
+    if (!status) return skipped.add(SkippedFiles::leads_nowhere, path);
+    if (S_ISDIR(status->st_mode)) return collect(path, *status, files, skipped);
     if (describes_data(path.filename())) return;
     auto file = S_ISREG(status->st_mode) ? classified(path, format_) : std::nullopt;
-    if (!file) return passed_over.add(PassedOver::other_type, path);
-    if (status->st_size == 0) return passed_over.add(PassedOver::empty, path);
+    if (!file) return skipped.add(SkippedFiles::other_type, path);
+    if (status->st_size == 0) return skipped.add(SkippedFiles::empty, path);
     file->bytes = static_cast<std::uint64_t>(status->st_size);
     files.push_back(std::move(*file));
   }
 
-  void collect(const Path& folder, const struct stat& status, std::vector<InputFile>& files, PassedOver& passed_over) {
+  void collect(const Path& folder, const struct stat& status, std::vector<InputFile>& files, SkippedFiles& skipped) {
     const Folder self{status.st_dev, status.st_ino};
-    if (std::ranges::find(above_, self) != above_.end()) return passed_over.add(PassedOver::leads_back, folder);
+    if (std::ranges::find(above_, self) != above_.end()) return skipped.add(SkippedFiles::leads_back, folder);
     refuse_splits(folder);
     above_.push_back(self);
-    for (const Path& entry : entries_of(folder)) offer(entry, files, passed_over);
+    for (const Path& entry : entries_of(folder)) offer(entry, files, skipped);
     above_.pop_back();
   }
 
@@ -249,18 +249,18 @@ class Finder {
   }
 
   // As of folders and globs; of one object the type has to be known.
-  void take_objects(const std::string& word, PassedOver& passed_over) {
+  void take_objects(const std::string& word, SkippedFiles& skipped) {
     std::vector<InputFile> files;
     const std::vector<StoredObject> objects = find_objects(word);
     for (const StoredObject& object : objects) {
       if (describes_data(Path(object.key).filename())) continue;
       auto file = classified(object.key, format_);
       if (Path(object.key).filename().string().starts_with('.')) {
-        passed_over.add(PassedOver::hidden, object.uri);
+        skipped.add(SkippedFiles::hidden, object.uri);
       } else if (!file) {
-        passed_over.add(PassedOver::other_type, object.uri);
+        skipped.add(SkippedFiles::other_type, object.uri);
       } else if (object.bytes == 0) {
-        passed_over.add(PassedOver::empty, object.uri);
+        skipped.add(SkippedFiles::empty, object.uri);
       } else {
         file->path = object.uri;
         file->bytes = object.bytes;
@@ -268,7 +268,7 @@ class Finder {
         files.push_back(std::move(*file));
       }
     }
-    take_all(word, std::move(files), passed_over);
+    take_all(word, std::move(files), skipped);
   }
 
   static std::vector<Path> matches_of(const std::string& pattern) {
@@ -281,7 +281,7 @@ class Finder {
     return paths;
   }
 
-  void take_named(const Path& path, const struct stat& status, PassedOver& passed_over) {
+  void take_named(const Path& path, const struct stat& status, SkippedFiles& skipped) {
     if (!S_ISREG(status.st_mode)) {
       throw Error(ExitCode::input, fmt::format("cannot read {} as a corpus: it is not a regular file", path.string()),
                   "to read standard input: prepare-data -");
@@ -299,13 +299,13 @@ class Finder {
       throw Error(ExitCode::input, fmt::format("cannot read {} as a corpus: unknown file type", path.string()),
                   supported);
     }
-    if (status.st_size == 0) return passed_over.add(PassedOver::empty, path);
+    if (status.st_size == 0) return skipped.add(SkippedFiles::empty, path);
     file->bytes = static_cast<std::uint64_t>(status.st_size);
     result.files.push_back(std::move(*file));
   }
 
-  void take_all(const std::string& word, std::vector<InputFile> files, const PassedOver& passed_over) {
-    if (files.empty() && passed_over.first_of(PassedOver::empty).empty()) {
+  void take_all(const std::string& word, std::vector<InputFile> files, const SkippedFiles& skipped) {
+    if (files.empty() && skipped.first_of(SkippedFiles::empty).empty()) {
       throw Error(ExitCode::input, fmt::format("{} has no text to prepare", word), supported);
     }
     std::ranges::sort(files, {}, [](const InputFile& file) { return file.path.string(); });
@@ -325,7 +325,7 @@ std::string InputFile::place(std::int64_t line) const {
   return fmt::format("{}:{}{}", name(), has_lines ? "" : " record ", line);
 }
 
-std::optional<TextFormat> form_by_name(const Path& name, std::optional<TextFormat> format) {
+std::optional<TextFormat> format_by_name(const Path& name, std::optional<TextFormat> format) {
   if (name.filename().string().starts_with('.') || describes_data(name.filename())) return std::nullopt;
   const auto file = classified(name, format);
   return file ? std::optional(file->format) : std::nullopt;

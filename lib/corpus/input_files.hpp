@@ -46,7 +46,7 @@ struct InputFiles {
 /// The format that a name indicates, with or without a suffix of compression. Nothing for other types, hidden files,
 /// and files that describe a dataset (dataset_info.json …). If `format` is set: that format, unless the name
 /// contradicts it.
-std::optional<TextFormat> form_by_name(const Path& name, std::optional<TextFormat> format = {});
+std::optional<TextFormat> format_by_name(const Path& name, std::optional<TextFormat> format = {});
 
 /// Lists the files in the order of the words. Files of a folder (including its sub-folders; links are followed) or of a
 /// glob are sorted by path, bytewise. A note reports files skipped there: other types, hidden and empty files, and

@@ -76,7 +76,7 @@ std::uint64_t bytes_of_rank(const std::vector<InputFile>& files, int rank, int r
   return bytes;
 }
 
-bool outweighs_a_part(const std::vector<InputFile>& files, std::size_t file, int ranks) {
+bool exceeds_equal_share(const std::vector<InputFile>& files, std::size_t file, int ranks) {
   if (ranks == 1 || files[file].is_plain()) return false;
   const double part = static_cast<double>(total_of(files)) / ranks;
   return static_cast<double>(text_bytes(files[file])) > 1.25 * part;

@@ -29,7 +29,7 @@ std::vector<InputPart> parts_of_rank(const std::vector<InputFile>& files, int ra
 /// Approximate number of bytes on disk that `rank` of `ranks` reads.
 std::uint64_t bytes_of_rank(const std::vector<InputFile>& files, int rank, int ranks);
 /// Whether a file is not plain and so large that its reader would delay the other ranks (1.25 times an equal share).
-bool outweighs_a_part(const std::vector<InputFile>& files, std::size_t file, int ranks);
+bool exceeds_equal_share(const std::vector<InputFile>& files, std::size_t file, int ranks);
 /// The rank, of `ranks`, that reads a file that is not plain.
 int reader_of(const std::vector<InputFile>& files, std::size_t file, int ranks);
 

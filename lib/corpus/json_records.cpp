@@ -84,7 +84,7 @@ Json json_of(const simdjson::dom::element& value) {
       return array;
     }
     case simdjson::dom::element_type::OBJECT: {
-      if (const auto number = odd_number(value)) return json_of_odd_number(*number);
+      if (const auto number = unrepresentable_number(value)) return json_of_odd_number(*number);
       Json object = Json::object();
       const simdjson::dom::object members = value.get_object().value_unsafe();
       for (const auto& member : members) object[std::string(member.key)] = json_of(member.value);
@@ -101,7 +101,7 @@ Json json_of(const simdjson::dom::element& value) {
 }
 
 std::string text_of(const simdjson::dom::element& value) {
-  const auto number = odd_number(value);
+  const auto number = unrepresentable_number(value);
   return number ? std::string(*number) : std::string(simdjson::minify(value));
 }
 

@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 // Classes of characters, as sets with one bit each.
-struct Is {
+struct CharClass {
   static constexpr std::uint8_t upper = 1;   // Lu Lt
   static constexpr std::uint8_t lower = 2;   // Ll
   static constexpr std::uint8_t other = 4;   // Lm Lo
@@ -28,19 +28,19 @@ struct Is {
 };
 
 std::uint8_t class_of(char32_t c) {
-  if (is_white_space(c)) return c == '\r' || c == '\n' ? Is::space | Is::line_end : Is::space;
+  if (is_white_space(c)) return c == '\r' || c == '\n' ? CharClass::space | CharClass::line_end : CharClass::space;
   switch (category_of(c)) {
     case Category::Lu:
-    case Category::Lt: return Is::upper;
-    case Category::Ll: return Is::lower;
+    case Category::Lt: return CharClass::upper;
+    case Category::Ll: return CharClass::lower;
     case Category::Lm:
-    case Category::Lo: return Is::other;
+    case Category::Lo: return CharClass::other;
     case Category::Mn:
     case Category::Mc:
-    case Category::Me: return Is::accent;
+    case Category::Me: return CharClass::accent;
     case Category::Nd:
     case Category::Nl:
-    case Category::No: return Is::number;
+    case Category::No: return CharClass::number;
     case Category::Cn:
     case Category::Pc:
     case Category::Pd:
@@ -58,7 +58,7 @@ std::uint8_t class_of(char32_t c) {
     case Category::Zp:
     case Category::Cc:
     case Category::Cf:
-    case Category::Co: return Is::mark;
+    case Category::Co: return CharClass::mark;
   }
   throw Error(ExitCode::bug, "unknown Category of a character");
 }
@@ -142,7 +142,7 @@ std::size_t last_piece_cut(PieceRule rule, CutBefore before, std::string_view te
     if (!left) continue;
     const std::uint8_t kind = all_classes()[*left];
     const bool free = text[cut] == ' ' || rule == PieceRule::gpt2;
-    if (free ? (kind & Is::space) == 0 : (kind & (Is::letters | Is::number)) != 0) return cut;
+    if (free ? (kind & CharClass::space) == 0 : (kind & (CharClass::letters | CharClass::number)) != 0) return cut;
   }
   return 0;
 }
@@ -171,7 +171,7 @@ std::size_t PieceCutter::end_of_spaces(std::string_view text, std::size_t begin)
   std::size_t at = begin;
   while (at < text.size()) {
     std::size_t behind = at;
-    if ((take(text, behind) & Is::space) == 0) return last == begin ? at : last;
+    if ((take(text, behind) & CharClass::space) == 0) return last == begin ? at : last;
     last = at;
     at = behind;
   }
@@ -180,7 +180,7 @@ std::size_t PieceCutter::end_of_spaces(std::string_view text, std::size_t begin)
 
 // White space up to its last line end, if it has one.
 std::size_t PieceCutter::end_of_lines(std::string_view text, std::size_t begin) const {
-  const std::size_t end = end_of_run(text, begin, Is::space);
+  const std::size_t end = end_of_run(text, begin, CharClass::space);
   const std::size_t last = text.substr(begin, end - begin).find_last_of("\r\n");
   return last == std::string_view::npos ? end_of_spaces(text, begin) : begin + last + 1;
 }
@@ -188,7 +188,7 @@ std::size_t PieceCutter::end_of_lines(std::string_view text, std::size_t begin) 
 std::size_t PieceCutter::end_of_numbers(std::string_view text, std::size_t at, int most) const {
   for (; most > 0 && at < text.size(); --most) {
     std::size_t behind = at;
-    if ((take(text, behind) & Is::number) == 0) break;
+    if ((take(text, behind) & CharClass::number) == 0) break;
     at = behind;
   }
   return at;
@@ -201,11 +201,11 @@ std::size_t PieceCutter::end_of_gpt2(std::string_view text, std::size_t begin) c
   std::size_t at = begin;
   Classes first = take(text, at);
   if (text[begin] == ' ' && at < text.size()) first = take(text, at);  // a space goes with what follows
-  if ((first & Is::space) != 0) return end_of_spaces(text, begin);
+  if ((first & CharClass::space) != 0) return end_of_spaces(text, begin);
   return end_of_run(text, at,
-                    (first & Is::letters) != 0  ? Is::letters
-                    : (first & Is::number) != 0 ? Is::number
-                                                : Is::marks);
+                    (first & CharClass::letters) != 0  ? CharClass::letters
+                    : (first & CharClass::number) != 0 ? CharClass::number
+                                                       : CharClass::marks);
 }
 
 std::size_t PieceCutter::end_of_llama3(std::string_view text, std::size_t begin, int most_numbers) const {
@@ -214,14 +214,16 @@ std::size_t PieceCutter::end_of_llama3(std::string_view text, std::size_t begin,
   }
   std::size_t at = begin;
   const Classes first = take(text, at);
-  if ((first & Is::letters) != 0) return end_of_run(text, at, Is::letters);
-  if ((first & Is::number) != 0) return end_of_numbers(text, at, most_numbers - 1);
+  if ((first & CharClass::letters) != 0) return end_of_run(text, at, CharClass::letters);
+  if ((first & CharClass::number) != 0) return end_of_numbers(text, at, most_numbers - 1);
   std::size_t behind = at;
   const Classes second = at < text.size() ? take(text, behind) : Classes{0};
-  if ((first & Is::line_end) == 0 && (second & Is::letters) != 0) return end_of_run(text, behind, Is::letters);
-  if ((first & Is::marks) == 0 && (text[begin] != ' ' || (second & Is::marks) == 0)) return end_of_lines(text, begin);
-  at = end_of_run(text, at, Is::marks);
-  return end_of_run(text, at, Is::line_end);
+  if ((first & CharClass::line_end) == 0 && (second & CharClass::letters) != 0)
+    return end_of_run(text, behind, CharClass::letters);
+  if ((first & CharClass::marks) == 0 && (text[begin] != ' ' || (second & CharClass::marks) == 0))
+    return end_of_lines(text, begin);
+  at = end_of_run(text, at, CharClass::marks);
+  return end_of_run(text, at, CharClass::line_end);
 }
 
 // A word of o200k goes over from its leading letters to its trailing ones; letters without case and accents are both.
@@ -232,10 +234,10 @@ std::size_t PieceCutter::end_of_cased_word(std::string_view text, std::size_t be
   while (at < text.size()) {
     std::size_t behind = at;
     const Classes next = take(text, behind);
-    if ((next & Is::lower) != 0) return end_of_run(text, behind, Is::trailing);
-    if ((next & Is::leading) == 0) break;
+    if ((next & CharClass::lower) != 0) return end_of_run(text, behind, CharClass::trailing);
+    if ((next & CharClass::leading) == 0) break;
     at = behind;
-    if ((next & Is::trailing) != 0) behind_both = behind;
+    if ((next & CharClass::trailing) != 0) behind_both = behind;
   }
   return behind_both > begin ? behind_both : at;
 }
@@ -246,15 +248,16 @@ std::size_t PieceCutter::end_of_o200k(std::string_view text, std::size_t begin) 
   };
   std::size_t at = begin;
   const Classes first = take(text, at);
-  if ((first & (Is::letters | Is::accent)) != 0) return with_contraction(end_of_cased_word(text, begin));
-  if ((first & Is::number) != 0) return end_of_numbers(text, at, 2);
-  if ((first & Is::line_end) == 0) {
+  if ((first & (CharClass::letters | CharClass::accent)) != 0) return with_contraction(end_of_cased_word(text, begin));
+  if ((first & CharClass::number) != 0) return end_of_numbers(text, at, 2);
+  if ((first & CharClass::line_end) == 0) {
     if (const std::size_t end = end_of_cased_word(text, at); end > at) return with_contraction(end);
   }
   std::size_t behind = at;
   const Classes second = at < text.size() ? take(text, behind) : Classes{0};
-  if ((first & Is::marks) == 0 && (text[begin] != ' ' || (second & Is::marks) == 0)) return end_of_lines(text, begin);
-  at = end_of_run(text, at, Is::marks);
+  if ((first & CharClass::marks) == 0 && (text[begin] != ' ' || (second & CharClass::marks) == 0))
+    return end_of_lines(text, begin);
+  at = end_of_run(text, at, CharClass::marks);
   while (at < text.size() && (text[at] == '\r' || text[at] == '\n' || text[at] == '/')) ++at;
   return at;
 }

@@ -95,7 +95,7 @@ void PythonJsonParser::shrink(std::size_t most_bytes) {
   if (rewritten_.capacity() > most_bytes) rewritten_ = std::string();
 }
 
-std::optional<std::string_view> odd_number(const simdjson::dom::element& value) {
+std::optional<std::string_view> unrepresentable_number(const simdjson::dom::element& value) {
   simdjson::dom::object object;
   std::string_view number;
   if (value.get(object) != simdjson::SUCCESS || object.size() != 1) return std::nullopt;

@@ -15,7 +15,7 @@ class PythonJsonParser {
   /// Padding says whether SIMDJSON_PADDING readable bytes follow the text; otherwise the text is copied.
   enum class Padding { present, absent };
   /// Parses `text`. The value is valid until the next call. A number that simdjson cannot represent becomes an object
-  /// that odd_number() recognises.
+  /// that unrepresentable_number() recognises.
   simdjson::error_code parse(std::string_view text, Padding padding, simdjson::dom::element& value);
   /// Frees buffers of more than `most_bytes`.
   void shrink(std::size_t most_bytes);
@@ -26,7 +26,7 @@ class PythonJsonParser {
 };
 
 /// The text of the number that such an object stands for; nothing for other values. Pure.
-std::optional<std::string_view> odd_number(const simdjson::dom::element& value);
+std::optional<std::string_view> unrepresentable_number(const simdjson::dom::element& value);
 
 /// Whether the text of such a number is an integer. Pure.
 bool is_odd_integer(std::string_view number);

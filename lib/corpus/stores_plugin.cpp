@@ -102,7 +102,7 @@ Result guarded(Result failed, char* problem, std::size_t room, Work work) {
   try {
     return work();
   } catch (const std::exception& error) {
-    tell_problem(problem, room, error.what());
+    copy_error_message(problem, room, error.what());
     return failed;
   }
 }

@@ -23,8 +23,8 @@
 namespace {
 
 using arrow::Type;
+using lockstep::copy_error_message;
 using lockstep::open_to_read;
-using lockstep::tell_problem;
 using lockstep::value_of;
 
 template <class Number>
@@ -287,7 +287,7 @@ void* open(const char* path, bool parquet, char* problem, std::size_t room) {
   try {
     return new Table(path, parquet);
   } catch (const std::exception& error) {
-    tell_problem(problem, room, error.what());
+    copy_error_message(problem, room, error.what());
     return nullptr;
   }
 }
@@ -296,7 +296,7 @@ std::int64_t read(void* table, char* out, std::size_t bytes, char* problem, std:
   try {
     return static_cast<Table*>(table)->read(out, bytes);
   } catch (const std::exception& error) {
-    tell_problem(problem, room, error.what());
+    copy_error_message(problem, room, error.what());
     return -1;
   }
 }

@@ -1,5 +1,5 @@
-// Turns text into token ids and back. Many threads share a tokenizer; each thread encodes with its own Encoder, which
-// holds regex state and a cache of pieces. How the command line names tokenizers: corpus/tokenizers.hpp.
+// MixtureSchedule text into token ids and back. Many threads share a tokenizer; each thread encodes with its own
+// Encoder, which holds regex state and a cache of pieces. How the command line names tokenizers: corpus/tokenizers.hpp.
 #pragma once
 
 #include "base/files.hpp"

@@ -119,7 +119,7 @@ class OwnDocuments {
  public:
   /// `lowest`: of a validation by count.
   OwnDocuments(const TokenizedCorpus& corpus, const SpillReader& spill, const ValidationSplit& validation,
-               const LowestDraws& lowest, TokenMasks masks)
+               const DrawThreshold& lowest, TokenMasks masks)
       : corpus_(corpus), spill_(spill), validation_(validation), lowest_(lowest), masks_(masks) {}
 
   /// `before`: what the streams have in front of this rank's part.
@@ -181,12 +181,12 @@ class OwnDocuments {
   /// `ties`: documents up to this one, it too, that have the draw of the border.
   DataSplit split_of(std::uint64_t draw, std::int64_t ties) const {
     switch (validation_.by) {
-      case ValidationSplit::By::none:
-      case ValidationSplit::By::tail: return DataSplit::train;  // tail: cut later
-      case ValidationSplit::By::hash:
+      case ValidationSplit::Kind::none:
+      case ValidationSplit::Kind::tail: return DataSplit::train;  // tail: cut later
+      case ValidationSplit::Kind::hash:
         return static_cast<double>(draw >> 11) * 0x1p-53 < validation_.fraction ? DataSplit::validation
                                                                                 : DataSplit::train;
-      case ValidationSplit::By::count:
+      case ValidationSplit::Kind::count:
         return draw < lowest_.draw || (draw == lowest_.draw && ties <= lowest_.ties) ? DataSplit::validation
                                                                                      : DataSplit::train;
     }
@@ -196,7 +196,7 @@ class OwnDocuments {
   const TokenizedCorpus& corpus_;
   const SpillReader& spill_;
   ValidationSplit validation_;
-  LowestDraws lowest_;
+  DrawThreshold lowest_;
   TokenMasks masks_;
 };
 
@@ -217,7 +217,7 @@ struct StreamPlan {
 
 void lay_out(const OwnDocuments& documents, const StreamPlan& plan, StreamSink& sink, const Alive& alive) {
   TailCut tail(sink, plan.cut, plan.before[0].stream_tokens(plan.masks));
-  documents.lay_out(plan.before, plan.by.by == ValidationSplit::By::tail ? static_cast<StreamSink&>(tail) : sink,
+  documents.lay_out(plan.before, plan.by.by == ValidationSplit::Kind::tail ? static_cast<StreamSink&>(tail) : sink,
                     alive);
 }
 
@@ -236,7 +236,7 @@ void require_both_splits(const StreamPlan& plan, std::int64_t documents) {
                 "--data.validation tail:FRACTION can cut within a document; none keeps everything for training");
   };
   if (plan.tokens[0] == 0) refuse("training");
-  if (plan.tokens[1] == 0 && plan.by.by != ValidationSplit::By::none) refuse("validation");
+  if (plan.tokens[1] == 0 && plan.by.by != ValidationSplit::Kind::none) refuse("validation");
 }
 
 /// The plan of `rank`, before documents are counted. Splits as asked for; where nothing was, by hash, or by the tail if
@@ -250,8 +250,8 @@ StreamPlan plan_streams(const ValidationSplit& wanted, const AssembleSettings& s
   const std::int64_t documents = all[0].documents + all[1].documents;
   require_joint(documents, settings);
   if (!settings.validation && (all[0].documents == 0 || all[1].documents == 0))
-    plan.by = {ValidationSplit::By::tail, wanted.fraction};
-  const bool by_tail = plan.by.by == ValidationSplit::By::tail;
+    plan.by = {ValidationSplit::Kind::tail, wanted.fraction};
+  const bool by_tail = plan.by.by == ValidationSplit::Kind::tail;
   if (by_tail) {
     for (Amounts& amounts : ranks) amounts = in_one_stream(amounts);
     all = in_one_stream(all);
@@ -494,16 +494,16 @@ AssembledSplits assemble(Session& session, const TokenizedCorpus& corpus, const 
   AssembleSettings settings = given;
   constexpr double usual_fraction = 0.01;
   const ValidationSplit wanted =
-      settings.validation.value_or(ValidationSplit{ValidationSplit::By::hash, usual_fraction});
+      settings.validation.value_or(ValidationSplit{ValidationSplit::Kind::hash, usual_fraction});
   Communicator& world = session.world();
   std::unique_ptr<SpillReader> spill;
-  LowestDraws lowest;
+  DrawThreshold lowest;
   const auto own_documents = [&](const ValidationSplit& by) {
     return OwnDocuments(corpus, *spill, by, lowest, settings.masks);
   };
   together(world, "count documents",
            [&] { spill = std::make_unique<SpillReader>(corpus.spill, settings.token_bytes); });
-  if (wanted.by == ValidationSplit::By::count)
+  if (wanted.by == ValidationSplit::Kind::count)
     lowest =
         lowest_draws(session, wanted.count, [&](const Alive& alive, const std::function<void(std::uint64_t)>& use) {
           own_documents(wanted).each_draw(alive, use);

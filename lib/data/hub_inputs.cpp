@@ -32,7 +32,7 @@ constexpr const char* readme_name = "README.md";
 bool looks_like_a_path(const std::string& word) {
   constexpr std::array<std::string_view, 5> of_token_files{".bin", ".idx", ".ds", ".yaml", ".yml"};
   const std::string suffix = Path(word).extension().string();
-  return is_there(word) || is_there(word.substr(0, word.find('/'))) || form_by_name(word) ||
+  return is_there(word) || is_there(word.substr(0, word.find('/'))) || format_by_name(word) ||
          std::ranges::find(of_token_files, suffix) != of_token_files.end();
 }
 
@@ -46,8 +46,8 @@ std::optional<HubReference> hub_input(const std::string& word) {
 std::string form_of(std::string_view name, std::optional<TextFormat> format) {
   for (const std::string& folder : split(std::string(name), '/'))
     if (folder.starts_with('.') || folder.starts_with("__")) return "";
-  auto form = form_by_name(Path(name));
-  if (!form && format) form = form_by_name(Path(name), format);
+  auto form = format_by_name(Path(name));
+  if (!form && format) form = format_by_name(Path(name), format);
   if (!form) return "";
   switch (*form) {
     case TextFormat::text: return "text";
@@ -294,7 +294,7 @@ LocalInputs bring_hub_inputs(const PrepareConfig& config, Session& session, Outp
   }
   if (!dry_run) fetch_together(inputs, session, output);
   const Json answer =
-      parse_json(rank0_tells(world, "find the input", [&] { return told(inputs, dry_run); }), "inputs of the hub");
+      parse_json(run_on_rank0(world, "find the input", [&] { return told(inputs, dry_run); }), "inputs of the hub");
   return {answer["words"].get<std::vector<std::string>>(), answer["complete"].get<bool>()};
 }
 

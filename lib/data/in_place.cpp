@@ -387,7 +387,7 @@ DividedFiles divide_token_files(Session& session, std::vector<TokenFile> files, 
     });
     divide_at(files, world.all_reduce(cut, Reduce::max), divided);
   };
-  const ValidationSplit by = validation.split.value_or(ValidationSplit{ValidationSplit::By::tail, usual_fraction});
+  const ValidationSplit by = validation.split.value_or(ValidationSplit{ValidationSplit::Kind::tail, usual_fraction});
   const bool all_named = std::ranges::all_of(files, begins_validation);  // then names tell nothing
   divided.by = fmt::format("data.validation {}", by.text());
   if (validation.files) {
@@ -398,16 +398,16 @@ DividedFiles divide_token_files(Session& session, std::vector<TokenFile> files, 
     divide_by_name(files, divided, begins_validation);
   } else {
     switch (by.by) {
-      case ValidationSplit::By::none: divide_at(files, std::numeric_limits<std::int64_t>::max(), divided); break;
-      case ValidationSplit::By::tail: by_tail(by.fraction); break;
-      case ValidationSplit::By::hash:
-      case ValidationSplit::By::count:
+      case ValidationSplit::Kind::none: divide_at(files, std::numeric_limits<std::int64_t>::max(), divided); break;
+      case ValidationSplit::Kind::tail: by_tail(by.fraction); break;
+      case ValidationSplit::Kind::hash:
+      case ValidationSplit::Kind::count:
         throw Error(ExitCode::usage, fmt::format("data.validation {} cannot divide token files", by.text()),
                     "tail:FRACTION takes documents from the end, data.validation_files files by their names");
     }
   }
   for (std::size_t i = 0; i < divided.splits.size(); ++i) {
-    const bool none = i == 1 && !validation.files && by.by == ValidationSplit::By::none;
+    const bool none = i == 1 && !validation.files && by.by == ValidationSplit::Kind::none;
     if (!divided.splits[i].empty() || none) continue;
     throw Error(ExitCode::input,
                 fmt::format("{} leaves nothing for {}", divided.by, i == 0 ? "training" : "validation"),

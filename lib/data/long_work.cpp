@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 /// Ends work that is no longer wanted: another rank says why.
-struct GivenUp {};
+struct WorkAbandoned {};
 
 }  // namespace
 
@@ -29,9 +29,9 @@ void long_work_together(Session& session, std::string_view what,
       work([&] {
         ++signs;
         end_if_stopped(session);
-        if (given_up) throw GivenUp();
+        if (given_up) throw WorkAbandoned();
       });
-    } catch (const GivenUp&) {
+    } catch (const WorkAbandoned&) {
     } catch (...) {
       failed = true;
       throw;

@@ -9,12 +9,12 @@
 
 namespace lockstep {
 
-LowestDraws lowest_draws(Session& session, std::int64_t count,
-                         const std::function<void(const std::function<void()>& alive,
-                                                  const std::function<void(std::uint64_t)>& use)>& each) {
+DrawThreshold lowest_draws(Session& session, std::int64_t count,
+                           const std::function<void(const std::function<void()>& alive,
+                                                    const std::function<void(std::uint64_t)>& use)>& each) {
   constexpr int digit_bits = 16;  // the draw is found digit by digit, the highest first
   Communicator& world = session.world();
-  LowestDraws lowest;
+  DrawThreshold lowest;
   std::int64_t ties_here = 0;
   std::int64_t missing = count;  // of documents at or behind the digits that are found
   for (int shift = 64 - digit_bits; shift >= 0; shift -= digit_bits) {

@@ -14,12 +14,12 @@ namespace lockstep {
 
 namespace {
 
-CountedTurns counted_turns(TrainOn train_on) {
+TrainedTurns counted_turns(TrainOn train_on) {
   switch (train_on) {
     case TrainOn::completion: break;  // of another form
-    case TrainOn::assistant: return CountedTurns::assistant;
-    case TrainOn::last: return CountedTurns::last;
-    case TrainOn::all: return CountedTurns::all;
+    case TrainOn::assistant: return TrainedTurns::assistant;
+    case TrainOn::last: return TrainedTurns::last;
+    case TrainOn::all: return TrainedTurns::all;
   }
   fail(ExitCode::bug, "messages have no completion");
 }
@@ -53,7 +53,7 @@ class MessageReader : public RecordReader {
 
   ConversationSamples samples_;
   std::optional<std::string> field_;
-  CountedTurns counted_;
+  TrainedTurns counted_;
 };
 
 }  // namespace

@@ -79,12 +79,12 @@ Proportions resolve_weights(std::span<const double> weights, std::span<const std
   return proportions;
 }
 
-std::int64_t Turns::Node::of_first(std::int64_t samples) const {
+std::int64_t MixtureSchedule::Node::of_first(std::int64_t samples) const {
   const std::int64_t periods = samples / parts, rest = samples % parts;
   return periods * first_parts + (2 * rest * first_parts + parts) / (2 * parts);
 }
 
-Turns::Turns(const Proportions& proportions) : leaves_(proportions.parts.size()) {
+MixtureSchedule::MixtureSchedule(const Proportions& proportions) : leaves_(proportions.parts.size()) {
   invariant(
       !proportions.parts.empty() && std::ranges::min(proportions.parts) > 0 && proportions.whole <= Proportions::most &&
           std::accumulate(proportions.parts.begin(), proportions.parts.end(), std::int64_t{0}) == proportions.whole,
@@ -97,7 +97,8 @@ Turns::Turns(const Proportions& proportions) : leaves_(proportions.parts.size())
 
 // `datasets` come the heaviest first. Each goes to the side that is lighter so far: where none is heavier than all
 // others together, neither side then has more than two thirds.
-std::size_t Turns::make_node(std::vector<std::size_t> datasets, const Proportions& proportions, std::size_t above) {
+std::size_t MixtureSchedule::make_node(std::vector<std::size_t> datasets, const Proportions& proportions,
+                                       std::size_t above) {
   const std::size_t node = nodes_.size();
   nodes_.push_back({.above = above});
   std::vector<std::size_t> first, second;
@@ -121,7 +122,7 @@ std::size_t Turns::make_node(std::vector<std::size_t> datasets, const Proportion
   return node;
 }
 
-Turns::Turn Turns::at(std::int64_t sample) const {
+MixtureSchedule::Slot MixtureSchedule::at(std::int64_t sample) const {
   std::size_t at = 0;
   while (nodes_[at].first != leaf) {
     const Node& node = nodes_[at];
@@ -133,7 +134,7 @@ Turns::Turn Turns::at(std::int64_t sample) const {
   return {nodes_[at].dataset, sample};
 }
 
-std::int64_t Turns::taken(std::size_t dataset, std::int64_t samples) const {
+std::int64_t MixtureSchedule::taken(std::size_t dataset, std::int64_t samples) const {
   std::vector<std::size_t> path;  // from the root down
   for (std::size_t at = leaves_[dataset]; at != leaf; at = nodes_[at].above) path.push_back(at);
   for (std::size_t depth = path.size() - 1; depth > 0; --depth) {

@@ -29,14 +29,14 @@ Proportions resolve_weights(std::span<const double> weights, std::span<const std
 /// adds at most half a sample to the node's own error. If no dataset of a node is heavier than all others together,
 /// neither side has more than two thirds of the node. A side then inherits at most two thirds of the node's error, and
 /// the sum of errors at a leaf stays below two.
-class Turns {
+class MixtureSchedule {
  public:
-  explicit Turns(const Proportions& proportions);
-  struct Turn {
+  explicit MixtureSchedule(const Proportions& proportions);
+  struct Slot {
     std::size_t dataset = 0;
     std::int64_t number = 0;  // earlier samples of this dataset
   };
-  Turn at(std::int64_t sample) const;
+  Slot at(std::int64_t sample) const;
   /// Returns the number of samples of `dataset` among the first `samples`.
   std::int64_t taken(std::size_t dataset, std::int64_t samples) const;
 

@@ -34,7 +34,7 @@ std::optional<OutputPaths> take_turn(Session& session, Log& log, std::unique_ptr
   for (bool told = false; true; wait(session)) {
     if (is_there()) return std::nullopt;
     session.enter(Phase::data);
-    const std::string answer = rank0_tells(world, "start", [&] {
+    const std::string answer = run_on_rank0(world, "start", [&] {
       try {
         output = make();
       } catch (const LockHeld& held) {

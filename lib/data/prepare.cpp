@@ -50,8 +50,8 @@ namespace lockstep {
 
 namespace {
 
-/// Told says where the summary goes.
-enum class Told { result, log };
+/// ReportTo says where the summary goes.
+enum class ReportTo { result, log };
 
 constexpr const char* standard_input = "-";
 
@@ -59,7 +59,7 @@ constexpr const char* standard_input = "-";
 InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& words,
                          const std::optional<InputFormat>& format) {
   if (words == std::vector<std::string>{standard_input}) return {};  // read when there is a place for it
-  const std::string told = rank0_tells(world, "find the input", [&] {
+  const std::string told = run_on_rank0(world, "find the input", [&] {
     const InputFiles inputs = find_inputs(words, format ? text_format_of(*format) : std::nullopt);
     Json files = Json::array();
     for (const InputFile& file : inputs.files) {
@@ -114,12 +114,12 @@ int default_threads(Communicator& world) {
 
 class Preparation {
  public:
-  Preparation(const PrepareConfig& config, Session& session, Output& output, Told told)
+  Preparation(const PrepareConfig& config, Session& session, Output& output, ReportTo report_to)
       : config_(config),
         session_(session),
         world_(session.world()),
         output_(output),
-        told_(told),
+        report_to_(told),
         inputs_(agreed_inputs(world_, config.text(), config.input_format())) {
     threads_ =
         config.threads ? checked_cast<int>(*config.threads, "threads", ExitCode::usage) : default_threads(world_);
@@ -166,7 +166,7 @@ class Preparation {
   /// As prepare_in_cache says.
   std::optional<Path> run_in(const Path& cache, WithoutPrepared without) {
     const Path memory = cache / fmt::format(".inputs-{}.json", to_hex(hash128(names_of_input())));
-    const std::string told = rank0_tells(world_, "look into the cache", [&] {
+    const std::string told = run_on_rank0(world_, "look into the cache", [&] {
       Json known = Json::array();
       const ContentMemory remembered = ContentMemory::read(memory);
       for (const InputFile& file : inputs_.files) {
@@ -276,8 +276,8 @@ class Preparation {
   // Standard input can be read only once, and --overwrite asks for the dataset anew.
   bool is_up_to_date() {
     if (key_)
-      return rank0_tells(world_, "look into the cache",
-                         [&] { return holds_prepared(config_.output, *key_) ? "yes" : "no"; }) == "yes";
+      return run_on_rank0(world_, "look into the cache",
+                          [&] { return holds_prepared(config_.output, *key_) ? "yes" : "no"; }) == "yes";
     if (inputs_.files.empty() || config_.train_tokenizer || config_.overwrite) return false;
     const PreparedLookup found = look_for_prepared(session_, config_.output, config_.data, inputs_.files);
     bytes_read_ += found.bytes_read;
@@ -350,7 +350,7 @@ class Preparation {
       return cuts.last_cut(text);
     };
     std::unique_ptr<Progress> progress;
-    TokenizerFacts facts = train_tokenizer(pass("count pieces", last_cut, progress), training, staging_);
+    TrainedTokenizer facts = train_tokenizer(pass("count pieces", last_cut, progress), training, staging_);
     facts.corpus.input.bytes += bytes_read_;
     together(world_, "complete the tokenizer", [&] {
       if (is_root()) output->publish();
@@ -431,7 +431,7 @@ class Preparation {
     manifest_.key = preparation_key(config_.data, given, format, inputs_.files, sums);
     if (key_ && manifest_.key != key_)
       throw Error(ExitCode::input, "the input changed during preparation", "start again");
-    if (!config_.data.validation && splits.by.by == ValidationSplit::By::tail && is_root())
+    if (!config_.data.validation && splits.by.by == ValidationSplit::Kind::tail && is_root())
       output_.log().info("validation is {}: hash:0.01 would leave a split empty", splits.by.text());
   }
 
@@ -453,7 +453,7 @@ class Preparation {
   // Where units of text are tokenized, which a job that is killed leaves to the next one with the same work: files that
   // have not been written since, tokenizer and options. Standard input is there once.
   Path start_work(std::unique_ptr<WorkFolder>& work) {
-    return rank0_tells(world_, "start", [&] {
+    return run_on_rank0(world_, "start", [&] {
       if (std::ranges::any_of(stamps_, [](const auto& stamp) { return !stamp; })) return spill_.string();
       std::string text =
           to_hex(preparation_key(config_.data, tokenizer_.get(), message_format_hash(config_.data, tokenizer_.get()),
@@ -514,9 +514,9 @@ class Preparation {
   }
 
   void tell(const PreparationSummary& summary) {
-    switch (told_) {
-      case Told::log: return output_.log().info("{}", text_of(summary));
-      case Told::result:
+    switch (report_to_) {
+      case ReportTo::log: return output_.log().info("{}", text_of(summary));
+      case ReportTo::result:
         if (output_.common().json)
           output_.print_json(lockstep::json_of(summary));
         else
@@ -528,7 +528,7 @@ class Preparation {
   Session& session_;
   Communicator& world_;
   Output& output_;
-  Told told_;
+  ReportTo report_to_;
   std::optional<Hash128> key_;  // of what belongs into a cache
   InputFiles inputs_;
   std::vector<std::optional<FileStamp>> stamps_;  // of the input, on rank 0
@@ -572,7 +572,7 @@ int prepare_data(const PrepareConfig& named, Session& session, Output& output) {
     }
   }
   together(session.world(), "read text", [&] { refuse_options_of_token_files(config); });
-  Preparation preparation(config, session, output, Told::result);
+  Preparation preparation(config, session, output, ReportTo::result);
   if (output.common().dry_run) {
     preparation.plan_only();
   } else {
@@ -590,7 +590,7 @@ std::optional<Path> prepare_in_cache(const PrepareConfig& named, const Path& cac
   if (const auto tokens = find_token_input(text, session))
     return prepare_tokens_in_cache(text, *tokens, cache, without, session, output);
   together(session.world(), "prepare text", [&] { refuse_options_of_token_files(text); });
-  return Preparation(text, session, output, Told::log).run_in(cache, without);
+  return Preparation(text, session, output, ReportTo::log).run_in(cache, without);
 }
 
 }  // namespace lockstep

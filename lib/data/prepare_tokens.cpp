@@ -168,7 +168,7 @@ class TokenPreparation {
   }
 
   std::optional<Path> run_in(const Path& cache, WithoutPrepared without) {
-    const std::string told = rank0_tells(world_, "look into the cache", [&] {
+    const std::string told = run_on_rank0(world_, "look into the cache", [&] {
       refuse_options_of_text(config_, false);
       open_input();
       return to_hex(key());
@@ -212,8 +212,8 @@ class TokenPreparation {
   }
 
   bool is_in_cache() const {
-    return rank0_tells(world_, "look into the cache",
-                       [&] { return holds_prepared(config_.output, *manifest_.key) ? "yes" : "no"; }) == "yes";
+    return run_on_rank0(world_, "look into the cache",
+                        [&] { return holds_prepared(config_.output, *manifest_.key) ? "yes" : "no"; }) == "yes";
   }
 
   void make() {
@@ -373,7 +373,7 @@ class TokenPreparation {
 std::optional<TokenInput> find_token_input(const PrepareConfig& config, Session& session) {
   if (config.text() == std::vector<std::string>{"-"}) return std::nullopt;
   const Json told =
-      parse_json(rank0_tells(session.world(), "find the input", [&] { return find_on_rank0(config); }), "token files");
+      parse_json(run_on_rank0(session.world(), "find the input", [&] { return find_on_rank0(config); }), "token files");
   if (told.is_null()) return std::nullopt;
   TokenInput input;
   if (told.contains("dataset")) {

@@ -79,7 +79,7 @@ bool holds_prepared(const Path& folder, const Hash128& key) {
 PreparedLookup look_for_prepared(Session& session, const Path& folder, const PrepareDataOptions& options,
                                  const std::vector<InputFile>& files) {
   Communicator& world = session.world();
-  const std::string told = rank0_tells(world, "look for the dataset", [&] {
+  const std::string told = run_on_rank0(world, "look for the dataset", [&] {
     const auto wanted = sums_wanted(folder, options, files);
     if (!wanted) return to_text(Json());
     const ContentMemory memory = ContentMemory::read(folder / input_memory_name);

@@ -1,5 +1,5 @@
-// Turns records into samples: tokens, and a mask of the ones that count as labels. There is a reader for each form of
-// data.records. Records of text: corpus/json_lines.hpp. Limits on the length of samples: data/sample_shape.hpp.
+// MixtureSchedule records into samples: tokens, and a mask of the ones that count as labels. There is a reader for each
+// form of data.records. Records of text: corpus/json_lines.hpp. Limits on the length of samples: data/sample_shape.hpp.
 #pragma once
 
 #include "config/record_options.hpp"

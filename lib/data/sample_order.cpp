@@ -53,7 +53,7 @@ std::int64_t SampleOrder::sample_at(DataPosition position) const {
   if (permutes(Shuffled::mixture)) sample = permuted(sample, samples_, epoch, {});
   std::size_t dataset = 0;
   if (turns_) {
-    const Turns::Turn turn = turns_->at(epoch * samples_ + sample);
+    const MixtureSchedule::Slot turn = turns_->at(epoch * samples_ + sample);
     dataset = turn.dataset;
     epoch = turn.number / settings_.datasets[dataset];
     sample = turn.number % settings_.datasets[dataset];

@@ -80,8 +80,8 @@ class SampleOrder {
   std::int64_t permuted(std::int64_t sample, std::int64_t of, std::int64_t epoch,
                         std::optional<std::size_t> dataset) const;
   OrderSettings settings_;
-  std::optional<Turns> turns_;        // set with proportions
-  std::vector<std::int64_t> begins_;  // the first sample of each dataset among all samples
+  std::optional<MixtureSchedule> turns_;  // set with proportions
+  std::vector<std::int64_t> begins_;      // the first sample of each dataset among all samples
   std::int64_t samples_ = 0;
 };
 

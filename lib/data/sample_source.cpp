@@ -59,7 +59,7 @@ WindowSource::WindowSource(const TokenStream& stream, std::int64_t length, Docum
       if (length < 1) fail(ExitCode::usage, "samples of {} tokens: the length must be at least 1", length);
       if (stream.tokens() < 2)
         fail(ExitCode::input, "a split of {} tokens is too short to evaluate: it has no label", stream.tokens());
-      samples_ = divided_up(stream.tokens() - 1, length);
+      samples_ = ceil_div(stream.tokens() - 1, length);
       break;
   }
 }

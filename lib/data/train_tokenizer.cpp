@@ -97,9 +97,9 @@ OutputKind tokenizer_output() {
   return {.name = "tokenizer", .marker = record_name, .files = files};
 }
 
-TokenizerFacts train_tokenizer(const BlockPass& pass, const TokenizerTraining& settings, const Path& folder) {
+TrainedTokenizer train_tokenizer(const BlockPass& pass, const TokenizerTraining& settings, const Path& folder) {
   Communicator& world = pass.session.world();
-  TokenizerFacts facts;
+  TrainedTokenizer facts;
   facts.corpus = count_pieces(pass, settings.counting);
   if (facts.corpus.different == 0) fail(ExitCode::input, "cannot train a tokenizer: the input holds no text");
   std::array<std::int64_t, 3> numbers{};
@@ -118,7 +118,7 @@ TokenizerFacts train_tokenizer(const BlockPass& pass, const TokenizerTraining& s
   return facts;
 }
 
-void summarise(const TokenizerFacts& facts, const TokenizerTraining& settings, const std::string& folder,
+void summarise(const TrainedTokenizer& facts, const TokenizerTraining& settings, const std::string& folder,
                std::uint64_t input_bytes, double seconds, Output& output) {
   const CountedCorpus& corpus = facts.corpus;
   const double rate = static_cast<double>(corpus.text_bytes) / 1e6 / std::max(seconds, 1e-9);

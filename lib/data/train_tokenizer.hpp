@@ -17,8 +17,8 @@ struct TokenizerTraining {
   std::string end_name;  // the one of bpe.special_tokens that joins documents
 };
 
-/// TokenizerFacts describe the trained tokenizer; they are equal on all ranks.
-struct TokenizerFacts {
+/// TrainedTokenizer describe the trained tokenizer; they are equal on all ranks.
+struct TrainedTokenizer {
   CountedCorpus corpus;
   std::int64_t vocabulary = 0;
   std::int64_t merges = 0;
@@ -31,10 +31,10 @@ OutputKind tokenizer_output();
 /// Trains the tokenizer; rank 0 writes tokenizer.json, tokenizer_config.json, vocab.json, merges.txt and TRAINED.json,
 /// a record of the training, into the folder. The bytes do not depend on the numbers of ranks and threads. Collective
 /// over the session's world. Throws as count_pieces and train_bpe do, Error(input) for a corpus without text.
-TokenizerFacts train_tokenizer(const BlockPass& pass, const TokenizerTraining& settings, const Path& folder);
+TrainedTokenizer train_tokenizer(const BlockPass& pass, const TokenizerTraining& settings, const Path& folder);
 
 /// Prints a summary of the training. Called on rank 0, which has the output.
-void summarise(const TokenizerFacts& facts, const TokenizerTraining& settings, const std::string& folder,
+void summarise(const TrainedTokenizer& facts, const TokenizerTraining& settings, const std::string& folder,
                std::uint64_t input_bytes, double seconds, Output& output);
 
 }  // namespace lockstep

@@ -40,7 +40,7 @@ UnpackedInput unpack_large_files(Session& session, const std::vector<InputFile>&
   UnpackedInput result{files, 0, std::vector<ReadContent>(files.size())};
   std::vector<std::size_t> large;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    if (outweighs_a_part(files, i, world.size())) large.push_back(i);
+    if (exceeds_equal_share(files, i, world.size())) large.push_back(i);
   }
   if (large.empty()) return result;
   std::int64_t bytes_read = 0;

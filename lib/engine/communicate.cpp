@@ -109,7 +109,7 @@ void Engine::transfer(Run& run, const Action& action, std::size_t position) {
   const auto other = static_cast<int>(peer - members.begin());
   if (action.subject.kind == Subject::Kind::unit) return exchange_gradient(run, action, position, group, other);
   const std::array<std::int64_t, 2> shape{
-      divided_up(run.rows_of[static_cast<std::size_t>(action.micro_batch)], std::int64_t{run.program.row_shares}),
+      ceil_div(run.rows_of[static_cast<std::size_t>(action.micro_batch)], std::int64_t{run.program.row_shares}),
       model_.config().channels};
   const auto options = at::TensorOptions().dtype(model_.output_type());
   Ticket& ticket = run.tickets[position];
@@ -205,7 +205,7 @@ std::pair<at::Tensor, SumInto> Engine::shard_of(Run& run, const Unit& unit, cons
     run.slots.acquire(slot, {.input = {},
                              .value = at::zeros({unit.length()},  // padding is summed too
                                                 at::TensorOptions().dtype(scalar_type(reduce_dtype_)))});
-  return {run.slots.at(slot).value, {.how = begins ? SumInto::How::replace : SumInto::How::add}};
+  return {run.slots.at(slot).value, {.how = begins ? SumInto::Mode::replace : SumInto::Mode::add}};
 }
 
 }  // namespace lockstep

@@ -140,7 +140,7 @@ void Engine::forward(Run& run, const Action& action) {
     const double loss = session_.take_injected_nan() ? not_a_number : output.item<double>();
     if (search_ && run.order != nullptr) search_->look_at_forward(block, index, mb, at::full({}, loss));
     if (counts_loss() || !std::isfinite(loss)) run.loss_sum += loss;  // once; what is wrong wherever it is
-    if (counts_loss()) run.hits += replay->hits;
+    if (counts_loss()) run.correct += replay->correct;
   } else {
     if (search_ && run.order != nullptr) search_->look_at_forward(block, index, mb, output);
     run.slots.acquire(SlotKind::boundary, boundary_subject(index + 1), mb, {.input = {}, .value = output.detach()});

@@ -19,7 +19,7 @@ namespace {
 
 /// Communication behind the computation goes on beside the calling thread; it waits for all else, the heartbeat
 /// included.
-bool runs_here(const Action& action) { return !behind_computation(action.op); }
+bool runs_here(const Action& action) { return !overlaps_compute(action.op); }
 
 Phase phase_of(const Action& action, ProgramPhase phase) {
   if (phase == ProgramPhase::sampling) return Phase::sample;
@@ -143,7 +143,7 @@ Transport make_transport(Session& session, const Catalogue& programs) {
           used.emplace(static_cast<int>(lane), std::ranges::find(groups, group) - groups.begin());
         };
         for (const BlockExchange& exchange : exchanges_of(*program, action)) use(Lane::block, exchange.axes);
-        if (meets_others(action) && !speaks_within(action) && (!is_transfer(action.op) || is_send(action.op)))
+        if (meets_others(action) && !exchanges_within(action) && (!is_transfer(action.op) || is_send(action.op)))
           use(action.lane, action.group);
       }
   return Transport(session, programs.train.mesh, lanes, groups,
@@ -230,10 +230,10 @@ EvaluationOutcome Engine::evaluate(const std::vector<Batch>& micro_batches, std:
   Run run = begin(step, ProgramPhase::evaluation);
   run.take(micro_batches, model_, place_, counts_loss());
   execute(run);
-  return {run.loss_sum, run.tokens, static_cast<std::int64_t>(run.hits)};
+  return {run.loss_sum, run.tokens, static_cast<std::int64_t>(run.correct)};
 }
 
-DrawnToken Engine::draw_token(const SeenText& text, const TokenDraw& draw, std::int64_t step) {
+DrawnToken Engine::draw_token(const TextInput& text, const TokenDraw& draw, std::int64_t step) {
   Run run = begin(step, ProgramPhase::sampling);
   run.text = &text;
   run.draw = &draw;

@@ -82,7 +82,7 @@ struct StepOutcome {
 struct EvaluationOutcome {
   double loss_sum = 0;  // nats, over all ranks
   std::int64_t tokens = 0;
-  std::int64_t hits = 0;  // tokens that the model considered most probable
+  std::int64_t correct = 0;  // tokens that the model considered most probable
 };
 
 /// Makes the transport with the lanes and groups of the programs. The number of a lane is its value in Lane. Collective
@@ -124,7 +124,7 @@ class Engine {
   /// Runs one forward of a text, which is the same on all ranks. The first rank that holds the head calls `draw` with
   /// the logits after the last token, and all ranks receive the drawn token. Collective over the world. If a rank
   /// fails, in `draw` for example, all ranks throw the same AgreedError, and nothing changes.
-  DrawnToken draw_token(const SeenText& text, const TokenDraw& draw, std::int64_t step);
+  DrawnToken draw_token(const TextInput& text, const TokenDraw& draw, std::int64_t step);
 
   /// Replaces each buffer, between steps, by its mean over the cells that train apart, equal on all of them. Collective
   /// over the world; buffers have equal lengths and the same order on all ranks. A rank that fails throws alone and

@@ -20,7 +20,7 @@ BatchShape batch_shape(const HfConfig& config, const UnitTypes& types, const Mic
   const std::int64_t key_heads = std::max<std::int64_t>(1, config.kv_heads / shape.sequence.ulysses);
   const std::int64_t threads = std::min<std::int64_t>(processor.threads, shape.samples * key_heads);
   const int ring = shape.sequence.ring;
-  const std::int64_t keys = ring == 1 ? shape.length : divided_up(shape.length, 2 * ring);  // at once
+  const std::int64_t keys = ring == 1 ? shape.length : ceil_div(shape.length, 2 * ring);  // at once
   return {.samples = shape.samples,
           .length = shape.length,
           .compute = types.compute,

@@ -95,12 +95,12 @@ void Engine::average(const std::vector<at::Tensor>& buffers, std::int64_t step) 
 void Engine::reduce_loss(Run& run, const Action& action) {
   HeartbeatData mine;
   mine.loss_sum = run.loss_sum;
-  mine.hits = static_cast<std::int64_t>(run.hits);
+  mine.correct = static_cast<std::int64_t>(run.correct);
   mine.tokens = run.tokens;
   mine.failure = run.failure;
   const HeartbeatData all = agree(run, action, mine);
   run.loss_sum = all.loss_sum;
-  run.hits = static_cast<double>(all.hits);
+  run.correct = static_cast<double>(all.correct);
   run.tokens = all.tokens;
 }
 

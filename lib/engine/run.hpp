@@ -33,7 +33,7 @@ struct Engine::Run {
   static bool meets_before_heartbeat(const RankClass& of) {
     for (const Action& action : of.actions) {
       if (action.op == Op::heartbeat) return false;
-      if (action.op == Op::optimizer && speaks_within(action)) return true;
+      if (action.op == Op::optimizer && exchanges_within(action)) return true;
     }
     return false;
   }
@@ -51,7 +51,7 @@ struct Engine::Run {
   ProgramPhase phase;
   const RankClass& ranks;             // class of this rank
   const StepOrder* order = nullptr;   // of a training step
-  const SeenText* text = nullptr;     // the text that is sampled
+  const TextInput* text = nullptr;    // the text that is sampled
   const TokenDraw* draw = nullptr;    // draws the next token of the text
   std::int64_t last_row = -1;         // row of this rank that holds the text's last token; −1: another rank has it
   std::vector<BatchTensors> batches;  // by micro-batch
@@ -66,7 +66,7 @@ struct Engine::Run {
   std::int64_t step;
   double loss_sum = 0;                    // of this rank; after reduce_loss, of all ranks
   double aux_loss_sum = 0;                // of this rank, over the samples that it counts
-  double hits = 0;                        // of an evaluation: of this rank; after reduce_loss, of all ranks
+  double correct = 0;                     // of an evaluation: of this rank; after reduce_loss, of all ranks
   std::vector<double> expert_loads = {};  // of this rank, in the order of StepOutcome::expert_loads
   double squared_norm = 0;                // over this rank's shares
   double clipped_norm_squared = 0;        // of the gradient that is clipped: of all ranks, or of this rank's cell
@@ -95,7 +95,7 @@ struct Engine::Run {
 
   /// Returns how a sum enters the gradient of its unit: the first sum of a step replaces the old value, later ones add.
   SumInto into(const Unit& unit, const Action& action) {
-    return {summed.insert(action.subject.index).second ? SumInto::How::replace : SumInto::How::add,
+    return {summed.insert(action.subject.index).second ? SumInto::Mode::replace : SumInto::Mode::add,
             master_dtype(unit.precision())};
   }
 

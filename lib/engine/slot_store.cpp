@@ -90,7 +90,7 @@ void SlotStore::empty(int position) {
 void SlotStore::release(int position) {
   const Action& action = ranks_->actions[static_cast<std::size_t>(position)];
   if (action.slots.releases.empty()) return;
-  if (behind_computation(action.op))
+  if (overlaps_compute(action.op))
     going_on_.push_back(position);
   else
     empty(position);

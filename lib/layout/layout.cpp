@@ -90,7 +90,7 @@ std::int64_t parts_of(const Layout& layout, const Split& split) {
 
 /// The length of each part but the last ones.
 std::int64_t chunk_of(const Split& split, std::int64_t length, std::int64_t parts) {
-  return divided_up(divided_up(length, split.granule), parts) * split.granule;
+  return ceil_div(ceil_div(length, split.granule), parts) * split.granule;
 }
 
 Part part_of(const Layout& layout, const Split& split, Rank rank) {
@@ -105,7 +105,7 @@ Part part_of(const Layout& layout, const Split& split, Rank rank) {
 
 /// What the first rank that holds a part has in its number for the axes of the split.
 Rank first_of_part(const Layout& layout, const Split& split, std::int64_t part) {
-  std::int64_t index = divided_up(part * ranks_along(layout, split), parts_of(layout, split));
+  std::int64_t index = ceil_div(part * ranks_along(layout, split), parts_of(layout, split));
   Rank rank = 0;
   for (auto name = split.axes.rbegin(); name != split.axes.rend(); ++name) {
     const Axis& axis = axis_of(layout, *name);
@@ -234,7 +234,7 @@ Layout like(const Layout& layout, DType dtype) {
   return result;
 }
 
-Layout beside_matrices(const Layout& weights, Shape global, DType dtype) {
+Layout matrix_state_layout(const Layout& weights, Shape global, DType dtype) {
   Layout result = replicated(std::move(global), dtype, weights.mesh);
   result.pins = weights.pins;
   for (Split split : weights.splits) {

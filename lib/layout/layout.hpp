@@ -70,6 +70,6 @@ Layout like(const Layout& layout, DType dtype);           // same boxes, another
 /// Layout of optimizer state that is kept per matrix, such as sums over its rows, for a tensor with the layout
 /// `weights`: every rank that holds a part of the tensor holds all of the state. With expert parallelism each rank
 /// holds the state of its own experts; dim 0 then counts experts, in their order.
-Layout beside_matrices(const Layout& weights, Shape global, DType dtype);
+Layout matrix_state_layout(const Layout& weights, Shape global, DType dtype);
 
 }  // namespace lockstep

@@ -50,12 +50,12 @@ std::vector<Rank> by_node(const Nodes& nodes) {
   return ranks;
 }
 
-std::vector<TornGroup> torn_groups(const Mesh& mesh, const Nodes& nodes) {
+std::vector<SplitGroup> groups_across_nodes(const Mesh& mesh, const Nodes& nodes) {
   if (nodes.empty()) return {};
   invariant(std::ssize(nodes) == world_size(mesh), "every rank of the mesh is on a node");
   const int node_size = sizes_of(nodes).back();
-  std::vector<TornGroup> torn;
-  TornGroup group{.axes = {}, .ranks = 1, .nodes = 0, .rank = 0, .node_size = node_size};
+  std::vector<SplitGroup> torn;
+  SplitGroup group{.axes = {}, .ranks = 1, .nodes = 0, .rank = 0, .node_size = node_size};
   for (auto axis = mesh.axes.rbegin(); axis != mesh.axes.rend(); ++axis) {
     if (axis->size == 1) continue;
     group.axes.insert(group.axes.begin(), axis->name);

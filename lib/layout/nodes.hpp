@@ -28,7 +28,7 @@ struct Placement {
 };
 
 /// A group of ranks that would fit on one node but is spread over several.
-struct TornGroup {
+struct SplitGroup {
   std::vector<AxisName> axes;  // the group's axes: the fastest ones of the mesh
   int ranks = 0;
   int nodes = 0;      // nodes that it spans
@@ -38,6 +38,6 @@ struct TornGroup {
 
 /// Returns, for the fastest axis of `mesh`, the two fastest, …, the first group that spans several nodes, as long as
 /// groups are no larger than the largest node. Empty if nodes are unknown.
-std::vector<TornGroup> torn_groups(const Mesh& mesh, const Nodes& nodes);
+std::vector<SplitGroup> groups_across_nodes(const Mesh& mesh, const Nodes& nodes);
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@ namespace {
 
 /// Rows that each rank of the ring has of a segment, in two parts.
 std::int64_t ring_rows(std::int64_t ring, std::int64_t length) {
-  return ring == 1 ? length : 2 * divided_up(length, 2 * ring);
+  return ring == 1 ? length : 2 * ceil_div(length, 2 * ring);
 }
 
 /// Pairs of the first `queries` queries of a segment with the keys that they see.
@@ -44,16 +44,16 @@ std::vector<AxisName> axes_of(const SequenceRanks& ranks) {
 std::int64_t rows_of_each(const SequenceRanks& ranks, SegmentStarts segments) {
   std::int64_t rows = 0;
   for (std::size_t i = 0; i + 1 < segments.size(); ++i) rows += ring_rows(ranks.ring, segments[i + 1] - segments[i]);
-  return divided_up(rows, std::int64_t{ranks.ulysses});
+  return ceil_div(rows, std::int64_t{ranks.ulysses});
 }
 
 std::int64_t most_rows_of_each(const SequenceRanks& ranks, std::int64_t samples, std::int64_t length,
                                std::int64_t segments) {
-  if (ranks.ring == 1) return divided_up(samples * length, std::int64_t{ranks.ulysses});
+  if (ranks.ring == 1) return ceil_div(samples * length, std::int64_t{ranks.ulysses});
   // Segments of one token but for one, which has the rest: any other lengths give as many rows or fewer.
   const std::int64_t short_ones = std::min(segments, length) - 1;
   const std::int64_t of_sample = 2 * short_ones + ring_rows(ranks.ring, length - short_ones);
-  return divided_up(samples * of_sample, std::int64_t{ranks.ulysses});
+  return ceil_div(samples * of_sample, std::int64_t{ranks.ulysses});
 }
 
 SequencePlace sequence_place(const Mesh& mesh, Rank rank) {

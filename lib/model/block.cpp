@@ -459,7 +459,7 @@ class Head : public HeadBlock {
 
   at::Tensor compute(const at::Tensor& x, const BatchTensors& batch, Replay& replay) override {
     return loss_sum(norm_(x).normalised, *weight_, batch.labels, batch.loss, most_kept_logits_bytes, lane_,
-                    &replay.hits);
+                    &replay.correct);
   }
 
   at::Tensor logits(const at::Tensor& x) override {

@@ -82,7 +82,7 @@ struct Replay {
   at::Tensor expert_lowered = {};  // outputs of experts
   std::vector<double> loads = {};  // (E): how many of this rank's tokens go to each expert; empty: not counted
   double aux_loss = 0;             // sum over samples; equal on ranks that share the rows of these samples
-  double hits = 0;                 // of a head without autograd: labels with the largest logit
+  double correct = 0;              // of a head without autograd: labels with the largest logit
 };
 
 class Block {

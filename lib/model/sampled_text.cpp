@@ -66,9 +66,9 @@ SampledText::SampledText(std::vector<std::int32_t> prompt, const SampleOptions& 
     throw Error(ExitCode::input, "cannot continue an empty prompt", "give a prompt of at least one token");
 }
 
-SeenText SampledText::seen() const {
+TextInput SampledText::seen() const {
   const std::int64_t count = std::min(window_.positions, std::ssize(tokens_));
-  SeenText text{.batch = {}, .last = count - 1};
+  TextInput text{.batch = {}, .last = count - 1};
   Batch& batch = text.batch;
   batch.samples = 1;
   batch.length = count;

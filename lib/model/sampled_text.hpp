@@ -25,7 +25,7 @@ struct TextWindow {
 };
 
 /// The part of a text that a model reads, as one sample without labels.
-struct SeenText {
+struct TextInput {
   Batch batch;
   std::int64_t last = 0;  // position of the last token
 };
@@ -46,7 +46,7 @@ class SampledText {
               Continuation next = {});
 
   bool ended() const { return ended_; }
-  SeenText seen() const;
+  TextInput seen() const;
   /// The next token. Throws Error(numerics) if a logit is not finite.
   DrawnToken draw(std::span<const double> logits) const;
   void append(const DrawnToken& token);

@@ -44,7 +44,7 @@ std::vector<StateDescription> state_of_rule(const UpdateRule& rule, DType master
     case OptimizerName::adafactor: {
       std::vector<StateDescription> state{{"exp_avg_sq", master}};
       if (rule.factored)
-        state = {{"exp_avg_sq_row", master, KeptOf::rows}, {"exp_avg_sq_col", master, KeptOf::columns}};
+        state = {{"exp_avg_sq_row", master, StateShape::rows}, {"exp_avg_sq_col", master, StateShape::columns}};
       if (rule.adafactor_momentum != 0) state.push_back({"exp_avg", master});
       return state;
     }
@@ -58,11 +58,11 @@ bool is_same_way(const UpdateRule& a, const UpdateRule& b) {
 }
 
 /// Each unit in its way.
-class EachInItsWay final : public Optimizer {
+class PerUnitOptimizer final : public Optimizer {
  public:
-  EachInItsWay(const OptimizerOptions& options, const std::vector<Parameter*>& parameters)
+  PerUnitOptimizer(const OptimizerOptions& options, const std::vector<Parameter*>& parameters)
       : Optimizer(options, parameters) {
-    for (const UpdateRule& way : ways_of(options)) ways_.push_back(make_one(way.name, options, parameters));
+    for (const UpdateRule& way : update_rules_of(options)) ways_.push_back(make_one(way.name, options, parameters));
   }
   void update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const override {
     const auto way = static_cast<std::size_t>(unit.parameters().front()->description().update);
@@ -75,7 +75,7 @@ class EachInItsWay final : public Optimizer {
 
 }  // namespace
 
-std::vector<UpdateRule> ways_of(const OptimizerOptions& options) {
+std::vector<UpdateRule> update_rules_of(const OptimizerOptions& options) {
   std::vector<UpdateRule> ways;
   const auto add = [&](UpdateRule rule) {
     for (const bool factored : {true, false}) {
@@ -95,8 +95,8 @@ std::vector<UpdateRule> ways_of(const OptimizerOptions& options) {
   return ways;
 }
 
-int way_of(const OptimizerOptions& options, const LogicalTensor& tensor) {
-  const std::vector<UpdateRule> ways = ways_of(options);
+int update_rule_index(const OptimizerOptions& options, const LogicalTensor& tensor) {
+  const std::vector<UpdateRule> ways = update_rules_of(options);
   const UpdateRule rule = settings_of(tensor, options).rule;
   const auto way = std::ranges::find_if(ways, [&](const UpdateRule& each) { return is_same_way(each, rule); });
   return static_cast<int>(way - ways.begin());
@@ -110,7 +110,7 @@ std::vector<StateDescription> state_of(const UpdateRule& rule, DType master) {
 
 UpdateStates states_of(const OptimizerOptions& options, DType master) {
   UpdateStates states;
-  for (const UpdateRule& way : ways_of(options)) states.push_back(state_of(way, master));
+  for (const UpdateRule& way : update_rules_of(options)) states.push_back(state_of(way, master));
   return states;
 }
 
@@ -152,8 +152,8 @@ std::int64_t update_bytes(const OptimizerOptions& options, const std::vector<Log
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<Parameter*>& parameters) {
-  if (ways_of(options).size() == 1) return make_one(options.name, options, parameters);
-  return std::make_unique<EachInItsWay>(options, parameters);
+  if (update_rules_of(options).size() == 1) return make_one(options.name, options, parameters);
+  return std::make_unique<PerUnitOptimizer>(options, parameters);
 }
 
 }  // namespace lockstep

@@ -34,11 +34,11 @@ class Optimizer {
 /// The update rules of a run that differ in the optimizer or in its state: the rule of `options`, adamw in addition to
 /// muon, and the variants that groups make of these. Adafactor counts as two, one for matrices and one for vectors.
 /// Pure.
-std::vector<UpdateRule> ways_of(const OptimizerOptions& options);
-/// The index of a tensor's rule in ways_of, by settings_of (optim/groups.hpp). Pure. Throws Error(usage) as settings_of
-/// does.
-int way_of(const OptimizerOptions& options, const LogicalTensor& tensor);
-/// The state for weights of type `master`, by index in ways_of. Pure.
+std::vector<UpdateRule> update_rules_of(const OptimizerOptions& options);
+/// The index of a tensor's rule in update_rules_of, by settings_of (optim/groups.hpp). Pure. Throws Error(usage) as
+/// settings_of does.
+int update_rule_index(const OptimizerOptions& options, const LogicalTensor& tensor);
+/// The state for weights of type `master`, by index in update_rules_of. Pure.
 UpdateStates states_of(const OptimizerOptions& options, DType master);
 /// Name of the state that holds the rounding errors of 16-bit weights.
 inline constexpr const char* compensation_name = "compensation";

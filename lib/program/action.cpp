@@ -6,40 +6,40 @@ namespace lockstep {
 
 const OpFacts& facts_of(Op op) {
   using Kind = Subject::Kind;
-  using Of = OpFacts::Of;
+  using Scope = OpFacts::Scope;
   using Group = OpFacts::Group;
-  static constexpr OpFacts forward{"forward", Kind::block, Of::micro_batch, Group::within, Lane::compute},
-      recompute{"recompute", Kind::block, Of::micro_batch, Group::within, Lane::compute},
-      backward{"backward", Kind::block, Of::micro_batch, Group::within, Lane::compute},
-      backward_input{"backward_input", Kind::block, Of::micro_batch, Group::within, Lane::compute},
-      backward_weight{"backward_weight", Kind::block, Of::micro_batch, Group::none, Lane::compute},
-      receive_forward{"receive_forward", Kind::boundary, Of::micro_batch, Group::pair, Lane::receive},
-      send_forward{"send_forward", Kind::boundary, Of::micro_batch, Group::pair, Lane::send_forward},
-      receive_backward{"receive_backward", Kind::boundary, Of::micro_batch, Group::pair, Lane::receive},
-      send_backward{"send_backward", Kind::boundary, Of::micro_batch, Group::pair, Lane::send_backward},
-      unshard{"unshard", Kind::unit, Of::step, Group::collective, Lane::gather},
-      reshard{"reshard", Kind::unit, Of::step, Group::shared, Lane::compute},
-      finish_gradient{"finish_gradient", Kind::unit, Of::either, Group::none, Lane::compute},
-      reduce_scatter{"reduce_scatter", Kind::unit, Of::either, Group::collective, Lane::reduction},
-      all_reduce{"all_reduce", Kind::unit, Of::either, Group::collective, Lane::reduction},
-      send_gradient{"send_gradient", Kind::unit, Of::step, Group::pair, Lane::send_backward},
-      receive_gradient{"receive_gradient", Kind::unit, Of::step, Group::pair, Lane::receive},
-      add_gradient{"add_gradient", Kind::unit, Of::step, Group::none, Lane::compute},
-      gradient_norm{"gradient_norm", Kind::unit, Of::step, Group::shared, Lane::compute},
-      reduce_norm{"reduce_norm", Kind::none, Of::step, Group::collective, Lane::reduction},
-      heartbeat{"heartbeat", Kind::none, Of::step, Group::collective, Lane::reduction},
-      clip{"clip", Kind::none, Of::step, Group::none, Lane::compute},
-      optimizer{"optimizer", Kind::unit, Of::step, Group::within, Lane::compute},
-      average_weights{"average_weights", Kind::unit, Of::step, Group::collective, Lane::reduction},
-      finish_average{"finish_average", Kind::unit, Of::step, Group::none, Lane::compute},
-      fetch_weights{"fetch_weights", Kind::unit, Of::step, Group::none, Lane::fetch},
-      offload_gradient{"offload_gradient", Kind::unit, Of::step, Group::none, Lane::offload},
-      fetch_state{"fetch_state", Kind::unit, Of::step, Group::none, Lane::fetch},
-      offload_state{"offload_state", Kind::unit, Of::step, Group::none, Lane::offload},
-      offload_stash{"offload_stash", Kind::block, Of::micro_batch, Group::none, Lane::offload},
-      fetch_stash{"fetch_stash", Kind::block, Of::micro_batch, Group::none, Lane::fetch},
-      reduce_loss{"reduce_loss", Kind::none, Of::step, Group::collective, Lane::reduction},
-      draw_token{"draw_token", Kind::none, Of::step, Group::collective, Lane::reduction};
+  static constexpr OpFacts forward{"forward", Kind::block, Scope::micro_batch, Group::within, Lane::compute},
+      recompute{"recompute", Kind::block, Scope::micro_batch, Group::within, Lane::compute},
+      backward{"backward", Kind::block, Scope::micro_batch, Group::within, Lane::compute},
+      backward_input{"backward_input", Kind::block, Scope::micro_batch, Group::within, Lane::compute},
+      backward_weight{"backward_weight", Kind::block, Scope::micro_batch, Group::none, Lane::compute},
+      receive_forward{"receive_forward", Kind::boundary, Scope::micro_batch, Group::pair, Lane::receive},
+      send_forward{"send_forward", Kind::boundary, Scope::micro_batch, Group::pair, Lane::send_forward},
+      receive_backward{"receive_backward", Kind::boundary, Scope::micro_batch, Group::pair, Lane::receive},
+      send_backward{"send_backward", Kind::boundary, Scope::micro_batch, Group::pair, Lane::send_backward},
+      unshard{"unshard", Kind::unit, Scope::step, Group::collective, Lane::gather},
+      reshard{"reshard", Kind::unit, Scope::step, Group::shared, Lane::compute},
+      finish_gradient{"finish_gradient", Kind::unit, Scope::either, Group::none, Lane::compute},
+      reduce_scatter{"reduce_scatter", Kind::unit, Scope::either, Group::collective, Lane::reduction},
+      all_reduce{"all_reduce", Kind::unit, Scope::either, Group::collective, Lane::reduction},
+      send_gradient{"send_gradient", Kind::unit, Scope::step, Group::pair, Lane::send_backward},
+      receive_gradient{"receive_gradient", Kind::unit, Scope::step, Group::pair, Lane::receive},
+      add_gradient{"add_gradient", Kind::unit, Scope::step, Group::none, Lane::compute},
+      gradient_norm{"gradient_norm", Kind::unit, Scope::step, Group::shared, Lane::compute},
+      reduce_norm{"reduce_norm", Kind::none, Scope::step, Group::collective, Lane::reduction},
+      heartbeat{"heartbeat", Kind::none, Scope::step, Group::collective, Lane::reduction},
+      clip{"clip", Kind::none, Scope::step, Group::none, Lane::compute},
+      optimizer{"optimizer", Kind::unit, Scope::step, Group::within, Lane::compute},
+      average_weights{"average_weights", Kind::unit, Scope::step, Group::collective, Lane::reduction},
+      finish_average{"finish_average", Kind::unit, Scope::step, Group::none, Lane::compute},
+      fetch_weights{"fetch_weights", Kind::unit, Scope::step, Group::none, Lane::fetch},
+      offload_gradient{"offload_gradient", Kind::unit, Scope::step, Group::none, Lane::offload},
+      fetch_state{"fetch_state", Kind::unit, Scope::step, Group::none, Lane::fetch},
+      offload_state{"offload_state", Kind::unit, Scope::step, Group::none, Lane::offload},
+      offload_stash{"offload_stash", Kind::block, Scope::micro_batch, Group::none, Lane::offload},
+      fetch_stash{"fetch_stash", Kind::block, Scope::micro_batch, Group::none, Lane::fetch},
+      reduce_loss{"reduce_loss", Kind::none, Scope::step, Group::collective, Lane::reduction},
+      draw_token{"draw_token", Kind::none, Scope::step, Group::collective, Lane::reduction};
   switch (op) {
     case Op::forward: return forward;
     case Op::recompute: return recompute;
@@ -81,7 +81,7 @@ std::string_view name_of(Op op) { return facts_of(op).name; }
 
 bool is_collective(Op op) { return facts_of(op).group == OpFacts::Group::collective; }
 
-bool speaks_within(const Action& action) {
+bool exchanges_within(const Action& action) {
   return facts_of(action.op).group == OpFacts::Group::within && !action.group.empty();
 }
 
@@ -89,7 +89,7 @@ bool meets_others(const Action& action) {
   switch (facts_of(action.op).group) {
     case OpFacts::Group::collective:
     case OpFacts::Group::pair: return true;
-    case OpFacts::Group::within: return speaks_within(action);
+    case OpFacts::Group::within: return exchanges_within(action);
     case OpFacts::Group::shared:
     case OpFacts::Group::none: return false;
   }
@@ -117,7 +117,7 @@ Op counterpart_of(Op transfer) {
 
 bool adds_to_gradients(Op op) { return op == Op::backward || op == Op::backward_input || op == Op::backward_weight; }
 
-bool behind_computation(Op op) {
+bool overlaps_compute(Op op) {
   return is_transfer(op) || is_copy(op) || (is_collective(op) && facts_of(op).subject == Subject::Kind::unit);
 }
 

@@ -30,7 +30,7 @@ enum class Op : std::uint8_t {
   send_gradient,     // of a unit that lies on two stages: sends this rank's gradient to the other stage
   receive_gradient,  // receives the gradient of the other stage
   add_gradient,      // adds the two, so that both stages have the sum
-  // Of a unit: adds to the squared norm. Ranks along `group` hold equal gradients, and each adds its share.
+  // Scope a unit: adds to the squared norm. Ranks along `group` hold equal gradients, and each adds its share.
   gradient_norm,
   reduce_norm,  // sums the squared norm over `group`: a cell, which clips its gradient by its own norm
   heartbeat,  // one small reduction over all ranks: loss, norm, tokens, stop, failure; its result makes every decision
@@ -108,12 +108,13 @@ struct Action {
   Subject subject;
   MicroBatch micro_batch = no_micro_batch;
   Lane lane = Lane::compute;
-  // Of a collective or of an operation that ranks share: the ranks along these axes of the program's mesh. Empty
+  // Scope a collective or of an operation that ranks share: the ranks along these axes of the program's mesh. Empty
   // otherwise.
   std::vector<AxisName> group;
   int offset = 0;                  // of a transfer: distance from this rank to its peer, along the one axis of `group`
   Lane peer_lane = Lane::compute;  // of a receive: the lane that the peer sends on
-  // Of a collective, or of exchanges within a block: bytes that each rank contributes. Of a transfer or a copy: all.
+  // Scope a collective, or of exchanges within a block: bytes that each rank contributes. Scope a transfer or a copy:
+  // all.
   std::int64_t bytes = 0;
   Waits waits;
   Slots slots;
@@ -124,7 +125,7 @@ struct Action {
 struct OpFacts {
   std::string_view name;
   Subject::Kind subject{};
-  enum class Of { step, micro_batch, either } of{};
+  enum class Scope { step, micro_batch, either } of{};
   /// shared: each rank does its part without waiting. pair: the two ends of a transfer. within: the group shares a
   /// block or a unit, and its ranks communicate while they compute.
   enum class Group { none, collective, shared, pair, within } group{};
@@ -136,7 +137,7 @@ std::string_view name_of(Op op);
 bool is_collective(Op op);
 /// Whether the ranks of its group communicate in the middle of it: in a pass of a block with tensor, context or expert
 /// parallelism, or in the update of matrices that are spread over ranks.
-bool speaks_within(const Action& action);
+bool exchanges_within(const Action& action);
 /// Whether the ranks of its group meet in it.
 bool meets_others(const Action& action);
 /// Whether it is one end of a transfer between pipeline stages; `counterpart_of` gives the other end.
@@ -148,6 +149,6 @@ Op counterpart_of(Op transfer);
 /// Whether it adds to the gradients of its block's units.
 bool adds_to_gradients(Op op);
 /// Whether it runs concurrently with later actions of the compute lane, until an action waits for it.
-bool behind_computation(Op op);
+bool overlaps_compute(Op op);
 
 }  // namespace lockstep

@@ -33,7 +33,7 @@ BatchPlan plan_batch(std::int64_t global_batch, std::int64_t ranks, std::optiona
   return {global_batch, ranks, at_once, accumulation_of(global_batch, ranks, at_once)};
 }
 
-std::pair<BatchPlan, PassPlan> plan_passes(std::int64_t global_batch, std::int64_t ranks, const BatchWishes& wishes) {
+std::pair<BatchPlan, PassPlan> plan_passes(std::int64_t global_batch, std::int64_t ranks, const BatchRequest& wishes) {
   const std::int64_t asked = wishes.passes.value_or(1) * wishes.micro_batches.value_or(1);
   std::optional<std::int64_t> at_once = wishes.micro_batch;
   if (!at_once && ranks > 0)

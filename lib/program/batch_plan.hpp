@@ -43,7 +43,7 @@ struct PassPlan {
 };
 
 /// The sizes that the user has set; the others follow from them.
-struct BatchWishes {
+struct BatchRequest {
   std::optional<std::int64_t> micro_batch = {};    // samples per micro-batch
   std::optional<std::int64_t> micro_batches = {};  // per pass
   std::optional<std::int64_t> passes = {};
@@ -51,7 +51,7 @@ struct BatchWishes {
 
 /// Extends plan_batch: without `micro_batch`, the samples of a rank are divided among `passes` × `micro_batches`. Also
 /// throws Error(usage), with the arithmetic, if they cannot be divided or the sizes contradict each other.
-std::pair<BatchPlan, PassPlan> plan_passes(std::int64_t global_batch, std::int64_t ranks, const BatchWishes& wishes);
+std::pair<BatchPlan, PassPlan> plan_passes(std::int64_t global_batch, std::int64_t ranks, const BatchRequest& wishes);
 
 /// The samples of `rank`.
 SampleRange samples_of(const BatchPlan& plan, std::int64_t rank);

@@ -36,9 +36,9 @@ struct BlockExchange {
   /// exchange does not take place.
   std::int64_t bytes_of(std::int64_t tokens, std::int64_t samples) const {
     const std::int64_t all = of_samples ? samples : tokens;
-    return divided_up(std::clamp<std::int64_t>(all - first_row, 0, rows), std::int64_t{shares}) * row_bytes;
+    return ceil_div(std::clamp<std::int64_t>(all - first_row, 0, rows), std::int64_t{shares}) * row_bytes;
   }
-  std::int64_t bytes() const { return divided_up(rows, std::int64_t{shares}) * row_bytes; }
+  std::int64_t bytes() const { return ceil_div(rows, std::int64_t{shares}) * row_bytes; }
 };
 constexpr std::string_view name_of(BlockExchange::Kind kind) {
   switch (kind) {

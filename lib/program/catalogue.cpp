@@ -71,7 +71,7 @@ std::vector<std::vector<AxisName>> groups_of(const Catalogue& programs) {
     for (const RankClass& ranks : program->classes)
       for (const Action& action : ranks.actions) {
         for (const BlockExchange& exchange : exchanges_of(*program, action)) add(exchange.axes);
-        if (behind_computation(action.op) || (meets_others(action) && !speaks_within(action))) add(action.group);
+        if (overlaps_compute(action.op) || (meets_others(action) && !exchanges_within(action))) add(action.group);
       }
   return groups;
 }

@@ -19,13 +19,13 @@ std::string mesh_text(const Mesh& mesh) {
   return text;
 }
 
-std::string_view held_whole(KeptOf of) {
+std::string_view held_whole(StateShape of) {
   switch (of) {
-    case KeptOf::elements: return "";
-    case KeptOf::rows: return " of all rows";
-    case KeptOf::columns: return " of all columns";
+    case StateShape::elements: return "";
+    case StateShape::rows: return " of all rows";
+    case StateShape::columns: return " of all columns";
   }
-  fail(ExitCode::bug, "unknown KeptOf {}", static_cast<int>(of));
+  fail(ExitCode::bug, "unknown StateShape {}", static_cast<int>(of));
 }
 
 /// What of a tensor is kept: "weights fp32, gradient fp32, exp_avg fp32".

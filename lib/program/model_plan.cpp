@@ -88,11 +88,11 @@ std::vector<BlockExchange> update_exchanges_of(const UnitPlan& unit, const std::
 /// Elements of a unit's buffer for what an optimizer keeps.
 std::int64_t state_elements(const StateDescription& state, const UnitPlan& unit,
                             const std::vector<ParameterPlan>& parameters, DType master) {
-  if (state.of == KeptOf::elements) return unit.shard_elements;
+  if (state.of == StateShape::elements) return unit.shard_elements;
   std::vector<std::int64_t> kept;
   for (const int index : unit.parameters) {
     const ParameterPlan& parameter = parameters[static_cast<std::size_t>(index)];
-    kept.push_back(parameter.matrices * parameter.matrix.at(state.of == KeptOf::rows ? 0 : 1));
+    kept.push_back(parameter.matrices * parameter.matrix.at(state.of == StateShape::rows ? 0 : 1));
   }
   return unit_offsets(kept, master).back();
 }

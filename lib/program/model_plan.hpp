@@ -163,14 +163,14 @@ struct ModelPlan {
 };
 
 /// Shape of an optimizer state: one number for each element of a tensor, or for each row or column of its matrices.
-enum class KeptOf { elements, rows, columns };
+enum class StateShape { elements, rows, columns };
 
 /// One optimizer state of a weight. A state of elements has the shape and layout of the weight. A state of rows or
 /// columns is held whole by every rank that holds a part of the weight (architecture/units.hpp).
 struct StateDescription {
   std::string name;  // name in checkpoints, "exp_avg"
   DType dtype = DType::f32;
-  KeptOf of = KeptOf::elements;
+  StateShape of = StateShape::elements;
   bool operator==(const StateDescription&) const = default;
 };
 

@@ -60,11 +60,11 @@ class ClassesByCell {
 
 }  // namespace
 
-Players::Players(const StepProgram& program) {
+WalkParticipants::WalkParticipants(const StepProgram& program) {
   if (!play_classes(program)) play_ranks(program);
 }
 
-bool Players::play_classes(const StepProgram& program) {
+bool WalkParticipants::play_classes(const StepProgram& program) {
   std::vector<std::size_t> class_of(static_cast<std::size_t>(world_size(program.mesh)));
   for (std::size_t i = 0; i < program.classes.size(); ++i)
     for (const Rank rank : program.classes[i].ranks) class_of[static_cast<std::size_t>(rank)] = i;
@@ -91,7 +91,7 @@ bool Players::play_classes(const StepProgram& program) {
   return true;
 }
 
-void Players::play_ranks(const StepProgram& program) {
+void WalkParticipants::play_ranks(const StepProgram& program) {
   players_.clear();
   for (Rank rank = 0; rank < world_size(program.mesh); ++rank) {
     Player player{rank, &program.class_of(rank), {}, {static_cast<std::size_t>(rank)}};
@@ -102,7 +102,7 @@ void Players::play_ranks(const StepProgram& program) {
   }
 }
 
-const std::vector<std::size_t>& Players::meeting(std::size_t player, const Action& action) const {
+const std::vector<std::size_t>& WalkParticipants::meeting(std::size_t player, const Action& action) const {
   return meets_others(action) ? players_[player].meetings.at(group_of(action)) : players_[player].alone;
 }
 

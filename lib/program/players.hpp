@@ -11,11 +11,11 @@
 
 namespace lockstep {
 
-class Players {
+class WalkParticipants {
  public:
   /// Makes one player for each class if all its ranks meet ranks of the same classes in every collective and transfer,
   /// and otherwise one for each rank. The program must be well-formed and outlive the players.
-  explicit Players(const StepProgram& program);
+  explicit WalkParticipants(const StepProgram& program);
 
   std::size_t count() const { return players_.size(); }
   /// The rank that represents the player, and its class.

@@ -43,10 +43,10 @@ std::string objection(const StepProgram& program, const ModelPlan& plan, const A
     return fmt::format("acts on {} {} of {}", name_of(kind), action.subject.index, subjects);
   const bool of_step = action.micro_batch == no_micro_batch;
   if (of_step
-          ? facts.of == OpFacts::Of::micro_batch
-          : facts.of != OpFacts::Of::step && (action.micro_batch < 0 || action.micro_batch >= program.micro_batches))
+          ? facts.of == OpFacts::Scope::micro_batch
+          : facts.of != OpFacts::Scope::step && (action.micro_batch < 0 || action.micro_batch >= program.micro_batches))
     return fmt::format("has micro-batch {} of {}", action.micro_batch, program.micro_batches);
-  if (!of_step && facts.of == OpFacts::Of::step) return "has a micro-batch, but belongs to the whole step";
+  if (!of_step && facts.of == OpFacts::Scope::step) return "has a micro-batch, but belongs to the whole step";
   const bool moves_bytes = is_collective(action.op) || is_transfer(action.op) || is_copy(action.op);
   if (moves_bytes == (action.lane == Lane::compute)) return fmt::format("is on the {} lane", name_of(action.lane));
   if (!moves_bytes && !meets_others(action) && action.bytes != 0) return "has a payload, but communicates nothing";

@@ -207,7 +207,7 @@ class Walk {
   }
 
   const StepProgram& program_;
-  Players players_;
+  WalkParticipants players_;
   InOrder in_order_;
   std::vector<State> states_;
 };

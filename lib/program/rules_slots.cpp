@@ -12,7 +12,7 @@ namespace lockstep::rules {
 
 namespace {
 
-struct Use {
+struct SlotUse {
   int action = 0;
   bool writes = false;
 };
@@ -21,7 +21,7 @@ struct Use {
 struct Life {
   std::vector<int> acquired;
   std::vector<int> released;
-  std::vector<Use> uses;  // all four kinds
+  std::vector<SlotUse> uses;  // all four kinds
 };
 
 std::vector<Life> lives_of(const RankClass& ranks) {
@@ -77,7 +77,8 @@ class SlotCheck {
   void lifetime(const Slot& slot, const Life& life) const {
     if (slot.kind == SlotKind::shared) return;  // of all blocks: no list of actions says who uses it
     if (lives_all_run(slot.kind)) {
-      const bool written = std::any_of(life.uses.begin(), life.uses.end(), [](const Use& use) { return use.writes; });
+      const bool written =
+          std::any_of(life.uses.begin(), life.uses.end(), [](const SlotUse& use) { return use.writes; });
       const bool trained = plan_.units[static_cast<std::size_t>(slot.subject.index)].trained;
       if (phase_ == ProgramPhase::training && trained && !written)
         reject(-1, fmt::format("nothing writes {}", text_of(slot)));
@@ -93,13 +94,13 @@ class SlotCheck {
       reject(life.acquired[1], fmt::format("acquires {} again, after action {}", text_of(slot), life.acquired[0]));
     if (life.released.empty())
       reject(life.acquired.front(), fmt::format("acquires {}, which nothing releases", text_of(slot)));
-    if (slot.kind == SlotKind::gathered && std::ranges::none_of(life.uses, [&](const Use& use) {
+    if (slot.kind == SlotKind::gathered && std::ranges::none_of(life.uses, [&](const SlotUse& use) {
           return use.action != life.acquired.front() && use.action != life.released.front();
         }))
       reject(life.acquired.front(), fmt::format("acquires {}, which nothing reads", text_of(slot)));
     if (life.released.size() > 1)
       reject(life.released[1], fmt::format("releases {} again, after action {}", text_of(slot), life.released[0]));
-    for (const Use& use : life.uses) {
+    for (const SlotUse& use : life.uses) {
       if (use.action != life.acquired.front() && !order_.before(life.acquired.front(), use.action))
         reject(use.action,
                fmt::format("may use {} before action {} acquires it", text_of(slot), life.acquired.front()));
@@ -112,7 +113,7 @@ class SlotCheck {
   void races(const Slot& slot, const Life& life) const {
     std::vector<int> readers;
     int writer = -1;
-    for (const Use& use : life.uses) {
+    for (const SlotUse& use : life.uses) {
       const auto after = [&](int earlier) {
         if (earlier != use.action && !order_.before(earlier, use.action))
           reject(use.action,
@@ -133,9 +134,9 @@ class SlotCheck {
   /// written them.
   void updates(const Slot& slot, const Life& life) const {
     if (slot.kind != SlotKind::master && slot.kind != SlotKind::compute_copy) return;
-    const auto written = std::ranges::find(life.uses, true, &Use::writes);
+    const auto written = std::ranges::find(life.uses, true, &SlotUse::writes);
     if (written == life.uses.end()) return;
-    const auto later = std::ranges::find_if(std::next(written), life.uses.end(), [&](const Use& use) {
+    const auto later = std::ranges::find_if(std::next(written), life.uses.end(), [&](const SlotUse& use) {
       const Op op = ranks_.actions[static_cast<std::size_t>(use.action)].op;
       return use.action != written->action && op != Op::average_weights && op != Op::finish_average;
     });

@@ -208,7 +208,7 @@ class Simulation {
 
   const StepProgram& program_;
   const CostOf& cost_of_;
-  Players who_;
+  WalkParticipants who_;
   std::vector<Player> players_;
 };
 
@@ -247,7 +247,7 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
       return messages(2 * (ranks - 1), bytes / ranks);
     }
     const Work work = work_of(program, plan, action);
-    const double shares = speaks_within(action) ? 1 : ranks;
+    const double shares = exchanges_within(action) ? 1 : ranks;
     return work.flops / hardware.flops_per_s + work.bytes / shares / hardware.memory_bytes_per_s +
            said(program, action);
   };

@@ -143,7 +143,7 @@ KeepSet keeps_of(const StepProgram& program, int block) {
 
 const std::vector<BlockExchange>& exchanges_of(const StepProgram& program, const Action& action) {
   static const std::vector<BlockExchange> none;
-  if (!speaks_within(action)) return none;
+  if (!exchanges_within(action)) return none;
   if (action.op == Op::optimizer) return program.update_exchanges.at(static_cast<std::size_t>(action.subject.index));
   const BlockExchanges& block = program.exchanges.at(static_cast<std::size_t>(action.subject.index));
   if (action.op == Op::recompute) return block.recompute;

@@ -119,7 +119,7 @@ class Expectation {
     if (!is_transfer(action.op)) return action.bytes;
     if (!is_send(action.op)) return 0;
     if (shape_.tokens.empty() || action.micro_batch == no_micro_batch) return action.bytes;
-    const auto rows = [&](std::int64_t tokens) { return divided_up(tokens, std::int64_t{program_.row_shares}); };
+    const auto rows = [&](std::int64_t tokens) { return ceil_div(tokens, std::int64_t{program_.row_shares}); };
     return action.bytes / rows(shape_.planned) * rows(shape_.tokens[static_cast<std::size_t>(action.micro_batch)]);
   }
 
@@ -164,7 +164,7 @@ class Expectation {
   void act(int position) {
     const Action& now = action(position);
     for (const int wait : now.waits) {
-      if (!behind_computation(action(wait).op)) continue;
+      if (!overlaps_compute(action(wait).op)) continue;
       add(communication(Event::waited, action(wait)));
       std::erase_if(going_on_, [&](int earlier) {
         if (earlier > wait || action(earlier).lane != action(wait).lane) return false;
@@ -172,7 +172,7 @@ class Expectation {
         return true;
       });
     }
-    if (behind_computation(now.op)) {
+    if (overlaps_compute(now.op)) {
       slots(Event::acquired, now.slots.acquires);
       add(communication(Event::issued, now));
       if (!now.slots.releases.empty()) going_on_.push_back(position);

@@ -65,7 +65,7 @@ WorkTimes work_times(const StepProgram& program, Rank rank, const std::vector<In
   double free_s = 0;  // when what came before, but for what runs beside it, had ended
   for (std::size_t i = 0; i < actions.size(); ++i) {
     add(kind_of(program, actions[i]), times[i].end_s - times[i].begin_s);
-    if (behind_computation(actions[i].op)) continue;
+    if (overlaps_compute(actions[i].op)) continue;
     if (i > 0 && !actions[i].waits.empty()) add("waiting", times[i].begin_s - free_s);
     free_s = times[i].end_s;
   }

@@ -49,7 +49,7 @@ FilledAhead::Pages FilledAhead::pages_of(std::uint64_t bytes) {
   if (pages.room >= bytes) return pages;
   pages = {};
   const std::uint64_t room = rounded_up(bytes, page_bytes);
-  pages = {std::unique_ptr<std::byte, Free>(static_cast<std::byte*>(std::aligned_alloc(page_bytes, room))), room};
+  pages = {std::unique_ptr<std::byte, FreeMemory>(static_cast<std::byte*>(std::aligned_alloc(page_bytes, room))), room};
   if (!pages.memory) throw std::bad_alloc();
   return pages;
 }

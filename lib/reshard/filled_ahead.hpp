@@ -3,6 +3,7 @@
 // store/read_ahead.hpp.
 #pragma once
 
+#include "base/free_memory.hpp"
 #include "store/part_file.hpp"
 
 #include <condition_variable>
@@ -48,11 +49,8 @@ class FilledAhead {
   void release();
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
   struct Pages {
-    std::unique_ptr<std::byte, Free> memory;
+    std::unique_ptr<std::byte, FreeMemory> memory;
     std::uint64_t room = 0;
   };
   Pages pages_of(std::uint64_t bytes);

@@ -28,7 +28,7 @@ int size_in(const Mesh& mesh, const AxisName& axis) {
   return found == nullptr ? 1 : found->size;
 }
 
-std::string text_of(const AskedMesh& asked) {
+std::string text_of(const MeshRequest& asked) {
   std::vector<std::string> words;
   for (const auto& [name, size] : asked.axes) words.push_back(fmt::format("{}={}", name, size));
   return join(words, ",");
@@ -37,7 +37,7 @@ std::string text_of(const AskedMesh& asked) {
 /// The state on its way from one mesh to another.
 class Move {
  public:
-  Move(const AskedMesh& asked, const KnownModel& model, NewState& state);
+  Move(const MeshRequest& asked, const KnownModel& model, NewState& state);
   void run();
 
  private:
@@ -51,7 +51,7 @@ class Move {
   Layout by_splits(const Layout& old) const;
   void share(StoredComponent& component) const;
 
-  const AskedMesh& asked_;
+  const MeshRequest& asked_;
   const KnownModel& model_;
   NewState& state_;
   const Mesh old_;
@@ -61,14 +61,14 @@ class Move {
 };
 
 /// Neighbours along tp with the same key heads.
-int key_replicas(const AskedMesh& asked, const KnownModel& model, const Mesh& old) {
+int key_replicas(const MeshRequest& asked, const KnownModel& model, const Mesh& old) {
   const int ranks = size_along(asked, tensor_axis);
   if (model.facts) return sharing_among(ranks, model.facts->config).key_replicas;
   const int old_keys = size_in(old, key_replica_axis);
   return ranks == old_keys * size_in(old, tensor_axis) ? old_keys : 1;
 }
 
-Move::Move(const AskedMesh& asked, const KnownModel& model, NewState& state)
+Move::Move(const MeshRequest& asked, const KnownModel& model, NewState& state)
     : asked_(asked), model_(model), state_(state), old_(state.facts.mesh) {
   if (!model.facts) need_model(model.lacks);
   mesh_ = job_mesh(asked, key_replicas(asked, model, old_));
@@ -159,7 +159,7 @@ std::optional<Layout> Move::layout_of_model(const StoredTensor& tensor) const {
     if (found == of_model_.end()) continue;
     if (known_shape(found->second) == known_shape(tensor.layout)) return like(found->second, tensor.layout.dtype);
     if (tensor.component == "optimizer" && !tensor.layout.global.empty())
-      return beside_matrices(found->second, tensor.layout.global, tensor.layout.dtype);
+      return matrix_state_layout(found->second, tensor.layout.global, tensor.layout.dtype);
   }
   return std::nullopt;
 }
@@ -264,6 +264,6 @@ KnownModel model_known_to(const Manifest& source, const std::string& values) {
   }
 }
 
-void lay_out_on(const AskedMesh& asked, const KnownModel& model, NewState& state) { Move(asked, model, state).run(); }
+void lay_out_on(const MeshRequest& asked, const KnownModel& model, NewState& state) { Move(asked, model, state).run(); }
 
 }  // namespace lockstep

@@ -25,6 +25,6 @@ KnownModel model_known_to(const Manifest& source, const std::string& values);
 /// or nodes stays if the mesh is the same; on another mesh it is left out if a load can do without it. Throws
 /// Error(usage) if a load cannot, and if pp, tp or ep must divide the model in a new way and the model is not known.
 /// Pure.
-void lay_out_on(const AskedMesh& asked, const KnownModel& model, NewState& state);
+void lay_out_on(const MeshRequest& asked, const KnownModel& model, NewState& state);
 
 }  // namespace lockstep

@@ -52,7 +52,7 @@ std::uint64_t spread_of(const Shape& stored, const Shape& as, const Box& box) {
   const std::int64_t rows = std::max<std::int64_t>(as.empty() ? 1 : as[0], 1);
   const std::int64_t own_rows = std::max<std::int64_t>(box.extent.empty() ? 1 : box.extent[0], 1);
   const std::int64_t row = elements(as) / rows, own_row = std::max<std::int64_t>(elements(box) / own_rows, 1);
-  return static_cast<std::uint64_t>(divided_up(row, own_row));
+  return static_cast<std::uint64_t>(ceil_div(row, own_row));
 }
 
 class ModelFolderSource final : public StateSource {

@@ -63,12 +63,12 @@ int product_of(const std::vector<AxisName>& axes, const Mesh& mesh) {
 
 }  // namespace
 
-int size_along(const AskedMesh& asked, const AxisName& axis) {
+int size_along(const MeshRequest& asked, const AxisName& axis) {
   const auto found = std::ranges::find(asked.axes, axis, &std::pair<AxisName, int>::first);
   return found == asked.axes.end() ? 1 : found->second;
 }
 
-Mesh job_mesh(const AskedMesh& asked, int key_replicas) {
+Mesh job_mesh(const MeshRequest& asked, int key_replicas) {
   std::vector<std::pair<AxisName, int>> axes;
   for (const AxisName& name : {pipeline_axis, replica_axis, shard_axis, ring_axis, ulysses_axis, tensor_axis}) {
     const int size = size_along(asked, name);
@@ -85,7 +85,7 @@ Mesh job_mesh(const AskedMesh& asked, int key_replicas) {
   return mesh;
 }
 
-std::vector<AxisName> row_axes(const AskedMesh& asked, const Mesh& mesh) {
+std::vector<AxisName> row_axes(const MeshRequest& asked, const Mesh& mesh) {
   std::vector<AxisName> axes;
   const bool cuts = std::ranges::any_of(asked.axes, [](const auto& axis) { return axis.first == shard_axis; });
   if (!cuts) return axes;

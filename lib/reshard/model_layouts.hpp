@@ -14,21 +14,21 @@
 namespace lockstep {
 
 /// The mesh that the user asks for.
-struct AskedMesh {
+struct MeshRequest {
   std::vector<std::pair<AxisName, int>> axes = {};  // axes of parallel.* and their ranks, in any order
   bool ep_outside = false;                          // see parallel.ep_outside
 };
 
 /// Returns the ranks along an axis; 1 if it is not set.
-int size_along(const AskedMesh& asked, const AxisName& axis);
+int size_along(const MeshRequest& asked, const AxisName& axis);
 
 /// Returns the mesh of a job with these options, in the default order of axes. Each `key_replicas` neighbours along tp
 /// have the same key heads. Throws Error(usage), with the arithmetic, if ep does not divide the ranks of a stage. Pure.
-Mesh job_mesh(const AskedMesh& asked, int key_replicas);
+Mesh job_mesh(const MeshRequest& asked, int key_replicas);
 
 /// Returns the axes over which a job shards rows of tensors that ranks would otherwise replicate: dp_shard, and with it
 /// ring and ulysses. Empty if dp_shard is not set. Pure.
-std::vector<AxisName> row_axes(const AskedMesh& asked, const Mesh& mesh);
+std::vector<AxisName> row_axes(const MeshRequest& asked, const Mesh& mesh);
 
 struct ModelFacts {
   HfConfig config;

@@ -33,8 +33,8 @@ bool is_model_folder(const Path& path) {
 /// A folder to read: a checkpoint, or of Hugging Face with such a head.
 struct SourcePath {
   Path path;
-  std::optional<Head> head = {};       // of a folder of Hugging Face; else it is a checkpoint
-  std::vector<PassedOver> newer = {};  // checkpoints of its run that are damaged
+  std::optional<Head> head = {};              // of a folder of Hugging Face; else it is a checkpoint
+  std::vector<SkippedCheckpoint> newer = {};  // checkpoints of its run that are damaged
 };
 
 SourcePath find_source(const std::string& path, Log& log) {
@@ -51,12 +51,12 @@ SourcePath find_source(const std::string& path, Log& log) {
 
 // As rank 0 sees them: a run may get another newest checkpoint while ranks look. Collective.
 std::vector<SourcePath> sources_of(const ReshardConfig& config, Communicator& ranks, Log& log) {
-  const std::string told = rank0_tells(ranks, "", [&] {
+  const std::string told = run_on_rank0(ranks, "", [&] {
     Json found = Json::array();
     for (const std::string& path : config.checkpoints) {
       const SourcePath source = find_source(path, log);
       Json newer = Json::array();
-      for (const PassedOver& passed : source.newer)
+      for (const SkippedCheckpoint& passed : source.newer)
         newer.push_back(
             {{"path", passed.checkpoint.path.string()}, {"step", passed.checkpoint.step}, {"reason", passed.reason}});
       found.push_back({{"path", source.path.string()},
@@ -80,7 +80,7 @@ std::vector<SourcePath> sources_of(const ReshardConfig& config, Communicator& ra
 Json passed_over_json(const std::vector<SourcePath>& paths) {
   Json all = Json::array();
   for (const SourcePath& source : paths)
-    for (const PassedOver& passed : source.newer)
+    for (const SkippedCheckpoint& passed : source.newer)
       all.push_back({{"path", passed.checkpoint.path.string()}, {"reason", passed.reason}});
   return all;
 }
@@ -94,7 +94,7 @@ std::string sources_text(const std::vector<SourcePath>& paths) {
 
 void warn_of_passed_over(const std::vector<SourcePath>& paths, Log& log) {
   for (const SourcePath& source : paths)
-    for (const PassedOver& passed : source.newer)
+    for (const SkippedCheckpoint& passed : source.newer)
       log.warning("skipped a damaged checkpoint: {}; using {}", to_text(passed), source.path.string());
 }
 
@@ -127,8 +127,8 @@ DType dtype_of(CastDtype type) {
   fail(ExitCode::bug, "unknown CastDtype {}", static_cast<int>(type));
 }
 
-AskedMesh mesh_asked(const ReshardTarget& target) {
-  AskedMesh asked{.axes = {}, .ep_outside = target.ep_outside.value_or(false)};
+MeshRequest mesh_asked(const ReshardTarget& target) {
+  MeshRequest asked{.axes = {}, .ep_outside = target.ep_outside.value_or(false)};
   for (const auto& [name, size] : target.axes)
     asked.axes.emplace_back(name, checked_cast<int>(size, "the ranks of an axis", ExitCode::usage));
   return asked;
@@ -342,7 +342,7 @@ Resharded reshard(Session& session, const StateSource& source, const ReshardPlan
   const auto enter = [&](Phase phase) { together(ranks, "", [&] { session.enter(phase); }); };
   std::unique_ptr<OutputFolder> folder;  // on rank 0; goes with everything in it unless published
   enter(Phase::save_stage);
-  const Path staging = rank0_tells(ranks, "", [&] {
+  const Path staging = run_on_rank0(ranks, "", [&] {
     folder = std::make_unique<OutputFolder>(
         output, OutputKind{.name = "checkpoint", .marker = std::string(manifest_file), .files = {}}, Existing::refuse);
     make_staging(folder->content(), plan.parts.folders, total_bytes(plan.parts));
@@ -350,7 +350,7 @@ Resharded reshard(Session& session, const StateSource& source, const ReshardPlan
   });
   const StagedState staged = write_parts(session, source, plan.state, plan.parts, staging, memory);
   enter(Phase::save_commit);
-  const std::string digest = rank0_tells(ranks, "", [&] { return commit(source, plan, staged, *folder); });
+  const std::string digest = run_on_rank0(ranks, "", [&] { return commit(source, plan, staged, *folder); });
   return {hash_from_hex(digest), total_bytes(plan.parts)};
 }
 

@@ -177,7 +177,7 @@ class PartsWriter {
 };
 
 void PartsWriter::lay_out() {
-  const std::string told = rank0_tells(ranks(), "", [&] {
+  const std::string told = run_on_rank0(ranks(), "", [&] {
     session_.enter(Phase::save_stage);
     Numbers offsets(plan_.pieces.size());
     for (const PlannedFile& file : plan_.files) {

@@ -102,9 +102,9 @@ ExitCode answer_of(Verdict verdict) {
 
 // A subject is a checkpoint, or a run, which stands for its newest sound one. Newer ones are added to `passed`, with
 // the one that is taken.
-Path checkpoint_of(const std::string& subject, std::vector<std::pair<PassedOver, Path>>& passed) {
+Path checkpoint_of(const std::string& subject, std::vector<std::pair<SkippedCheckpoint, Path>>& passed) {
   const Found found = find_at(subject, [](const Path& path) { return judge_checkpoint(path, VerifyLevel::manifest); });
-  for (const PassedOver& damaged : found.damaged) passed.emplace_back(damaged, found.checkpoint->path);
+  for (const SkippedCheckpoint& damaged : found.damaged) passed.emplace_back(damaged, found.checkpoint->path);
   return found.checkpoint->path;
 }
 
@@ -132,7 +132,7 @@ std::vector<Path> checkpoints_of(const std::string& subject) {
   return paths;
 }
 
-InspectAnswer answer_of(const InspectConfig& config, std::vector<std::pair<PassedOver, Path>>& passed) {
+InspectAnswer answer_of(const InspectConfig& config, std::vector<std::pair<SkippedCheckpoint, Path>>& passed) {
   const std::string& subject = config.subjects.at(0);
   refuse_file(subject);
   if (config.diff) refuse_file(config.subjects.at(1));
@@ -165,7 +165,7 @@ InspectAnswer answer_of(const InspectConfig& config, std::vector<std::pair<Passe
 }  // namespace
 
 InspectAnswer inspect(const InspectConfig& config) {
-  std::vector<std::pair<PassedOver, Path>> passed;
+  std::vector<std::pair<SkippedCheckpoint, Path>> passed;
   InspectAnswer answer = answer_of(config, passed);
   for (const auto& [damaged, taken] : passed) {
     answer.warnings.push_back(
@@ -217,14 +217,14 @@ InspectAnswer list_run(const Path& run) {
                                          "--verify=fingerprints\n",
                                          run.string());
   answer.json["put_aside"] = Json::array();
-  const auto tell = [&](Aside why, const char* as) {
+  const auto tell = [&](SetAsideReason why, const char* as) {
     for (const Path& path : list_put_aside(run, why)) {
       answer.text += fmt::format("{} was moved aside {}; it stays until you remove it\n", path.string(), as);
       answer.json["put_aside"].push_back(path.string());
     }
   };
-  tell(Aside::damaged, "as damaged");
-  tell(Aside::former, "when the run was started from scratch");
+  tell(SetAsideReason::damaged, "as damaged");
+  tell(SetAsideReason::former, "when the run was started from scratch");
   return answer;
 }
 

@@ -1,6 +1,7 @@
 #include "store/piece_pass.hpp"
 
 #include "base/error.hpp"
+#include "base/free_memory.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -35,10 +36,7 @@ struct Stretch {
   std::vector<std::byte> rest;  // its last bytes as they were hashed, which cannot go around the page cache
 };
 
-struct Free {
-  void operator()(std::byte* memory) const { std::free(memory); }
-};
-using AlignedMemory = std::unique_ptr<std::byte, Free>;
+using AlignedMemory = std::unique_ptr<std::byte, FreeMemory>;
 
 AlignedMemory stretch_of_memory() {
   AlignedMemory memory(static_cast<std::byte*>(std::aligned_alloc(page_bytes, longest_stretch)));

@@ -78,7 +78,7 @@ std::vector<CheckpointEntry> best_first(const std::vector<CheckpointEntry>& entr
   return result;
 }
 
-std::vector<CheckpointEntry> superfluous(std::span<const Candidate> candidates, const Retention& retention) {
+std::vector<CheckpointEntry> prunable(std::span<const Candidate> candidates, const Retention& retention) {
   std::vector<const Candidate*> sound, measured;
   for (const Candidate& candidate : candidates) {
     if (candidate.verdict != Verdict::sound) continue;
@@ -104,25 +104,25 @@ std::vector<CheckpointEntry> superfluous(std::span<const Candidate> candidates, 
   return victims;
 }
 
-std::vector<CheckpointEntry> victims_of(const Path& run, const Retention& retention,
-                                        const std::function<Verdict(const CheckpointEntry&)>& verdict) {
+std::vector<CheckpointEntry> prunable_of(const Path& run, const Retention& retention,
+                                         const std::function<Verdict(const CheckpointEntry&)>& verdict) {
   std::vector<Rated> rated;
   for (const CheckpointEntry& entry : list_checkpoints(run))
     rated.push_back(rate(entry, verdict(entry), retention.best_by));
-  return superfluous(comparable(rated), retention);
+  return prunable(comparable(rated), retention);
 }
 
-Retired retire(const Path& run, const Retention& retention) {
-  Retired retired;
-  for (const CheckpointEntry& victim : victims_of(run, retention, verdict_on)) {
+Pruned prune(const Path& run, const Retention& retention) {
+  Pruned pruned;
+  for (const CheckpointEntry& victim : prunable_of(run, retention, verdict_on)) {
     try {
       publish_rename(victim.path, trash_name(victim.path));
-      retired.steps.push_back(victim.step);
+      pruned.steps.push_back(victim.step);
     } catch (const Error& error) {
-      retired.problem = error.what();
+      pruned.problem = error.what();
     }
   }
-  return retired;
+  return pruned;
 }
 
 }  // namespace lockstep

@@ -44,7 +44,7 @@ struct Candidate {
 /// Returns the checkpoints that may be removed; candidates are in the order of their steps. Only sound ones count as
 /// last or best. A damaged one is removed if it is older than all of the last. Unreadable and foreign ones stay,
 /// because their content is unknown. Pure.
-std::vector<CheckpointEntry> superfluous(std::span<const Candidate> candidates, const Retention& retention);
+std::vector<CheckpointEntry> prunable(std::span<const Candidate> candidates, const Retention& retention);
 
 /// A checkpoint's value of the metric that retention uses.
 struct Measured {
@@ -63,14 +63,14 @@ Rated rate(const CheckpointEntry& entry, Verdict verdict, const BestBy& by);
 std::vector<Candidate> comparable(std::span<const Rated> rated);
 
 /// Returns the checkpoints of a run that may be removed; `verdict` judges each of them. Throws Error(storage).
-std::vector<CheckpointEntry> victims_of(const Path& run, const Retention& retention,
-                                        const std::function<Verdict(const CheckpointEntry&)>& verdict);
+std::vector<CheckpointEntry> prunable_of(const Path& run, const Retention& retention,
+                                         const std::function<Verdict(const CheckpointEntry&)>& verdict);
 
-struct Retired {
+struct Pruned {
   std::vector<std::int64_t> steps;
   std::string problem;  // why a checkpoint could not be removed; empty if all were
 };
 /// Moves the checkpoints that may be removed to trash. Throws Error(storage) if the run cannot be read.
-Retired retire(const Path& run, const Retention& retention);
+Pruned prune(const Path& run, const Retention& retention);
 
 }  // namespace lockstep

@@ -66,7 +66,7 @@ std::vector<CheckpointEntry> newest_first(std::vector<CheckpointEntry> entries) 
   return entries;
 }
 
-std::string to_text(const PassedOver& passed) {
+std::string to_text(const SkippedCheckpoint& passed) {
   return fmt::format("{}: {}", passed.checkpoint.path.string(), passed.reason);
 }
 
@@ -94,7 +94,7 @@ Found find_at(const Path& path, const Judge& judge) {
   if (!found.checkpoint) {
     std::vector<std::string> reasons{fmt::format("{} is neither a checkpoint (no {}) nor a run with a sound checkpoint",
                                                  path.string(), manifest_file)};
-    for (const PassedOver& passed : found.damaged) reasons.push_back(to_text(passed));
+    for (const SkippedCheckpoint& passed : found.damaged) reasons.push_back(to_text(passed));
     fail(ExitCode::input, "{}", join(reasons, "; "));
   }
   return found;
@@ -110,17 +110,17 @@ std::optional<std::int64_t> step_within(const Path& checkpoint, const Path& run)
 
 namespace {
 
-std::string_view prefix_of(Aside why) {
+std::string_view prefix_of(SetAsideReason why) {
   switch (why) {
-    case Aside::damaged: return ".failed-";
-    case Aside::former: return ".former-";
+    case SetAsideReason::damaged: return ".failed-";
+    case SetAsideReason::former: return ".former-";
   }
-  fail(ExitCode::bug, "unknown Aside {}", static_cast<int>(why));
+  fail(ExitCode::bug, "unknown SetAsideReason {}", static_cast<int>(why));
 }
 
 }  // namespace
 
-Path put_aside(const Path& checkpoint, Aside why) {
+Path put_aside(const Path& checkpoint, SetAsideReason why) {
   const std::string name = fmt::format("{}{}", prefix_of(why), checkpoint.filename().string());
   for (int number = 1;; ++number) {
     const Path aside = checkpoint.parent_path() / (number == 1 ? name : fmt::format("{}-{}", name, number));
@@ -130,7 +130,7 @@ Path put_aside(const Path& checkpoint, Aside why) {
   }
 }
 
-std::vector<Path> list_put_aside(const Path& run, Aside why) {
+std::vector<Path> list_put_aside(const Path& run, SetAsideReason why) {
   std::vector<Path> found = names_in(checkpoints_folder(run));
   std::erase_if(found, [why](const Path& path) { return !path.filename().string().starts_with(prefix_of(why)); });
   return found;
@@ -151,7 +151,7 @@ void collect_leftovers(const Path& run) {
   }
 }
 
-void advise_latest(const Path& run, std::int64_t step) {
+void write_latest(const Path& run, std::int64_t step) {
   publish_file(checkpoints_folder(run) / "LATEST", checkpoint_folder(run, step).filename().string() + "\n");
 }
 

@@ -37,15 +37,15 @@ std::vector<CheckpointEntry> list_checkpoints(const Path& run);
 /// Returns the entries in reverse order, newest first.
 std::vector<CheckpointEntry> newest_first(std::vector<CheckpointEntry> entries);
 /// A damaged checkpoint that was skipped, and why.
-struct PassedOver {
+struct SkippedCheckpoint {
   CheckpointEntry checkpoint;
   std::string reason;
 };
-std::string to_text(const PassedOver& passed);  // "PATH: why"
+std::string to_text(const SkippedCheckpoint& passed);  // "PATH: why"
 
 struct Found {
   std::optional<CheckpointEntry> checkpoint;  // not set: none is sound
-  std::vector<PassedOver> damaged;            // checkpoints that were skipped before it
+  std::vector<SkippedCheckpoint> damaged;     // checkpoints that were skipped before it
 };
 using Judge = std::function<Judgement(const Path&)>;
 /// Returns the first sound candidate; damaged ones are skipped. Throws the error of an unreadable or foreign candidate
@@ -58,15 +58,15 @@ Found find_at(const Path& path, const Judge& judge);
 std::optional<std::int64_t> step_within(const Path& checkpoint, const Path& run);
 
 /// The reason for putting a checkpoint aside.
-enum class Aside {
+enum class SetAsideReason {
   damaged,  // .failed-…
   former,   // .former-…: of a run that was started again from scratch
 };
 /// Renames a checkpoint to a free name with the reason; it stays there until a person removes it. Returns the new path.
 /// Throws Error(storage).
-Path put_aside(const Path& checkpoint, Aside why);
+Path put_aside(const Path& checkpoint, SetAsideReason why);
 /// Returns the checkpoints that were put aside for that reason, by name. Throws Error(storage).
-std::vector<Path> list_put_aside(const Path& run, Aside why);
+std::vector<Path> list_put_aside(const Path& run, SetAsideReason why);
 
 /// Restores a checkpoint that a kill left between two names. Moves leftovers of earlier jobs to trash: staged saves and
 /// displaced checkpoints; deletes a half-written LATEST. No save of this run may be running. Throws Error(storage).
@@ -74,7 +74,7 @@ void collect_leftovers(const Path& run);
 
 /// Writes the name of the checkpoint of `step` to RUN/checkpoints/LATEST, as advice for people and scripts. Throws
 /// Error(storage).
-void advise_latest(const Path& run, std::int64_t step);
+void write_latest(const Path& run, std::int64_t step);
 
 /// Keeps a second job out of a run's folder as long as the lock lives; it ends with a killed job. Creates the folder if
 /// necessary. Throws Error(usage) naming host, process and start time of the holder, Error(storage).

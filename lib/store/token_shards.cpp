@@ -217,7 +217,7 @@ std::uint64_t sum_within(std::span<const std::byte> part, std::uint64_t offset, 
   return begin < end ? content_sum(part.subspan(begin - offset, end - begin), begin) : 0;
 }
 
-struct GivenUp {};
+struct VerificationAbandoned {};
 
 /// Bytes of a file that a shard is made of, and their hash.
 struct HashedBytes {
@@ -235,9 +235,9 @@ std::vector<HashedBytes> hashed_bytes(const Path& folder, const ShardEntry& entr
 }
 
 void verify_hash(const HashedBytes& part, const std::function<bool()>& given_up) {
-  if (given_up && given_up()) throw GivenUp();
+  if (given_up && given_up()) throw VerificationAbandoned();
   const Hash128 hash = hash_of_file(part.path, part.first, part.bytes, [&](auto, auto) {
-    if (given_up && given_up()) throw GivenUp();
+    if (given_up && given_up()) throw VerificationAbandoned();
   });
   if (hash == part.hash) return;
   throw Error(ExitCode::input,
@@ -249,7 +249,7 @@ void verify_hash(const HashedBytes& part, const std::function<bool()>& given_up)
 void verify_hashes(const Path& folder, const ShardEntry& entry, const std::function<bool()>& given_up) {
   try {
     for (const HashedBytes& part : hashed_bytes(folder, entry)) verify_hash(part, given_up);
-  } catch (const GivenUp&) {
+  } catch (const VerificationAbandoned&) {
   }
 }
 

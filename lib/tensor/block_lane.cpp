@@ -94,14 +94,14 @@ at::Tensor BlockLane::own_part(const at::Tensor& of_rows, std::int64_t otherwise
 
 at::Tensor BlockLane::scatter_rows(const at::Tensor& x) const {
   const at::Tensor own = at::zeros({own_rows(x.size(0)), x.size(1)}, x.options());
-  scatter_rows_onto(x, own);
+  reduce_scatter_rows_into(x, own);
   return own;
 }
 
-void BlockLane::scatter_rows_onto(const at::Tensor& x, const at::Tensor& onto) const {
+void BlockLane::reduce_scatter_rows_into(const at::Tensor& x, const at::Tensor& onto) const {
   invariant(x.dim() == 2 && onto.size(0) == own_rows(x.size(0)), "the output of a scatter has this rank's rows");
   transport_->wait(transport_->reduce_scatter(lane_, group_, bytes_of(x), bytes_of(onto), row_map(x.size(0), x.size(1)),
-                                              dtype_of(x.scalar_type()), {SumInto::How::add}));
+                                              dtype_of(x.scalar_type()), {SumInto::Mode::add}));
 }
 
 }  // namespace lockstep

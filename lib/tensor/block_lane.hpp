@@ -22,7 +22,7 @@ class BlockLane {
   int rank() const { return rank_; }                                                // this rank in the group
   const std::vector<Rank>& members() const { return transport_->members(group_); }  // world ranks, by rank of the group
   bool shares_rows() const { return rows_ == Rows::shared; }
-  std::int64_t own_rows(std::int64_t rows) const { return divided_up(rows, std::int64_t{ranks()}); }
+  std::int64_t own_rows(std::int64_t rows) const { return ceil_div(rows, std::int64_t{ranks()}); }
 
   // All below are collective over the ranks that share the block, and take contiguous tensors.
   /// Replaces x by its sum over the ranks, added in rank order: all ranks get the same bits.
@@ -50,7 +50,7 @@ class BlockLane {
   /// C); padding is zero.
   at::Tensor scatter_rows(const at::Tensor& x) const;
   /// Adds the result of scatter_rows(x) to `onto`.
-  void scatter_rows_onto(const at::Tensor& x, const at::Tensor& onto) const;
+  void reduce_scatter_rows_into(const at::Tensor& x, const at::Tensor& onto) const;
 
  private:
   ShardMap row_map(std::int64_t rows, std::int64_t columns) const;

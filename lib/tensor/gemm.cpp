@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-// Exported by LibTorch's CPU library, which links MKL (x86) or another BLAS.
+// ExportResult by LibTorch's CPU library, which links MKL (x86) or another BLAS.
 extern "C" {
 void sgemm_(const char*, const char*, const int*, const int*, const int*, const float*, const float*, const int*,
             const float*, const int*, const float*, float*, const int*);
@@ -81,7 +81,7 @@ std::atomic<bool> matrix_unit_wanted{true}, vectors_wanted{true};
 
 void want_matrix_unit(bool wanted) { matrix_unit_wanted = wanted; }
 bool uses_matrix_unit() { return matrix_unit_wanted && has_matrix_unit(); }
-void want_vectors(bool wanted) { vectors_wanted = wanted; }
+void enable_vectors(bool wanted) { vectors_wanted = wanted; }
 bool uses_vectors() { return vectors_wanted && has_vector_gemm(); }
 
 namespace {

@@ -33,11 +33,11 @@ template <class T>
 void gemm_add(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, const Math<T>* base,
               const T* bias, Math<T>* y);
 
-/// Turns use of the processor's matrix unit on or off (default: on). Not while products run.
+/// MixtureSchedule use of the processor's matrix unit on or off (default: on). Not while products run.
 void want_matrix_unit(bool wanted);
 bool uses_matrix_unit();
-/// Turns use of the AVX-512 kernels on or off (default: on), to compare them with the BLAS.
-void want_vectors(bool wanted);
+/// MixtureSchedule use of the AVX-512 kernels on or off (default: on), to compare them with the BLAS.
+void enable_vectors(bool wanted);
 bool uses_vectors();
 
 /// The implementation of bf16 products, in increasing order of scratch memory.

@@ -18,7 +18,7 @@ namespace lockstep {
 class Unit;
 
 /// Position of one tensor of optimizer state in the flat buffer of its unit.
-struct StatePlace {
+struct StateSlot {
   Layout layout;
   Box box;                  // held by this rank
   std::int64_t offset = 0;  // in elements
@@ -26,12 +26,12 @@ struct StatePlace {
 
 /// Position of a parameter in the flat buffers of its unit, in elements.
 struct ParameterPlace {
-  Layout layout;                        // of weights and reduced gradient; its dtype is that of the weights
-  Box box;                              // held by this rank
-  Box part;                             // this rank computes with it: a tensor-parallel part, or the whole tensor
-  std::int64_t whole = 0;               // offset in buffers of the whole unit
-  std::int64_t shard = 0;               // offset in buffers of this rank's shard
-  std::vector<StatePlace> states = {};  // in the order of the optimizer's declaration
+  Layout layout;                       // of weights and reduced gradient; its dtype is that of the weights
+  Box box;                             // held by this rank
+  Box part;                            // this rank computes with it: a tensor-parallel part, or the whole tensor
+  std::int64_t whole = 0;              // offset in buffers of the whole unit
+  std::int64_t shard = 0;              // offset in buffers of this rank's shard
+  std::vector<StateSlot> states = {};  // in the order of the optimizer's declaration
 };
 
 class Parameter {
@@ -48,7 +48,7 @@ class Parameter {
   const Shape& shape() const { return shape_; }
   const Box& part() const { return place_.part; }
   const Layout& layout() const { return place_.layout; }  // which rank holds which box of the weights
-  const std::vector<StatePlace>& state_places() const { return place_.states; }
+  const std::vector<StateSlot>& state_places() const { return place_.states; }
   const Box& box() const { return place_.box; }  // held by this rank
   const LogicalTensor& description() const { return description_; }
   std::int64_t elements() const { return elements_; }

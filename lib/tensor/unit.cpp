@@ -145,7 +145,7 @@ std::int64_t Unit::place_state(const StateDescription& kept, const std::vector<L
     lengths.push_back(elements(box));
     places[i].states.push_back({layout, box, places[i].shard});
   }
-  if (kept.of == KeptOf::elements) return length();
+  if (kept.of == StateShape::elements) return length();
   const std::vector<std::int64_t> offsets = unit_offsets(lengths, master_dtype(precision_));
   for (std::size_t i = 0; i < tensors.size(); ++i) places[i].states.back().offset = offsets[i];
   return offsets.back();
@@ -194,7 +194,7 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
     parameter->master_ = view_of(master_);
     if (gradient_.defined()) parameter->gradient_ = view_of(gradient_);
     for (std::size_t i = 0; i < state_.size(); ++i) {
-      const StatePlace& kept = parameter->state_places()[i];
+      const StateSlot& kept = parameter->state_places()[i];
       parameter->state_.push_back(view(state_[i], kept.offset, kept.box.extent));
     }
     if (cut_) continue;

@@ -25,7 +25,7 @@ std::int64_t load_best_weights(const LoopParts& parts) {
   parts.session.enter(Phase::load, parts.train_state.step);
   const Resumed resumed = resume(world, parts.world, parts.components,
                                  {.run = parts.files.folder(),
-                                  .wanted = {Wanted::By::best},
+                                  .wanted = {ResumeTarget::Kind::best},
                                   .best_by = best_by(options, parts.plan.deciding_metrics(parts.config)),
                                   .patience_s = options.patience.value,
                                   .threads = thread_count(),
@@ -36,7 +36,7 @@ std::int64_t load_best_weights(const LoopParts& parts) {
                                     if (world.rank() == 0) parts.output.log().warning("{}", reason);
                                   }});
   if (world.rank() == 0)
-    for (const PassedOver& passed : resumed.damaged)
+    for (const SkippedCheckpoint& passed : resumed.damaged)
       parts.output.log().warning("skipped a damaged checkpoint: {}", to_text(passed));
   together(world, "load the best weights", [&] {
     for (Unit* unit : parts.model.units()) unit->update_compute_copy();

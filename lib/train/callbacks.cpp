@@ -92,7 +92,7 @@ void Callbacks::tell(lockstep_event event, const lockstep_facts& facts) {
     if (!callback->listens() && event != LOCKSTEP_STEP_END) continue;
     try {
       session_.enter(Phase::callback, facts.step);
-      const CallbackAsks asks = callback->on(event, facts, journal_);
+      const CallbackRequests asks = callback->on(event, facts, journal_);
       asks_.requests = asks_.requests | asks.requests;
       asks_.stop = asks_.stop || asks.stop;
     } catch (...) {

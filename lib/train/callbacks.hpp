@@ -35,8 +35,8 @@ struct RunView {
   Recorder& records;
 };
 
-/// CallbackAsks are the requests of a callback. They apply to all ranks, after the next step.
-struct CallbackAsks {
+/// CallbackRequests are the requests of a callback. They apply to all ranks, after the next step.
+struct CallbackRequests {
   Request requests = Request::none;
   bool stop = false;  // after a save
 };
@@ -48,7 +48,7 @@ class Callback {
   /// Returns whether it receives events.
   virtual bool listens() const { return false; }
   /// Called at each event (plugin/lockstep_plugin.h), on each rank. Local.
-  virtual CallbackAsks on(lockstep_event, const lockstep_facts&, RunJournal&) { return {}; }
+  virtual CallbackRequests on(lockstep_event, const lockstep_facts&, RunJournal&) { return {}; }
   /// Called after each evaluation and at the end. A failure must occur on all ranks, as an AgreedError: local work that
   /// may fail runs inside together (comm/together.hpp). Collective over the world.
   virtual void after_evaluation(const RunView&) {}
@@ -72,7 +72,7 @@ class Callbacks {
   /// Passes an event to the callbacks. After a failure it adds Request::report to the requests. Local.
   void tell(lockstep_event event, const lockstep_facts& facts);
   /// Returns the requests since the last call. Local.
-  CallbackAsks take_asks() { return std::exchange(asks_, {}); }
+  CallbackRequests take_asks() { return std::exchange(asks_, {}); }
   /// Reports failures of events; called if a rank has asked for Request::report. Collective over the world.
   void report(const RunView& view);
   /// Calls after_evaluation of each callback. Collective over the world.
@@ -85,7 +85,7 @@ class Callbacks {
   const std::vector<std::unique_ptr<Callback>>& callbacks_;
   Session& session_;
   RunJournal& journal_;
-  CallbackAsks asks_;           // of this rank
+  CallbackRequests asks_;       // of this rank
   std::exception_ptr failure_;  // of this rank since the last report
 };
 

@@ -18,7 +18,7 @@ constexpr const char* key = "local";
 at::Tensor part_of(const at::Tensor& flat, const Parameter& parameter) {
   return flat.narrow(0, parameter.shard_offset(), parameter.shard_elements());
 }
-at::Tensor part_of(const at::Tensor& flat, const StatePlace& kept) {
+at::Tensor part_of(const at::Tensor& flat, const StateSlot& kept) {
   return flat.narrow(0, kept.offset, elements(kept.box));
 }
 
@@ -64,7 +64,7 @@ void CellState::copy_beside(Copy what, Session& session) {
 
 void CellState::show_average(Engine& engine, Session& session, std::int64_t step) {
   copy_beside(Copy::weights, session);
-  what_ = Beside::own;
+  what_ = Stash::own;
   std::vector<at::Tensor> weights;
   for (const Unit* unit : model_.units())
     if (unit->is_trained()) weights.push_back(unit->master());
@@ -80,7 +80,7 @@ void CellState::show_own() {
 
 void CellState::take_averages(Engine& engine, Session& session, std::int64_t step) {
   copy_beside(Copy::all, session);
-  what_ = Beside::averages;
+  what_ = Stash::averages;
   std::vector<at::Tensor> buffers;
   for (const Unit* unit : model_.units()) {
     if (!unit->is_trained()) continue;
@@ -93,24 +93,24 @@ void CellState::take_averages(Engine& engine, Session& session, std::int64_t ste
 
 void CellState::drop() {
   beside_.clear();
-  what_ = Beside::nothing;
+  what_ = Stash::nothing;
 }
 
 at::Tensor CellState::saved(const Parameter& parameter) const {
-  if (what_ != Beside::averages || !parameter.is_trained()) return parameter.master();
+  if (what_ != Stash::averages || !parameter.is_trained()) return parameter.master();
   return part_of(beside_.at(&parameter.unit()).master, parameter);
 }
 
 at::Tensor CellState::saved_state(const Parameter& parameter, std::size_t index) const {
-  if (what_ != Beside::averages) return parameter.state()[index];
+  if (what_ != Stash::averages) return parameter.state()[index];
   return part_of(beside_.at(&parameter.unit()).state[index], parameter.state_places()[index]);
 }
 
 StateTree CellState::collect() {
-  const bool saves = what_ == Beside::averages;  // then the model has its own
+  const bool saves = what_ == Stash::averages;  // then the model has its own
   if (!saves) {
     drop();
-    what_ = Beside::loaded;
+    what_ = Stash::loaded;
   }
   StateTree state;
   for (const Parameter* parameter : model_.parameters()) {
@@ -129,7 +129,7 @@ StateTree CellState::collect() {
     };
     add("weight", parameter->layout(), saves ? parameter->master() : part_of(loaded.master, *parameter));
     for (std::size_t i = 0; i < unit.kept().size(); ++i) {
-      const StatePlace& kept = parameter->state_places()[i];
+      const StateSlot& kept = parameter->state_places()[i];
       add(unit.kept()[i].name, kept.layout, saves ? parameter->state()[i] : part_of(loaded.state[i], kept));
     }
   }

@@ -63,7 +63,7 @@ class CellState {
   Model& model_;
   LocalOptions options_;
   Pin cell_;  // the cell of this rank, as a pin of its tensors
-  enum class Beside { nothing, own, averages, loaded } what_ = Beside::nothing;
+  enum class Stash { nothing, own, averages, loaded } what_ = Stash::nothing;
   std::map<const Unit*, Buffers> beside_;  // of trained units: copies that the model's buffers do not hold
 };
 

@@ -34,7 +34,7 @@ EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& 
     const EvaluationOutcome part = engine.evaluate(batches, step);
     total.loss_sum += part.loss_sum;
     total.tokens += part.tokens;
-    total.hits += part.hits;
+    total.correct += part.correct;
     after_batch();
   }
   const double loss = total.loss_sum / static_cast<double>(total.tokens);
@@ -43,7 +43,7 @@ EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& 
           .split = evaluation.set.dataset ? std::string(name_of(evaluation.set.split)) : DatasetChoice::dummy,
           .loss = loss,
           .perplexity = std::exp(loss),
-          .accuracy = static_cast<double>(total.hits) / static_cast<double>(total.tokens),
+          .accuracy = static_cast<double>(total.correct) / static_cast<double>(total.tokens),
           .tokens = total.tokens,
           .eval_ms = (monotonic_seconds() - start_s) * 1e3,
           .best = {}};

@@ -28,12 +28,12 @@ bool export_at_end(const TrainConfig& config, RunFiles& files, Session& session,
   const Path run = files.folder();
   FinalizeConfig request;
   request.checkpoint = run.string();
-  if (config.checkpoint.load_best_at_end) request.which.by = CheckpointChoice::By::best;
+  if (config.checkpoint.load_best_at_end) request.which.by = CheckpointChoice::Kind::best;
   try {
     const double start_s = monotonic_seconds();
     const ModelSource source = agreed_source(world, request);
     const Path folder = run / "export" / fmt::format("step-{}", *source.step);
-    const std::string known = rank0_tells(
+    const std::string known = run_on_rank0(
         world, "check the export", [&] { return is_exported(folder, source) ? std::string("known") : std::string(); });
     if (!known.empty()) return true;
     request.output = folder.string();
@@ -41,7 +41,7 @@ bool export_at_end(const TrainConfig& config, RunFiles& files, Session& session,
     together(world, "create the folder of exports", [&] {
       if (world.rank() == 0) make_folder(folder.parent_path());
     });
-    const Exported exported = finalize(request, source, session, [](std::int64_t, std::int64_t) {});
+    const ExportResult exported = finalize(request, source, session, [](std::int64_t, std::int64_t) {});
     if (world.rank() == 0)
       log.info("exported step {} to {} ({} in {})", *source.step, folder.string(), human_bytes(exported.weights.bytes),
                human_seconds(monotonic_seconds() - start_s));

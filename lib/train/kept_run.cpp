@@ -65,7 +65,7 @@ std::optional<ResolvedRun> kept_run(const TrainConfig& config) {
 }
 
 std::optional<ResolvedRun> agree_on_kept(const TrainConfig& config, Communicator& world) {
-  const std::string text = rank0_tells(world, "list the checkpoints of the run", [&] {
+  const std::string text = run_on_rank0(world, "list the checkpoints of the run", [&] {
     const std::optional<ResolvedRun> kept = kept_run(config);
     return kept ? to_text(*kept) : std::string();
   });

@@ -45,7 +45,7 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
       log_clock_(parts.config.log.every, run_seconds()),
       eval_clock_(parts.config.eval.every, run_seconds()),
       schedule_(schedule_of(parts.config, parts.plan.length)),
-      loss_of_user_(loss_of_user(parts.config.train.loss)),
+      loss_of_user_(plugin_loss(parts.config.train.loss)),
       journal_(parts.config, parts.plan, parts.output, parts.files, parts.session.world().rank()),
       callbacks_(parts.callbacks, parts.session, journal_),
       evaluations_(parts, journal_,
@@ -199,7 +199,7 @@ StepOutcome TrainingLoop::step() {
                   parts_.session.world().rank());
   const Profile::Measured measured =
       profile == nullptr ? Profile::Measured{} : profile->start_step(now.step + 1, batch_);
-  const CallbackAsks told = callbacks_.take_asks();
+  const CallbackRequests told = callbacks_.take_asks();
   StepOrder order{.step = now.step,
                   .valid_tokens = valid_tokens_,
                   .samples = samples_,
@@ -309,8 +309,8 @@ Request TrainingLoop::request_of(const std::optional<StopChannels::Change>& chan
 }
 
 void TrainingLoop::make_change() {
-  const std::string told =
-      rank0_tells(parts_.session.world(), "change an interval", [&] { return change_->option + " " + change_->value; });
+  const std::string told = run_on_rank0(parts_.session.world(), "change an interval",
+                                        [&] { return change_->option + " " + change_->value; });
   change_.reset();
   const std::size_t space = told.find(' ');
   const std::string said =

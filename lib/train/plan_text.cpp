@@ -78,7 +78,8 @@ Row schedule_row(const TrainConfig& config, const RunLength& length) {
 std::vector<Row> dataset_rows(const TrainConfig& config, const TrainPlan& plan) {
   std::vector<Row> rows;
   if (config.data.datasets.empty()) return rows;
-  const std::optional<Turns> turns = plan.proportions ? std::optional<Turns>(*plan.proportions) : std::nullopt;
+  const std::optional<MixtureSchedule> turns =
+      plan.proportions ? std::optional<MixtureSchedule>(*plan.proportions) : std::nullopt;
   const std::int64_t all = plan.samples_of_run(config);
   for (std::size_t i = 0; i < plan.training.size(); ++i) {
     const RunDataset& dataset = plan.training[i];

@@ -68,7 +68,7 @@ PluginCallback::PluginCallback(const PluginEntry<lockstep_callback>& entry, std:
                   constexpr std::array<std::pair<unsigned, Request>, 3> meant{{{LOCKSTEP_LOG, Request::log},
                                                                                {LOCKSTEP_EVALUATE, Request::evaluate},
                                                                                {LOCKSTEP_SAVE, Request::save}}};
-                  CallbackAsks& asks = of(host).asks_;
+                  CallbackRequests& asks = of(host).asks_;
                   for (const auto& [bit, request] : meant)
                     if ((requests & bit) != 0) asks.requests = asks.requests | request;
                   asks.stop = asks.stop || (requests & LOCKSTEP_STOP) != 0;
@@ -92,7 +92,7 @@ std::uint64_t PluginCallback::draw() {
   return stream.bits(static_cast<std::uint64_t>(draws_.drawn++));
 }
 
-CallbackAsks PluginCallback::on(lockstep_event event, const lockstep_facts& facts, RunJournal& journal) {
+CallbackRequests PluginCallback::on(lockstep_event event, const lockstep_facts& facts, RunJournal& journal) {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   const char* const failure = entry_.table->event(self_, event, &facts);
   for (const std::string& note : std::exchange(notes_, {}))

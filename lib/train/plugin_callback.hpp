@@ -25,7 +25,7 @@ class PluginCallback final : public Callback {
 
   std::string name() const override { return entry_.table->name; }
   bool listens() const override { return true; }
-  CallbackAsks on(lockstep_event event, const lockstep_facts& facts, RunJournal& journal) override;
+  CallbackRequests on(lockstep_event event, const lockstep_facts& facts, RunJournal& journal) override;
   std::vector<Component> components() override;
 
  private:
@@ -44,7 +44,7 @@ class PluginCallback final : public Callback {
   PluginEntry<lockstep_callback> entry_;
   lockstep_host host_;
   void* self_ = nullptr;
-  CallbackAsks asks_;
+  CallbackRequests asks_;
   std::vector<std::string> notes_;
   Draws draws_;
   std::string text_;            // last saved or loaded text

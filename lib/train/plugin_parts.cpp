@@ -96,7 +96,7 @@ std::shared_ptr<const CustomPacking> packing_of_plugin(std::size_t index) {
   return packing;
 }
 
-std::optional<RowLoss> loss_of_user(LossName name) {
+std::optional<RowLoss> plugin_loss(LossName name) {
   const auto index = plugin_index(name);
   if (!index) return {};
   const PluginEntry<lockstep_loss> entry = Plugins::opened().losses().at(*index);

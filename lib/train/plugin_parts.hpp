@@ -26,6 +26,6 @@ const CustomSchedule& pipeline_schedule_of_plugin(std::size_t index);
 std::shared_ptr<const CustomPacking> packing_of_plugin(std::size_t index);
 
 /// Returns the loss of a plug-in; nothing for a built-in one. An exception of it is a failure of the rank.
-std::optional<RowLoss> loss_of_user(LossName loss);
+std::optional<RowLoss> plugin_loss(LossName loss);
 
 }  // namespace lockstep

@@ -30,7 +30,7 @@ Promotions::Promotions(const Parts& parts) : parts_(parts), promoter_(parts.sess
   Communicator& world = parts_.session.world();
   const LocalTier tier = *parts_.files.local_tier();
   const std::vector<std::int64_t> steps = unpromoted_steps(world, tier, parts_.files.folder());
-  const std::string newest_of_run = rank0_tells(world, "list the checkpoints of the run", [&] {
+  const std::string newest_of_run = run_on_rank0(world, "list the checkpoints of the run", [&] {
     for (const CheckpointEntry& entry : list_checkpoints(parts_.files.folder()))
       rated_[entry.step] =
           rate(entry, judge_checkpoint(entry.path, VerifyLevel::sizes).verdict, parts_.retention.best_by);
@@ -58,18 +58,18 @@ void Promotions::add(std::int64_t step) {
   drop_superseded(step);
 }
 
-void Promotions::add_to_run(std::int64_t step, const std::vector<std::int64_t>& retired) {
+void Promotions::add_to_run(std::int64_t step, const std::vector<std::int64_t>& pruned) {
   awaits_another_ = false;
   rate_and_add(step, parts_.files.folder());
-  in_run(step, retired);
+  in_run(step, pruned);
   drop_superseded(step);
   tidy_tier(step);
 }
 
-void Promotions::in_run(std::int64_t step, const std::vector<std::int64_t>& retired) {
+void Promotions::in_run(std::int64_t step, const std::vector<std::int64_t>& pruned) {
   waiting_.erase(step);
   newer_.erase(newer_.begin(), newer_.upper_bound(step));
-  for (const std::int64_t gone : retired)
+  for (const std::int64_t gone : pruned)
     if (!waiting_.contains(gone)) rated_.erase(gone);
   if (waiting_.empty()) told_behind_ = false;
 }
@@ -77,11 +77,11 @@ void Promotions::in_run(std::int64_t step, const std::vector<std::int64_t>& reti
 // Retention would remove them from the folder of the run at once. One that is under way is promoted all the same: where
 // storage is slow a newer one always comes before it is done.
 void Promotions::drop_superseded(std::int64_t now) {
-  const std::string told = rank0_tells(parts_.session.world(), "choose the checkpoints to promote", [&] {
+  const std::string told = run_on_rank0(parts_.session.world(), "choose the checkpoints to promote", [&] {
     std::vector<Rated> all;
     for (const auto& [step, rated] : rated_) all.push_back(rated);
     Json steps = Json::array();
-    for (const CheckpointEntry& entry : superfluous(comparable(all), parts_.retention))
+    for (const CheckpointEntry& entry : prunable(comparable(all), parts_.retention))
       if (waiting_.contains(entry.step) && !(promoter_.under_way() && promoter_.step() == entry.step))
         steps.push_back(entry.step);
     return to_text(steps);
@@ -155,7 +155,7 @@ void Promotions::carry_on(std::int64_t now) {
     const std::optional<PromotionReport> report = promoter_.advance();
     if (!report) return;
     failed_in_a_row_ = 0;
-    in_run(report->step, report->retired);
+    in_run(report->step, report->pruned);
     parts_.promoted(*report);
   } catch (const AgreedError& error) {  // the same on all ranks
     if (error.code() != ExitCode::storage) throw;

@@ -37,8 +37,8 @@ class Promotions {
   /// Adds a checkpoint that was saved in the local tier. Collective.
   void add(std::int64_t step);
   /// Records that the run folder has a new checkpoint of `step`, saved without the local tier, and that the checkpoints
-  /// `retired` were removed. No promotion may be under way. Collective.
-  void add_to_run(std::int64_t step, const std::vector<std::int64_t>& retired);
+  /// `pruned` were removed. No promotion may be under way. Collective.
+  void add_to_run(std::int64_t step, const std::vector<std::int64_t>& pruned);
   /// Continues after step `now`, as far as all ranks have got. A failure is a warning, and the checkpoint stays in the
   /// local tier. Collective over the world. Throws AgreedError(storage) after checkpoint.max_failures in a row.
   void carry_on(std::int64_t now);
@@ -64,7 +64,7 @@ class Promotions {
   void failed(const AgreedError& error, std::int64_t now);
   void wait_while(const std::function<bool()>& goes_on, std::int64_t now);
   void rate_and_add(std::int64_t step, const Path& folder);
-  void in_run(std::int64_t step, const std::vector<std::int64_t>& retired);
+  void in_run(std::int64_t step, const std::vector<std::int64_t>& pruned);
   void drop_superseded(std::int64_t now);
   void tidy_tier(std::int64_t now);
   void tell_left(std::int64_t now);

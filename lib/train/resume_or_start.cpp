@@ -57,18 +57,18 @@ std::string part_option(const TrainConfig& config) {
 }
 
 /// Collective over `world`: one rank looks which run a path is of.
-Wanted wanted_by(const TrainConfig& config, Communicator& world) {
+ResumeTarget wanted_by(const TrainConfig& config, Communicator& world) {
   const Resume& resume = config.checkpoint.resume;
   switch (resume.from) {
-    case Resume::From::best: return {Wanted::By::best};
-    case Resume::From::step: return {Wanted::By::step, resume.step};
+    case Resume::From::best: return {ResumeTarget::Kind::best};
+    case Resume::From::step: return {ResumeTarget::Kind::step, resume.step};
     case Resume::From::automatic:
     case Resume::From::never:
     case Resume::From::afresh:
     case Resume::From::latest: return {};
     case Resume::From::path: break;
   }
-  const std::string own = rank0_tells(world, "read checkpoint.resume", [&] {
+  const std::string own = run_on_rank0(world, "read checkpoint.resume", [&] {
     const auto step = step_within(resume.path, config.train.run_dir);
     return step ? std::to_string(*step) : std::string();
   });
@@ -78,17 +78,17 @@ Wanted wanted_by(const TrainConfig& config, Communicator& world) {
                             "its whole checkpoint",
                             part_option(config), resume.path, config.train.run_dir),
                 "set another train.run_dir for the new run");
-  if (!own.empty()) return {Wanted::By::step, std::stoll(own)};
-  return {Wanted::By::start, 0, resume.path};
+  if (!own.empty()) return {ResumeTarget::Kind::step, std::stoll(own)};
+  return {ResumeTarget::Kind::start, 0, resume.path};
 }
 
 /// Damaged checkpoints of the run that are newer than the one it goes on from stand where it will save again.
 void put_aside_damaged(const Path& run, const Resumed& resumed, Log& log) {
-  for (const PassedOver& passed : resumed.damaged) {
+  for (const SkippedCheckpoint& passed : resumed.damaged) {
     const auto step = step_within(passed.checkpoint.path, run);
     if (!step || *step <= resumed.checkpoint->step || !is_there(passed.checkpoint.path)) continue;
     log.warning("the damaged {} is now {}, where it stays until you remove it", passed.checkpoint.path.string(),
-                put_aside(passed.checkpoint.path, Aside::damaged).filename().string());
+                put_aside(passed.checkpoint.path, SetAsideReason::damaged).filename().string());
   }
 }
 
@@ -96,7 +96,7 @@ void put_aside_damaged(const Path& run, const Resumed& resumed, Log& log) {
 void put_aside_all(const Path& run, Log& log) {
   for (const CheckpointEntry& former : list_checkpoints(run))
     log.warning("{} of a former run is now {}, where it stays until you remove it", former.path.string(),
-                put_aside(former.path, Aside::former).filename().string());
+                put_aside(former.path, SetAsideReason::former).filename().string());
 }
 
 void compare(std::vector<std::string>& problems, const std::string& what, const std::string& saved,
@@ -276,8 +276,8 @@ void check_types(const TrainPlan& plan, const CheckpointReader& reader) {
 }
 
 /// What of the checkpoint of another run that checkpoint.resume names a new run begins with, if it is not all of it.
-ChoosePart part_of_start(const Wanted& wanted, const TrainConfig& config, const TrainPlan& plan) {
-  if (wanted.by != Wanted::By::start) return {};
+ChoosePart part_of_start(const ResumeTarget& wanted, const TrainConfig& config, const TrainPlan& plan) {
+  if (wanted.by != ResumeTarget::Kind::start) return {};
   return [&](const CheckpointReader& reader) -> std::optional<CheckpointPart> {
     const bool weights_alone = holds_weights_alone(reader.manifest());
     if (weights_alone) check_types(plan, reader);
@@ -301,7 +301,8 @@ Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session&
   };
   Resumed resumed = resume(world, state.ranks, state.components, request);
   if (world.rank() == 0) {
-    for (const PassedOver& passed : resumed.damaged) log.warning("skipped a damaged checkpoint: {}", to_text(passed));
+    for (const SkippedCheckpoint& passed : resumed.damaged)
+      log.warning("skipped a damaged checkpoint: {}", to_text(passed));
     for (const std::string& what : resumed.in_part ? resumed.loaded.notes : resumed.loaded.left_out)
       log.info("{}", what);
   }
@@ -335,8 +336,8 @@ RunStart resume_or_start(const TrainConfig& config, const TrainPlan& plan, Sessi
     });
     return {};
   }
-  const Wanted wanted = wanted_by(config, world);
-  const bool named = wanted.by == Wanted::By::best || wanted.by == Wanted::By::step;
+  const ResumeTarget wanted = wanted_by(config, world);
+  const bool named = wanted.by == ResumeTarget::Kind::best || wanted.by == ResumeTarget::Kind::step;
   std::vector<Difference> changed;
   const Accept accept = [&](const CheckpointReader& reader) {
     check_steps_left(config, plan, reader);
@@ -365,10 +366,10 @@ std::optional<Path> load_to_evaluate(const TrainConfig& config, const TrainPlan&
                                      const LoadedState& state) {
   session.enter(Phase::load);
   if (!config.checkpoint.resume.from_scratch()) {
-    const Wanted wanted = wanted_by(config, session.world());
+    const ResumeTarget wanted = wanted_by(config, session.world());
     const Resumed resumed =
         load_as_asked(config, plan, session, log, state,
-                      {.run = wanted.by == Wanted::By::start ? wanted.start : Path(config.train.run_dir),
+                      {.run = wanted.by == ResumeTarget::Kind::start ? wanted.start : Path(config.train.run_dir),
                        .wanted = wanted,
                        .accept = [&](const CheckpointReader& reader) { check_same_model(plan, reader); },
                        .part = part_of_start(wanted, config, plan)});

@@ -55,13 +55,13 @@ RunFiles::RunFiles(Communicator& world, const TrainConfig& config, RunStorage st
                    Log& log)
     : owns_records_(world.rank() == 0),
       log_(log),
-      run_(world, RunFolder::Use::run, config.train.run_dir, std::move(storage), log),
+      run_(world, RunFolder::Purpose::run, config.train.run_dir, std::move(storage), log),
       records_(log) {
   if (!config.checkpoint.local_dir) return;
   const std::string name =
-      rank0_tells(world, "name the local tier of the run", [&] { return name_of_tier(run_.path()); });
+      run_on_rank0(world, "name the local tier of the run", [&] { return name_of_tier(run_.path()); });
   try {
-    local_.emplace(world, RunFolder::Use::local_tier, Path(*config.checkpoint.local_dir) / name, nodes, log);
+    local_.emplace(world, RunFolder::Purpose::local_tier, Path(*config.checkpoint.local_dir) / name, nodes, log);
   } catch (const AgreedError& error) {  // the same on all ranks
     if (error.code() != ExitCode::storage) throw;
     tier_failure_.emplace(error);
@@ -82,7 +82,7 @@ void RunFiles::open(Communicator& world, const TrainConfig& config, const std::s
     records_.add("records.jsonl", file_sink(folder() / "records.jsonl"));
     // Open MPI gives ranks a terminal of its own as stdout, whatever the user's is: under a launcher records always go
     // there.
-    if (launch_of_process().by == Launch::By::launcher || ::isatty(STDOUT_FILENO) == 0)
+    if (launch_of_process().by == Launch::Origin::launcher || ::isatty(STDOUT_FILENO) == 0)
       records_.add("standard output", line_sink(STDOUT_FILENO, "standard output"));
     const LogOptions& log = config.log;
     if (log.tensorboard)
@@ -95,7 +95,7 @@ void RunFiles::open(Communicator& world, const TrainConfig& config, const std::s
   });
 }
 
-void RunFiles::tell_end(const SummaryRecord& record) {
+void RunFiles::report_end(const SummaryRecord& record) {
   records_.write(record);
   try {
     publish_file(folder() / "final_metrics.json", to_text(final_metrics(record), 2) + "\n");

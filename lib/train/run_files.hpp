@@ -40,7 +40,7 @@ class RunFiles {
   Recorder& records() { return records_; }
 
   /// Writes the last record, also as final_metrics.json; a failure of that file is a warning. Local, on rank 0.
-  void tell_end(const SummaryRecord& record);
+  void report_end(const SummaryRecord& record);
 
   /// Closes the sinks, draws the losses of records.jsonl as loss.svg, and closes the folders. Failures are warnings.
   /// Local.

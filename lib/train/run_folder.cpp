@@ -14,13 +14,13 @@ namespace lockstep {
 
 namespace {
 
-void require_own_storage_for(RunFolder::Use use, Communicator& world, const RunStorage& storage, const Path& path) {
+void require_own_storage_for(RunFolder::Purpose use, Communicator& world, const RunStorage& storage, const Path& path) {
   switch (use) {
-    case RunFolder::Use::run:
+    case RunFolder::Purpose::run:
       return require_own_storage(
           world, storage, path, "checkpoint.storage is per_node",
           "use checkpoint.storage shared for storage that all ranks see; per_node needs a path on disks of the nodes");
-    case RunFolder::Use::local_tier:
+    case RunFolder::Purpose::local_tier:
       return require_own_storage(world, storage, path, "checkpoint.local_dir must be on storage of each node",
                                  "set a path on disks of the nodes, or leave it out");
   }
@@ -28,7 +28,7 @@ void require_own_storage_for(RunFolder::Use use, Communicator& world, const RunS
 
 }  // namespace
 
-RunFolder::RunFolder(Communicator& world, Use use, const Path& path, RunStorage storage, Log& log)
+RunFolder::RunFolder(Communicator& world, Purpose use, const Path& path, RunStorage storage, Log& log)
     : path_(path), storage_(std::move(storage)), log_(log) {
   if (!storage_.is_shared()) require_own_storage_for(use, world, storage_, path_);
   const bool keeps = storage_.keeps(world.rank());

@@ -15,10 +15,10 @@ namespace lockstep {
 
 class RunFolder {
  public:
-  enum class Use { run, local_tier };
+  enum class Purpose { run, local_tier };
   /// Locks the folder and removes leftovers of killed jobs. `log` must outlive it. Collective over `world`. Throws
   /// Error(usage) on all ranks if another job holds the lock, or if nodes share storage that should be node-local.
-  RunFolder(Communicator& world, Use use, const Path& path, RunStorage storage, Log& log);
+  RunFolder(Communicator& world, Purpose use, const Path& path, RunStorage storage, Log& log);
 
   const Path& path() const { return path_; }
   const RunStorage& storage() const { return storage_; }

@@ -174,7 +174,7 @@ void RunJournal::saved(const SaveReport& report, double seconds, int waves) {
                           .save_ms = seconds * 1e3,
                           .background_ms = waves > 0 ? std::optional(report.seconds * 1e3) : std::nullopt,
                           .removed = {}};
-  for (const std::int64_t step : report.retired)
+  for (const std::int64_t step : report.pruned)
     record.removed.push_back((report.path.parent_path() / checkpoint_folder({}, step).filename()).string());
   files_.records().write(record);
   std::string took = human_seconds(waves > 0 ? report.seconds : seconds);

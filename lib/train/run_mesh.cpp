@@ -232,7 +232,7 @@ int ranks_of(const ParallelOptions& parallel, int started) {
              : checked_cast<int>(product_of(asked), "ranks of the options parallel.*", ExitCode::usage);
 }
 
-DataPlace data_place(const Mesh& mesh, Rank rank) {
+DataShard data_place(const Mesh& mesh, Rank rank) {
   const std::vector<Rank> others = group_along(mesh, rank, data_axes());
   return {static_cast<int>(std::ranges::find(others, rank) - others.begin()), static_cast<int>(others.size())};
 }
@@ -254,7 +254,7 @@ PipelineOptions pipeline_options(const ParallelOptions& parallel, const std::vec
 
 std::vector<std::string> placement_warnings(const Mesh& mesh, const Nodes& nodes) {
   std::vector<std::string> warnings;
-  for (const TornGroup& torn : torn_groups(mesh, nodes))
+  for (const SplitGroup& torn : groups_across_nodes(mesh, nodes))
     warnings.push_back(
         fmt::format("the group of {} along {} with rank {} spans {}, although one has room for {}: its traffic crosses "
                     "the network; choose sizes of axes that divide the ranks of a machine",

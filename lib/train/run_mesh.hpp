@@ -35,13 +35,13 @@ int ranks_of(const ParallelOptions& parallel, int started);
 
 /// Returns a warning for each set of fast axes whose groups would fit on a node but lie on several. Pure.
 std::vector<std::string> placement_warnings(const Mesh& mesh, const Nodes& nodes);
-/// DataPlace is the part of a step's samples that a rank reads; ranks with equal coordinates along the data axes read
+/// DataShard is the part of a step's samples that a rank reads; ranks with equal coordinates along the data axes read
 /// the same part.
-struct DataPlace {
+struct DataShard {
   int index = 0;
   int count = 1;
 };
-DataPlace data_place(const Mesh& mesh, Rank rank);
+DataShard data_place(const Mesh& mesh, Rank rank);
 
 /// Returns the pipeline options for `ranks` pipeline ranks; `blocks` are the names of all blocks. Throws Error(usage)
 /// for split points that give no valid stages. Pure.

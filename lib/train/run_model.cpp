@@ -30,12 +30,12 @@ std::string local_folder(const std::string& word) {
 
 TrainConfig with_local_model(TrainConfig config, Session& session) {
   for (std::optional<std::string>* const word : {&config.model.config, &config.model.path})
-    if (*word) *word = rank0_tells(session.world(), "find the model", [&] { return local_folder(**word); });
+    if (*word) *word = run_on_rank0(session.world(), "find the model", [&] { return local_folder(**word); });
   return config;
 }
 
 std::string generation_config_of(const TrainConfig& config, const std::optional<Path>& begun, Communicator& world) {
-  return rank0_tells(world, "read the model's generation_config.json", [&] {
+  return run_on_rank0(world, "read the model's generation_config.json", [&] {
     if (begun)
       for (const auto& [name, text] : parse_manifest(read_file(*begun / manifest_file), begun->string()).documents)
         if (name == generation_config_file) return text;

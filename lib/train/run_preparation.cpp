@@ -69,7 +69,7 @@ void require_tokenizer(const TrainConfig& config) {
 
 /// Whether `words` name text that can be prepared, or a dataset that can be used. Collective.
 bool is_text(const std::vector<std::string>& words, const TrainConfig& config, Session& session) {
-  const std::string told = rank0_tells(session.world(), "check the data", [&] {
+  const std::string told = run_on_rank0(session.world(), "check the data", [&] {
     const bool found = names_text(words);
     if (found)
       require_tokenizer(config);

@@ -216,7 +216,7 @@ std::string packing_identity(const TrainConfig& config, const std::vector<RunDat
 
 void prepare_packings(const TrainConfig& config, Communicator& world, Log& log) {
   if (!packs(config)) return;
-  rank0_tells(world, "pack the documents", [&] {
+  run_on_rank0(world, "pack the documents", [&] {
     for (const SampleUse use : {SampleUse::training, SampleUse::evaluation}) {
       const std::optional<PackingSettings> settings = packing_of(config, use);
       if (!settings) continue;

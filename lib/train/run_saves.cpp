@@ -236,7 +236,7 @@ void RunSaves::saved(const SaveReport& report, double stall_s, int waves) {
   tell_(*last_checkpoint_);
   if (!promotions_) return;
   if (step_within(report.path, parts_.files.folder()))
-    promotions_->add_to_run(report.step, report.retired);
+    promotions_->add_to_run(report.step, report.pruned);
   else
     promotions_->add(report.step);
 }

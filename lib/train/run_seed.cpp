@@ -22,7 +22,7 @@ std::int64_t draw_seed() {
 TrainConfig with_seed(const TrainConfig& config, Communicator& world) {
   TrainConfig seeded = config;
   if (config.train.seed != TrainOptions::drawn_seed) return seeded;
-  const std::string told = rank0_tells(world, "draw the seed of the run", [&] {
+  const std::string told = run_on_rank0(world, "draw the seed of the run", [&] {
     const std::optional<ResolvedRun> kept = kept_run(config);
     return std::to_string(kept && kept->seed ? *kept->seed : draw_seed());
   });

@@ -92,7 +92,8 @@ std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& pl
     notes.push_back(fmt::format(
         "optimizer.in_backward saves no memory with {} per step: gradients are kept from the first to the last",
         counted(plan.batch.accumulation, "micro-batch")));
-  if (const auto said = samples_said(config); said && *said * plan.batch.ranks != plan.batch.global_batch)
+  if (const auto said = configured_samples_per_rank(config);
+      said && *said * plan.batch.ranks != plan.batch.global_batch)
     notes.push_back(fmt::format("this run keeps its {} per step on {} that read different data: {} per step",
                                 counted(plan.batch.global_batch, "sample"), counted(plan.batch.ranks, "rank"),
                                 counted(plan.batch.accumulation, "micro-batch")));
@@ -169,7 +170,7 @@ Processor processor_of(Communicator& world) {
 WeightsReport agree_on_weights(const TrainConfig& config, Communicator& world) {
   WeightsReport report;
   if (!config.model.path) return report;
-  const std::string told = rank0_tells(world, "read the weights of model.path", [&] {
+  const std::string told = run_on_rank0(world, "read the weights of model.path", [&] {
     report = examine_weights(*config.model.path);
     return std::string(report.head == Head::own ? "own head" : "");
   });

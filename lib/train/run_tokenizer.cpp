@@ -90,7 +90,7 @@ std::string difference_of(const TokenizerChoice& model, const RunDataset& datase
 }  // namespace
 
 std::optional<TokenizerChoice> model_tokenizer(const TrainConfig& config, Session& session) {
-  const std::string word = rank0_tells(session.world(), "find the model's tokenizer", [&] {
+  const std::string word = run_on_rank0(session.world(), "find the model's tokenizer", [&] {
     const auto found = found_tokenizer(config);
     return found ? found->text() : std::string();
   });

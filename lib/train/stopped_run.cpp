@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 bool names_own_checkpoint(const TrainConfig& config, Communicator& world) {
-  return rank0_tells(world, "read checkpoint.resume", [&] {
+  return run_on_rank0(world, "read checkpoint.resume", [&] {
            return std::string(step_within(config.checkpoint.resume.path, config.train.run_dir) ? "own" : "other");
          }) == "own";
 }
@@ -20,7 +20,7 @@ bool names_own_checkpoint(const TrainConfig& config, Communicator& world) {
 }  // namespace
 
 FormerProgress former_progress(const TrainConfig& config, const JobIdentity& job, Communicator& world) {
-  const std::string told = rank0_tells(world, "read status.json", [&] {
+  const std::string told = run_on_rank0(world, "read status.json", [&] {
     const std::optional<RunProgress> progress = progress_in(config.train.run_dir);
     if (!progress) return std::string();
     return to_text(Json{progress->by.configuration, progress->by.slurm_job, progress->by.slurm_restarts,

@@ -255,7 +255,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   const World ranks = world_of(plan, machines);
   RunFiles files(world, config, storage_of(config, ranks), storage_of_nodes(ranks), output.log());
   const std::string unexplained =
-      rank0_tells(world, "read status.json", [&] { return unexplained_end(config.train.run_dir).value_or(""); });
+      run_on_rank0(world, "read status.json", [&] { return unexplained_end(config.train.run_dir).value_or(""); });
   const FormerProgress found = former_progress(config, job, world);  // now that no other job is at work
   if (found.goes_on != former.goes_on)
     throw Error(ExitCode::usage, fmt::format("another job used {} while this one was starting", config.train.run_dir),
@@ -336,7 +336,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   if (world.rank() == 0) {
     files.records().flush();
     record.records_lost = files.records().lost();
-    files.tell_end(record);
+    files.report_end(record);
     if (!is_finished(config, plan, start)) log_end(output.log(), config, record);
     if (record.records_lost > 0) output.log().warning("{} records could not be written", record.records_lost);
   }

@@ -52,7 +52,9 @@ void mark_tensors(const TrainConfig& config, Architecture& architecture) {
   rules.freezes = [&frozen = config.optimizer.frozen](const std::string& name) {
     return std::ranges::any_of(frozen, [&](const NamePattern& pattern) { return pattern.matches(name); });
   };
-  rules.updated_by = [&optimizer = config.optimizer](const LogicalTensor& tensor) { return way_of(optimizer, tensor); };
+  rules.updated_by = [&optimizer = config.optimizer](const LogicalTensor& tensor) {
+    return update_rule_index(optimizer, tensor);
+  };
   rules.update_needs = [&optimizer = config.optimizer](const LogicalTensor& tensor) {
     return needs_of(optimizer, tensor);
   };
@@ -190,9 +192,9 @@ void plan_data(const TrainConfig& config, TrainPlan& plan) {
 /// Micro-batches of an evaluation program, at most evaluation_chunk, for sets of so many: of one set, as few executions
 /// as can be, which are as long; of several, what costs least, an execution for itself as much as a micro-batch.
 std::int64_t evaluation_program(const std::vector<std::int64_t>& micro_batches) {
-  const auto rounds = [](std::int64_t total, std::int64_t chunk) { return divided_up(total, chunk); };
+  const auto rounds = [](std::int64_t total, std::int64_t chunk) { return ceil_div(total, chunk); };
   if (micro_batches.size() == 1)
-    return divided_up(micro_batches.front(), rounds(micro_batches.front(), evaluation_chunk));
+    return ceil_div(micro_batches.front(), rounds(micro_batches.front(), evaluation_chunk));
   std::int64_t best = 1, least = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t chunk = 1; chunk <= evaluation_chunk; ++chunk) {
     std::int64_t cost = 0;
@@ -217,8 +219,7 @@ std::int64_t plan_evaluation(const TrainConfig& config, TrainPlan& plan) {
     micro_batches.push_back(loader.micro_batches());
   }
   const std::int64_t chunk = evaluation_program(micro_batches);
-  for (std::size_t i = 0; i < micro_batches.size(); ++i)
-    plan.evaluations[i].rounds = divided_up(micro_batches[i], chunk);
+  for (std::size_t i = 0; i < micro_batches.size(); ++i) plan.evaluations[i].rounds = ceil_div(micro_batches[i], chunk);
   return chunk;
 }
 
@@ -263,7 +264,7 @@ std::int64_t TrainPlan::load_bytes(Rank rank) const {
 }
 
 ResolvedRun TrainPlan::resolved(const TrainConfig& config) const {
-  ResolvedRun run{batch.global_batch, samples_said(config), length, config.train.seed};
+  ResolvedRun run{batch.global_batch, configured_samples_per_rank(config), length, config.train.seed};
   if (packs(config)) run.pad_to_multiple_of = config.data.pad_to_multiple_of.value_or(1);
   if (config.data.drop_last && config.data.short_last_step) run.epoch_multiple = epoch_multiple;
   return run;

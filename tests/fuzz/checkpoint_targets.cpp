@@ -458,7 +458,7 @@ Target run_directory_target(const Path& run) {
       require(error.code() == ExitCode::storage, error.what());
     }
     (void)list_run(made);
-    (void)retire(made, {.keep_last = 1});
+    (void)prune(made, {.keep_last = 1});
     const Found kept = first_sound(newest_first(list_checkpoints(made)), judge);
     require(newest.checkpoint.has_value() == kept.checkpoint.has_value(),
             "retiring old checkpoints took the newest sound one");

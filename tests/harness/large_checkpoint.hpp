@@ -80,7 +80,7 @@ inline Manifest large_manifest(const LargeJob& job, std::size_t tensors, std::in
     manifest.files.push_back(std::move(file));
   }
   const auto& matrices = large::matrices_of_a_layer();
-  const std::size_t layers = divided_up(static_cast<std::int64_t>(tensors), std::ssize(matrices) * 3);
+  const std::size_t layers = ceil_div(static_cast<std::int64_t>(tensors), std::ssize(matrices) * 3);
   for (const char* const prefix : {"model/", "optimizer/exp_avg/", "optimizer/exp_avg_sq/"}) {
     for (std::size_t i = 0; i < tensors / 3; ++i) {
       const large::Matrix& matrix = matrices[i % matrices.size()];

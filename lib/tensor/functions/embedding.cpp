@@ -57,15 +57,15 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
     const std::int64_t rows = token_indices.numel(), channels = table.size(1);
     at::Tensor y = fresh({rows, channels}, type, table);
     with_kernels(table, [&]<class T>(const Kernels<T>& on) {
-      on.embedding_forward(pointer<T>(table), pointer<std::int32_t>(token_indices), rows, channels, Into::fresh,
-                           pointer<Math<T>>(y));
+      on.embedding_forward(pointer<T>(table), pointer<std::int32_t>(token_indices), rows, channels,
+                           StoreMode::overwrite, pointer<Math<T>>(y));
       if (shares_rows(lane))
         y = lane->scatter_rows(y);
       else if (lane)
         lane->all_reduce(y);
       if (!positions) return;
       on.embedding_forward(pointer<T>(places), pointer<std::int32_t>(position_indices), position_indices.numel(),
-                           channels, Into::sum, pointer<Math<T>>(y));
+                           channels, StoreMode::add, pointer<Math<T>>(y));
     });
     if (dropout.mask) {
       with_kernels(y, [&]<class T>(const Kernels<T>& on) {

@@ -58,7 +58,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   }
 };
 
-struct LinearOntoFunction : torch::autograd::Function<LinearOntoFunction> {
+struct AddLinearFunction : torch::autograd::Function<AddLinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& residual, const at::Tensor& x,
                             const Linear* linear, const Dropout& dropout, const at::Tensor* known) {
     keep(context, linear);
@@ -160,7 +160,7 @@ at::Tensor Linear::forward_add(const at::Tensor& residual, const at::Tensor& x, 
   });
   if (shares && !dropout.mask) {
     const at::Tensor own = bias.defined() ? base.add(bias) : base.clone();
-    sums_output_->scatter_rows_onto(product, own);
+    sums_output_->reduce_scatter_rows_into(product, own);
     return own;
   }
   if (shares)
@@ -247,7 +247,7 @@ at::Tensor Linear::operator()(const at::Tensor& x, std::int64_t rows, const at::
 
 at::Tensor Linear::add_linear(const at::Tensor& residual, const at::Tensor& x, const Dropout& dropout,
                               const at::Tensor& known) const {
-  return LinearOntoFunction::apply(residual, x, this, of_own_rows(dropout, sums_output_), &known);
+  return AddLinearFunction::apply(residual, x, this, of_own_rows(dropout, sums_output_), &known);
 }
 
 }  // namespace lockstep

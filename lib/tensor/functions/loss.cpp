@@ -59,12 +59,12 @@ Target target_of(const StepLoss& loss, const Parameter& head, const BlockLane* l
 
 Shape3 shape_of(const at::Tensor& x, const Parameter& head, const BlockLane* lane) {
   const std::int64_t ranks = lane ? lane->ranks() : 1;
-  return {x.size(0), x.size(1), head.shape()[0], divided_up(head.description().shape[0], ranks)};
+  return {x.size(0), x.size(1), head.shape()[0], ceil_div(head.description().shape[0], ranks)};
 }
 
-/// Of rows of which ranks know their columns: what all know together, and the losses and hits.
+/// Of rows of which ranks know their columns: what all know together, and the losses and correct.
 void agree_on(const SharedHead& shared, const std::int32_t* labels, const at::Tensor& statistics, RowStatistics* whole,
-              double* losses, double* hits) {
+              double* losses, double* correct) {
   const at::Tensor all = shared.lane->all_gather(statistics);
   const std::int64_t rows = statistics.size(0);
   const auto* const of_ranks = reinterpret_cast<const RowStatistics*>(pointer<double>(all));
@@ -80,7 +80,8 @@ void agree_on(const SharedHead& shared, const std::int32_t* labels, const at::Te
     }
     const bool counts = labels[r] >= 0 && labels[r] < shared.vocabulary;
     losses[r] = counts ? std::log(row.sum) + (row.largest - row.wanted) : 0;
-    if (hits != nullptr) hits[r] = counts && row.wanted == row.largest ? 1 : 0;  // without smoothing: the label's logit
+    if (correct != nullptr)
+      correct[r] = counts && row.wanted == row.largest ? 1 : 0;  // without smoothing: the label's logit
     whole[r] = counts ? row : RowStatistics{};
   }
 }
@@ -103,13 +104,13 @@ at::Tensor wide_logits(const Kernels<T>&, const Shape3& shape, const at::Tensor&
 template <class T>
 void agree_on_rows(const Kernels<T>& on, const Shape3& shape, const SharedHead& shared, const at::Tensor& labels,
                    TargetDistribution target, std::int64_t first, std::int64_t rows, const Math<T>* logits,
-                   double* losses, double* hits = nullptr) {
+                   double* losses, double* correct = nullptr) {
   const at::Tensor statistics = at::empty({rows, 3}, at::kDouble);
   const std::int32_t* const own_labels = pointer<std::int32_t>(labels) + first;
   on.row_statistics(logits, own_labels, rows, shared.first, shape.vocabulary, target,
                     reinterpret_cast<RowStatistics*>(pointer<double>(statistics)));
   agree_on(shared, own_labels, statistics, shared.whole + first, losses + first,
-           hits == nullptr ? nullptr : hits + first);
+           correct == nullptr ? nullptr : correct + first);
 }
 
 /// The same by a loss of users.
@@ -157,7 +158,7 @@ void differentiate_logits(const Kernels<T>& on, const Shape3& shape, const at::T
 template <class T>
 void loss_slices(const Kernels<T>& on, const Shape3& shape, const at::Tensor& x, const at::Tensor& weight,
                  const at::Tensor& labels, const Target& target, const SharedHead& shared, double* losses,
-                 double* hits) {
+                 double* correct) {
   const std::int64_t slice = shape.slice();
   const at::Tensor logits = fresh({slice, shape.vocabulary}, math_type(x.scalar_type()), x);
   for (std::int64_t first = 0; first < shape.rows; first += slice) {
@@ -167,13 +168,13 @@ void loss_slices(const Kernels<T>& on, const Shape3& shape, const at::Tensor& x,
     if (target.of_user != nullptr) {
       const auto& by_rows = rows_of<Math<T>>(*target.of_user);
       by_rows(rows, shape.vocabulary, pointer<Math<T>>(logits), own_labels, losses + first, nullptr);
-      std::fill_n(hits + first, rows, 0.0);
+      std::fill_n(correct + first, rows, 0.0);
     } else if (shared.lane != nullptr) {
       agree_on_rows(on, shape, shared, labels, target.distribution, first, rows, pointer<Math<T>>(logits), losses,
-                    hits);
+                    correct);
     } else {
       on.cross_entropy_loss(pointer<Math<T>>(logits), own_labels, rows, shape.vocabulary, target.distribution,
-                            losses + first, hits + first);
+                            losses + first, correct + first);
     }
   }
 }
@@ -211,7 +212,7 @@ at::Tensor whole_rows(const at::Tensor& x, const at::Tensor& labels, const Block
 struct LossFunction : torch::autograd::Function<LossFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& own, Parameter* head, const at::Tensor& labels,
                             const StepLoss& loss, bool differentiable, std::int64_t most_kept_bytes,
-                            const BlockLane* lane, double* hits) {
+                            const BlockLane* lane, double* correct) {
     const at::Tensor x = whole_rows(own, labels, lane);
     const at::Tensor weight = head->compute();
     const Shape3 shape = shape_of(x, *head, lane);
@@ -233,9 +234,9 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
     double sum = 0;
     const at::Tensor on_host = losses.cpu();
     for (const double of_row : values_of<double>(on_host)) sum += of_row;
-    if (hits != nullptr && !differentiable) {
+    if (correct != nullptr && !differentiable) {
       const at::Tensor hit_on_host = hit.cpu();
-      for (const double one : values_of<double>(hit_on_host)) *hits += one;
+      for (const double one : values_of<double>(hit_on_host)) *correct += one;
     }
     if (differentiable) {
       context->saved_data["head"] = reinterpret_cast<std::int64_t>(head);
@@ -301,9 +302,9 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
 }  // namespace
 
 at::Tensor loss_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels, const StepLoss& loss,
-                    std::int64_t most_kept_bytes, const BlockLane* lane, double* hits) {
+                    std::int64_t most_kept_bytes, const BlockLane* lane, double* correct) {
   return LossFunction::apply(x, &head, labels, loss, at::GradMode::is_enabled() && x.requires_grad(), most_kept_bytes,
-                             lane, hits);
+                             lane, correct);
 }
 
 at::Tensor head_logits(const at::Tensor& x, const Parameter& head, const BlockLane* lane) {

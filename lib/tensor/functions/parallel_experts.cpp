@@ -30,7 +30,7 @@ struct Window {
 
 }  // namespace
 
-ExpertWays::ExpertWays(const at::Tensor& table, int rank, double capacity)
+ExpertRoutePlan::ExpertRoutePlan(const at::Tensor& table, int rank, double capacity)
     : ranks_(table.size(0)), experts_(table.size(1)), rank_(rank) {
   const std::span<const double> values(table.const_data_ptr<double>(), static_cast<std::size_t>(table.numel()));
   for (const double value : values) counts_.push_back(static_cast<std::int64_t>(value));
@@ -44,12 +44,12 @@ ExpertWays::ExpertWays(const at::Tensor& table, int rank, double capacity)
   }
   const double even = static_cast<double>(sum_of(counts_)) / static_cast<double>(ranks_);
   at_once_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(capacity * even)));
-  rounds_ = std::max<std::int64_t>(1, divided_up(most, at_once_));
+  rounds_ = std::max<std::int64_t>(1, ceil_div(most, at_once_));
 }
 
-std::int64_t ExpertWays::Round::taken() const { return sum_of(received); }
+std::int64_t ExpertRoutePlan::Round::taken() const { return sum_of(received); }
 
-ExpertWays::Round ExpertWays::round(std::int64_t number) const {
+ExpertRoutePlan::Round ExpertRoutePlan::round(std::int64_t number) const {
   const Window window{number * at_once_, (number + 1) * at_once_};
   const std::int64_t each = experts_ / ranks_;
   Round round{.first = {},
@@ -102,7 +102,7 @@ at::Tensor expert_table(const Routing& routing, const BlockLane& lane) {
   return lane.all_gather(counts);
 }
 
-at::Tensor ParallelExperts::to_experts(const at::Tensor& rows, const ExpertWays::Round& round) const {
+at::Tensor ParallelExperts::to_experts(const at::Tensor& rows, const ExpertRoutePlan::Round& round) const {
   at::Tensor packed = rows;
   if (const std::int64_t sent = sum_of(round.sent); sent < rows.size(0)) {
     packed = at::empty({sent, rows.size(1)}, rows.options());
@@ -119,7 +119,7 @@ at::Tensor ParallelExperts::to_experts(const at::Tensor& rows, const ExpertWays:
   return grouped;
 }
 
-void ParallelExperts::from_experts(const at::Tensor& grouped, const ExpertWays::Round& round,
+void ParallelExperts::from_experts(const at::Tensor& grouped, const ExpertRoutePlan::Round& round,
                                    const at::Tensor& rows) const {
   const at::Tensor packed = at::empty(grouped.sizes(), grouped.options());
   for (const auto& [to, from, count] : round.segments)
@@ -135,12 +135,12 @@ void ParallelExperts::from_experts(const at::Tensor& grouped, const ExpertWays::
 struct ParallelExpertsFunction : torch::autograd::Function<ParallelExpertsFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const ParallelExperts* experts,
                             const Routing* routing, const at::Tensor& table, ParallelExperts::Values* values) {
-    const ExpertWays ways = experts->ways(table);
+    const ExpertRoutePlan ways = experts->ways(table);
     at::Tensor given = values->lowered, rows = dispatched(x, routing->places, routing->shape, routing->rows());
     const bool computes = !given.defined();
     if (computes) given = at::empty(rows.sizes(), rows.options());
     for (std::int64_t number = 0; number < (computes ? ways.rounds() : 1); ++number) {
-      const ExpertWays::Round round = ways.round(number);
+      const ExpertRoutePlan::Round round = ways.round(number);
       const bool first = number == 0;
       const at::Tensor taken = experts->to_experts(rows, round);
       const at::Tensor raised =
@@ -172,12 +172,12 @@ struct ParallelExpertsFunction : torch::autograd::Function<ParallelExpertsFuncti
       context->saved_data.erase(name);
       return value;
     };
-    const ExpertWays ways = experts.ways(table);
+    const ExpertRoutePlan ways = experts.ways(table);
     const at::Tensor drows = at::empty(dgiven.sizes(), dgiven.options());
     at::Tensor taken = take("taken"), raised = take("raised"), activated = take("activated"), rows;
     if (ways.rounds() > 1) rows = dispatched(x, places, shape, dgiven.size(0));
     for (std::int64_t number = 0; number < ways.rounds(); ++number) {
-      const ExpertWays::Round round = ways.round(number);
+      const ExpertRoutePlan::Round round = ways.round(number);
       if (number > 0) {
         taken = experts.to_experts(rows, round);
         raised = experts.up_->forward(taken, round.offsets);

@@ -15,12 +15,12 @@ namespace lockstep {
 
 /// The plan of expert-parallel exchanges, round by round. All ranks compute it from the same table and get the same
 /// plan. Pure.
-class ExpertWays {
+class ExpertRoutePlan {
  public:
   /// table (P, E) fp64 in host memory: the number of rows of each of P ranks for each expert. Each rank holds E / P
   /// experts, in their order. In one round a rank's experts take at most `capacity` times the rows that they get with
   /// an even spread.
-  ExpertWays(const at::Tensor& table, int rank, double capacity);
+  ExpertRoutePlan(const at::Tensor& table, int rank, double capacity);
 
   std::int64_t rounds() const { return rounds_; }  // at least one
   struct Round {
@@ -45,7 +45,7 @@ class ExpertWays {
   std::int64_t ranks_, experts_, rank_, at_once_ = 1, rounds_ = 1;
 };
 
-/// The table of ExpertWays. Collective over the ranks of `lane`.
+/// The table of ExpertRoutePlan. Collective over the ranks of `lane`.
 at::Tensor expert_table(const Routing& routing, const BlockLane& lane);
 
 /// Stays at one address as long as autograd may call it.
@@ -71,10 +71,10 @@ class ParallelExperts {
 
  private:
   friend struct ParallelExpertsFunction;
-  at::Tensor to_experts(const at::Tensor& rows, const ExpertWays::Round& round) const;
+  at::Tensor to_experts(const at::Tensor& rows, const ExpertRoutePlan::Round& round) const;
   /// Sends outputs back and stores them in `rows`; they are this round's part of it.
-  void from_experts(const at::Tensor& grouped, const ExpertWays::Round& round, const at::Tensor& rows) const;
-  ExpertWays ways(const at::Tensor& table) const { return {table, lane_->rank(), capacity_}; }
+  void from_experts(const at::Tensor& grouped, const ExpertRoutePlan::Round& round, const at::Tensor& rows) const;
+  ExpertRoutePlan ways(const at::Tensor& table) const { return {table, lane_->rank(), capacity_}; }
 
   const GroupedLinear *up_, *down_;
   Activation activation_;

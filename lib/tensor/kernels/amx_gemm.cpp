@@ -137,11 +137,11 @@ Plan<T> plan_of(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a,
   const Side<T> rows{a, m, Side<T>::Packs::rows}, columns{b, n, Side<T>::Packs::columns};
   Plan<T> plan{n >= m ? rows : columns, n >= m ? columns : rows, k, 0, 0, 0, threads_for(m, n, k)};
   plan.depth_chunk = std::min(k, longest_depth<T>(plan.shared.outer));
-  const std::int64_t share = divided_up(plan.stripped.outer, plan.threads);
+  const std::int64_t share = ceil_div(plan.stripped.outer, plan.threads);
   // Every strip reads all of the smaller factor again; where that is little, more strips let a thread that is ahead
   // take another.
   const std::int64_t least_strips = plan.shared.outer * plan.depth_chunk * parts_of<T> <= little_elements ? 3 : 1;
-  plan.strip = rounded_up(divided_up(share, std::max(least_strips, divided_up(share, widest_strip))), block_side);
+  plan.strip = rounded_up(ceil_div(share, std::max(least_strips, ceil_div(share, widest_strip))), block_side);
   plan.chunk = std::max(least_chunk, kept_elements<T> / plan.depth_chunk / block_side * block_side);
   return plan;
 }
@@ -154,13 +154,13 @@ void multiply_strip(const Plan<T>& plan, const Bf16* shared, std::int64_t first,
   thread_local Scratch<float> sums;
   const bool rows_shared = plan.shared.packs == Side<T>::Packs::rows;
   const std::int64_t strip = std::min(plan.strip, plan.stripped.outer - strip_first);
-  const std::int64_t strip_panels = 2 * divided_up(strip, block_side), shared_blocks = divided_up(count, block_side);
-  const std::int64_t shared_panel = divided_up(end - begin, tile_depth) * place_elements<T>;
+  const std::int64_t strip_panels = 2 * ceil_div(strip, block_side), shared_blocks = ceil_div(count, block_side);
+  const std::int64_t shared_panel = ceil_div(end - begin, tile_depth) * place_elements<T>;
   const bool at_once = end - begin <= depth_at_once<T>;
   const std::int64_t advance = at_once ? end - begin : depth_step<T>;
   float* const blocks = sums.upto(at_once ? block_values : shared_blocks * strip_panels / 2 * block_values);
   for (std::int64_t depth = begin; depth < end; depth += advance) {
-    const std::int64_t stop = std::min(end, depth + advance), steps = divided_up(stop - depth, tile_depth),
+    const std::int64_t stop = std::min(end, depth + advance), steps = ceil_div(stop - depth, tile_depth),
                        panel = steps * place_elements<T>;
     Bf16* const strips = packed.upto(strip_panels * panel);
     pack_panels(plan.stripped, strip_first, strip_panels, depth, stop, strips, panel);
@@ -188,11 +188,10 @@ template <class T, class Finish>
 void multiply_chunk(const Plan<T>& plan, std::int64_t first, std::int64_t begin, std::int64_t end,
                     const Finish& finish) {
   thread_local Scratch<Bf16> packed;
-  const std::int64_t count = std::min(plan.chunk, plan.shared.outer - first),
-                     panels = 2 * divided_up(count, block_side);
-  const std::int64_t panel = divided_up(end - begin, tile_depth) * place_elements<T>;
+  const std::int64_t count = std::min(plan.chunk, plan.shared.outer - first), panels = 2 * ceil_div(count, block_side);
+  const std::int64_t panel = ceil_div(end - begin, tile_depth) * place_elements<T>;
   Bf16* const shared = packed.upto(panels * panel);
-  const std::int64_t strips = divided_up(plan.stripped.outer, plan.strip);
+  const std::int64_t strips = ceil_div(plan.stripped.outer, plan.strip);
   RegionFailure failure;
 #ifdef _OPENMP
 #pragma omp parallel num_threads(plan.threads)

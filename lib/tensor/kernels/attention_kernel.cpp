@@ -30,8 +30,8 @@ std::int64_t longest(Segments segments) {
 
 /// Of the tile of queries from `first` on.
 template <class M>
-void drop(const AttentionDropout& dropout, const Task& task, std::int64_t first, const Seen& seen, std::int64_t head,
-          M* scores) {
+void drop(const AttentionDropout& dropout, const Task& task, std::int64_t first, const VisibleKeys& seen,
+          std::int64_t head, M* scores) {
   if (!dropout.mask) return;
   const Place* const places = dropout.places + task.begin;
   drop_scores(dropout, places + first, index_in_row(places[0]) + seen.begin, seen, head, scores);
@@ -57,7 +57,7 @@ void attend(const Task& task, const T* qkv, const AttentionShape& shape, Rotatio
       const std::int64_t rows = std::min(tile_rows, task.length - first);
       pack_head<T>(tokens + first * stride + head * size, stride, rows, size, rotation,
                    places ? places + first : nullptr, scale, work.queries.data());
-      const Seen seen(first, rows, task.length, shape);
+      const VisibleKeys seen(first, rows, task.length, shape);
       keys.score(seen.tile, seen.begin, work.queries.data(), work.scores.data());
       causal_softmax<M>(seen.rows(), work.scores.data(), work.sums.data(),
                         log_sums + (task.begin + first) * shape.heads + head, shape.heads);
@@ -98,7 +98,7 @@ void differentiate(const Task& task, const T* dy, const T* qkv, const Math<T>* l
                    work.queries.data());
       pack_head<T>(dy + (task.begin + first) * shape.heads * size + head * size, shape.heads * size, rows, size, {},
                    nullptr, M{1}, gradient.outputs.data());
-      const Seen seen(first, rows, task.length, shape);
+      const VisibleKeys seen(first, rows, task.length, shape);
       keys.score(seen.tile, seen.begin, work.queries.data(), scores);
       values.score(seen.tile, seen.begin, gradient.outputs.data(), dscores);
       drop(dropout, task, first, seen, head, dscores);

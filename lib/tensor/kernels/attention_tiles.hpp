@@ -38,8 +38,8 @@ constexpr std::int64_t stride_of(std::int64_t width) { return (width + vector_ke
 /// A tile of queries and the keys that they attend to. `first` is the index of its first query, counted from the first
 /// of `keys` consecutive keys. Keys before `begin` lie outside all windows of the tile and are skipped; `begin` is a
 /// multiple of a vector's length.
-struct Seen {
-  Seen(std::int64_t first, std::int64_t rows, std::int64_t keys, const AttentionShape& shape)
+struct VisibleKeys {
+  VisibleKeys(std::int64_t first, std::int64_t rows, std::int64_t keys, const AttentionShape& shape)
       : window(shape.window > 0 ? shape.window : all_keys),
         begin(std::min(hidden_keys(first, window), keys) / vector_keys * vector_keys),
         width(std::min(first + rows, keys) - begin),
@@ -134,7 +134,7 @@ class TileProducts {
 /// Applies dropout to a tile of scores of one head, for queries at `places`. `key` is the index of the tile's first key
 /// in the row of the sample.
 template <class M>
-void drop_scores(const AttentionDropout& dropout, const Place* places, std::int64_t key, const Seen& seen,
+void drop_scores(const AttentionDropout& dropout, const Place* places, std::int64_t key, const VisibleKeys& seen,
                  std::int64_t head, M* scores) {
   if (!dropout.mask) return;
   for (std::int64_t r = 0; r < seen.tile.rows; ++r) {

@@ -1,6 +1,7 @@
 #include "tensor/kernels/causal_products.hpp"
 
 #include "base/error.hpp"
+#include "tensor/kernels/store_mode.hpp"
 #include "tensor/kernels/wide.hpp"
 
 #include <algorithm>
@@ -29,11 +30,9 @@ struct Target {
   float* first;
   std::int64_t stride;
 };
-enum class Into { fresh, sum };
-
 template <int panels>
 LOCKSTEP_WIDE void multiply_panels(std::int64_t rows, std::int64_t depth, const Left& left, const Right& right,
-                                   const Target& target, Into into) {
+                                   const Target& target, StoreMode mode) {
   const float* row[group_rows];
 #pragma GCC unroll 8
   for (int r = 0; r < group_rows; ++r) row[r] = left.first + std::min<std::int64_t>(r, rows - 1) * left.row_step;
@@ -60,7 +59,7 @@ LOCKSTEP_WIDE void multiply_panels(std::int64_t rows, std::int64_t depth, const 
       float* const to = target.first + r * target.stride;
 #pragma GCC unroll 3
       for (int p = 0; p < panels; ++p) {
-        const __m512 before = into == Into::sum ? _mm512_loadu_ps(to + p * lanes) : _mm512_setzero_ps();
+        const __m512 before = mode == StoreMode::add ? _mm512_loadu_ps(to + p * lanes) : _mm512_setzero_ps();
         _mm512_storeu_ps(to + p * lanes, _mm512_add_ps(before, sum[r][p]));
       }
     }
@@ -69,7 +68,7 @@ LOCKSTEP_WIDE void multiply_panels(std::int64_t rows, std::int64_t depth, const 
 
 /// Up to 8 rows and any number of columns in whole panels.
 void multiply_rows(std::int64_t rows, std::int64_t columns, std::int64_t depth, const Left& left, Right right,
-                   Target target, Into into) {
+                   Target target, StoreMode mode) {
   for (std::int64_t left_panels = columns / lanes, panels = 0; left_panels > 0; left_panels -= panels) {
     // Three, but two and two rather than three and one.
     panels = left_panels == 4 ? 2 : std::min(left_panels, most_panels);
@@ -110,7 +109,7 @@ void causal_scores(const CausalTile& tile, const float* x, const float* turned, 
     if (end <= begin) continue;
     multiply_rows(rows, end - begin, tile.head_size, {x + r * tile.head_size, tile.head_size, 1},
                   {turned + begin * tile.head_size, lanes * tile.head_size, lanes},
-                  {scores + r * tile.score_stride + begin, tile.score_stride}, Into::fresh);
+                  {scores + r * tile.score_stride + begin, tile.score_stride}, StoreMode::overwrite);
   }
 }
 
@@ -121,7 +120,7 @@ void causal_combine(const CausalTile& tile, const float* p, const float* matrix,
     const std::int64_t begin = std::min(hidden_keys(tile.first + r, tile.window), end);
     multiply_rows(rows, tile.head_size, end - begin, {p + r * tile.score_stride + begin, tile.score_stride, 1},
                   {matrix + begin * tile.head_size, lanes, tile.head_size}, {y + r * tile.head_size, tile.head_size},
-                  Into::fresh);
+                  StoreMode::overwrite);
   }
 }
 
@@ -134,7 +133,7 @@ void causal_spread(const CausalTile& tile, const float* p, const float* x, float
     if (end <= query) continue;
     multiply_rows(keys, tile.head_size, end - query, {p + query * tile.score_stride + key, 1, tile.score_stride},
                   {x + query * tile.head_size, lanes, tile.head_size}, {y + key * tile.head_size, tile.head_size},
-                  Into::sum);
+                  StoreMode::add);
   }
 }
 

@@ -71,14 +71,14 @@ LOCKSTEP_CLONES void rows_backward(const Math<T>* logits, const std::int32_t* la
 
 template <class M>
 LOCKSTEP_CLONES void loss_rows(const M* logits, const std::int32_t* labels, std::int64_t begin, std::int64_t end,
-                               std::int64_t vocabulary, TargetDistribution target, double* losses, double* hits) {
+                               std::int64_t vocabulary, TargetDistribution target, double* losses, double* correct) {
   for (std::int64_t r = begin; r < end; ++r) {
     const M* row = logits + r * vocabulary;
-    losses[r] = hits[r] = 0;
+    losses[r] = correct[r] = 0;
     if (!counts(labels[r], vocabulary)) continue;
     const Normaliser<M> normaliser = normaliser_of(row, vocabulary);
     losses[r] = loss_of(wanted_of(row, labels[r], vocabulary, target), normaliser);
-    hits[r] = row[labels[r]] == normaliser.largest ? 1 : 0;
+    correct[r] = row[labels[r]] == normaliser.largest ? 1 : 0;
   }
 }
 
@@ -131,9 +131,9 @@ void cross_entropy(const Math<T>* logits, const std::int32_t* labels, std::int64
 
 template <class M>
 void cross_entropy_loss(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
-                        TargetDistribution target, double* losses, double* hits) {
+                        TargetDistribution target, double* losses, double* correct) {
   parallel_for(rows, row_grain(vocabulary, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
-    loss_rows<M>(logits, labels, begin, end, vocabulary, target, losses, hits);
+    loss_rows<M>(logits, labels, begin, end, vocabulary, target, losses, correct);
   });
 }
 

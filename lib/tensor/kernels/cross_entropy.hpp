@@ -19,10 +19,10 @@ template <class T>
 void cross_entropy(const Math<T>* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
                    TargetDistribution target, double* losses, T* derivative);
 
-/// Computes only the losses and the hits: hits[r] is 1 if the label has the largest logit, else 0.
+/// Computes only the losses and the correct: correct[r] is 1 if the label has the largest logit, else 0.
 template <class M>
 void cross_entropy_loss(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
-                        TargetDistribution target, double* losses, double* hits);
+                        TargetDistribution target, double* losses, double* correct);
 
 /// Vocabulary-parallel cross entropy runs in two steps: logits are columns [first, first + columns) of a row, and other
 /// ranks have the rest. These are the statistics of one row over the columns of this rank.

@@ -8,15 +8,15 @@ namespace {
 
 template <class T>
 LOCKSTEP_CLONES void gather(const T* table, const std::int32_t* indices, std::int64_t begin, std::int64_t end,
-                            std::int64_t channels, Into into, Math<T>* y) {
+                            std::int64_t channels, StoreMode mode, Math<T>* y) {
   for (std::int64_t r = begin; r < end; ++r) {
     Math<T>* out = y + r * channels;
     if (indices[r] < 0) {
-      if (into == Into::fresh) std::fill_n(out, channels, Math<T>{0});
+      if (mode == StoreMode::overwrite) std::fill_n(out, channels, Math<T>{0});
       continue;
     }
     const T* in = table + indices[r] * channels;
-    if (into == Into::fresh) {
+    if (mode == StoreMode::overwrite) {
 #pragma omp simd
       for (std::int64_t c = 0; c < channels; ++c) out[c] = load(in[c]);
     } else {
@@ -42,8 +42,8 @@ LOCKSTEP_CLONES void scatter(const M* dy, const std::int32_t* indices, std::int6
 }  // namespace
 
 template <class T>
-void embedding_forward(const T* table, const std::int32_t* indices, std::int64_t rows, std::int64_t channels, Into into,
-                       Math<T>* y) {
+void embedding_forward(const T* table, const std::int32_t* indices, std::int64_t rows, std::int64_t channels,
+                       StoreMode mode, Math<T>* y) {
   const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, channels));
   parallel_for(rows, grain,
                [=](std::int64_t begin, std::int64_t end) { gather<T>(table, indices, begin, end, channels, into, y); });
@@ -62,10 +62,12 @@ void embedding_backward(const M* dy, const std::int32_t* indices, std::int64_t r
   });
 }
 
-template void embedding_forward<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t, Into, float*);
-template void embedding_forward<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, Into, double*);
-template void embedding_forward<Bf16>(const Bf16*, const std::int32_t*, std::int64_t, std::int64_t, Into, float*);
-template void embedding_forward<Fp16>(const Fp16*, const std::int32_t*, std::int64_t, std::int64_t, Into, float*);
+template void embedding_forward<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t, StoreMode,
+                                       float*);
+template void embedding_forward<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, StoreMode,
+                                        double*);
+template void embedding_forward<Bf16>(const Bf16*, const std::int32_t*, std::int64_t, std::int64_t, StoreMode, float*);
+template void embedding_forward<Fp16>(const Fp16*, const std::int32_t*, std::int64_t, std::int64_t, StoreMode, float*);
 template void embedding_backward<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t, std::int64_t,
                                         double, float*);
 template void embedding_backward<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, std::int64_t,

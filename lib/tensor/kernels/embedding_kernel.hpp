@@ -2,15 +2,15 @@
 #pragma once
 
 #include "tensor/kernels/number.hpp"
+#include "tensor/kernels/store_mode.hpp"
 
 namespace lockstep {
 
-/// y (rows, channels) = table[indices[r]], or 0 if the index is negative; with Into::sum it is added to y. Other
+/// y (rows, channels) = table[indices[r]], or 0 if the index is negative; with StoreMode::add it is added to y. Other
 /// indices must be inside the table.
-enum class Into { fresh, sum };
 template <class T>
-void embedding_forward(const T* table, const std::int32_t* indices, std::int64_t rows, std::int64_t channels, Into into,
-                       Math<T>* y);
+void embedding_forward(const T* table, const std::int32_t* indices, std::int64_t rows, std::int64_t channels,
+                       StoreMode mode, Math<T>* y);
 
 /// dtable (entries, channels) = Σ over rows r with indices[r] = entry of dy[r], in order of r, + β·dtable; β = 0 does
 /// not read it.

@@ -41,8 +41,8 @@ bool sees(const SequencePart& queries, const SequencePart& keys, std::int64_t wi
 
 /// y = what it was and `out`, of which `inverse_sums` and `log_sums` are those of this part, weighed by their sums.
 template <class M>
-LOCKSTEP_CLONES void put_together(const M* out, const M* inverse_sums, const M* log_sums, std::int64_t rows,
-                                  std::int64_t size, M* y, M* all_sums, std::int64_t stride) {
+LOCKSTEP_CLONES void combine_sightings(const M* out, const M* inverse_sums, const M* log_sums, std::int64_t rows,
+                                       std::int64_t size, M* y, M* all_sums, std::int64_t stride) {
   constexpr M nothing = -std::numeric_limits<M>::infinity();
   for (std::int64_t r = 0; r < rows; ++r) {
     M& sum = all_sums[r * stride];
@@ -101,7 +101,7 @@ class Worker {
         for (std::int64_t head = task.kv_head * group; head < (task.kv_head + 1) * group; ++head)
           for (std::int64_t at = 0; at < queries->length; at += tile_rows) {
             const std::int64_t rows = std::min(tile_rows, queries->length - at);
-            const Seen seen(queries->first + at - keys->first, rows, keys->length, shape_);
+            const VisibleKeys seen(queries->first + at - keys->first, rows, keys->length, shape_);
             if (seen.width > 0) on_tile(*keys, head, queries->row + at, queries->first + at, seen);
           }
       }
@@ -113,7 +113,7 @@ class Worker {
                  rotation_, positions(step_.own, row), scale_, work_.queries.data());
   }
   /// Of the tile whose first query has index `first` in its segment.
-  void drop(const SequencePart& keys, std::int64_t head, std::int64_t row, std::int64_t first, const Seen& seen,
+  void drop(const SequencePart& keys, std::int64_t head, std::int64_t row, std::int64_t first, const VisibleKeys& seen,
             M* scores) const {
     if (!dropout_.mask) return;
     const Place* const places = dropout_.places + row;
@@ -152,20 +152,20 @@ class ForwardWorker : public Worker<T> {
   using Worker<T>::Worker;
 
   void attend(const Task& task, M* y, M* log_sums) {
-    this->for_tiles(
-        task, [&](const SequencePart& keys, std::int64_t head, std::int64_t row, std::int64_t first, const Seen& seen) {
-          M* const scores = this->work_.scores.data();
-          M sums[tile_rows];
-          this->pack_queries(head, row, seen.tile.rows);
-          this->keys_.score(seen.tile, seen.begin, this->work_.queries.data(), scores);
-          causal_softmax<M>(seen.rows(), scores, this->work_.sums.data(), sums, 1);
-          this->drop(keys, head, row, first, seen, scores);
-          this->values_.combine(seen.tile, seen.begin, scores, this->work_.outputs.data());
-          const AttentionShape& shape = this->shape_;
-          put_together<M>(this->work_.outputs.data(), this->work_.sums.data(), sums, seen.tile.rows, shape.head_size,
-                          y + (head * this->step_.rows + row) * shape.head_size, log_sums + row * shape.heads + head,
-                          shape.heads);
-        });
+    this->for_tiles(task, [&](const SequencePart& keys, std::int64_t head, std::int64_t row, std::int64_t first,
+                              const VisibleKeys& seen) {
+      M* const scores = this->work_.scores.data();
+      M sums[tile_rows];
+      this->pack_queries(head, row, seen.tile.rows);
+      this->keys_.score(seen.tile, seen.begin, this->work_.queries.data(), scores);
+      causal_softmax<M>(seen.rows(), scores, this->work_.sums.data(), sums, 1);
+      this->drop(keys, head, row, first, seen, scores);
+      this->values_.combine(seen.tile, seen.begin, scores, this->work_.outputs.data());
+      const AttentionShape& shape = this->shape_;
+      combine_sightings<M>(this->work_.outputs.data(), this->work_.sums.data(), sums, seen.tile.rows, shape.head_size,
+                           y + (head * this->step_.rows + row) * shape.head_size, log_sums + row * shape.heads + head,
+                           shape.heads);
+    });
   }
 };
 
@@ -179,7 +179,7 @@ class BackwardWorker : public Worker<T> {
 
   void differentiate(const Task& task, const M* log_sums, const M* products, M* dq, M* dkv) {
     this->for_tiles(task, [&](const SequencePart& keys, std::int64_t head, std::int64_t row, std::int64_t first,
-                              const Seen& seen) {
+                              const VisibleKeys& seen) {
       const AttentionShape& shape = this->shape_;
       const std::int64_t size = shape.head_size, rows = seen.tile.rows, statistic = row * shape.heads + head;
       M *const scores = this->work_.scores.data(), *const dscores = gradient_.scores.data();
@@ -225,7 +225,7 @@ void ring_attention_result(const RingStep& step, const Math<T>* sums, T* y) {
     all.fill(1);
     return all;
   }();
-  parallel_for(heads * divided_up(step.rows, rows_at_once), 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(heads * ceil_div(step.rows, rows_at_once), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t head = t % heads, row = t / heads * rows_at_once;
       store_rows<T>(sums + (head * step.rows + row) * size, ones.data(), std::min(rows_at_once, step.rows - row), size,
@@ -259,7 +259,7 @@ void ring_attention_gradient(const RingStep& step, const Math<T>* dq, const Math
   const AttentionShape& shape = step.shape;
   const std::int64_t size = shape.head_size, heads = shape.heads + 2 * shape.kv_heads;
   const auto scale = static_cast<Math<T>>(1 / std::sqrt(static_cast<double>(size)));
-  parallel_for(heads * divided_up(step.rows, rows_at_once), 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(heads * ceil_div(step.rows, rows_at_once), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t head = t % heads, row = t / heads * rows_at_once, key_head = head - shape.heads;
       const Math<T>* const from =

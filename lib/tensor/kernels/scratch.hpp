@@ -1,6 +1,7 @@
 // Scratch memory that a thread keeps from product to product, in huge pages if the system has them.
 #pragma once
 
+#include "base/free_memory.hpp"
 #include "base/rounding.hpp"
 
 #include <sys/mman.h>
@@ -35,10 +36,7 @@ class Scratch {
   }
 
  private:
-  struct Free {
-    void operator()(T* values) const { std::free(values); }
-  };
-  std::unique_ptr<T, Free> values_;
+  std::unique_ptr<T, FreeMemory> values_;
   std::int64_t count_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include "base/rounding.hpp"
 #include "tensor/kernels/scratch.hpp"
+#include "tensor/kernels/store_mode.hpp"
 #include "tensor/kernels/wide.hpp"
 
 #include <algorithm>
@@ -119,8 +120,6 @@ struct Panel {
   const Word* words;
   std::int64_t steps;
 };
-enum class Into { fresh, sum };
-
 /// Sums of 8 rows, `stride` between them.
 struct Sums {
   float* first;
@@ -129,7 +128,8 @@ struct Sums {
 
 /// sums (8, vectors · 16) = left · panel, or what they were and these.
 template <class T, int vectors>
-LOCKSTEP_DOTS void multiply_tile(const Left& left, std::int64_t rows, const Panel& panel, const Sums& sums, Into into) {
+LOCKSTEP_DOTS void multiply_tile(const Left& left, std::int64_t rows, const Panel& panel, const Sums& sums,
+                                 StoreMode mode) {
   const std::byte* from[tile_rows];
 #pragma GCC unroll 8
   for (int r = 0; r < tile_rows; ++r) from[r] = left.first + std::min<std::int64_t>(r, rows - 1) * left.row_step;
@@ -154,7 +154,7 @@ LOCKSTEP_DOTS void multiply_tile(const Left& left, std::int64_t rows, const Pane
       for (int v = 0; v < vectors; ++v) sum[r][v] = multiply_add<T>(value, column[v], sum[r][v]);
     }
   }
-  if (into == Into::sum) {
+  if (mode == StoreMode::add) {
 #pragma GCC unroll 8
     for (int r = 0; r < tile_rows; ++r) {
 #pragma GCC unroll 3
@@ -238,7 +238,7 @@ LOCKSTEP_DOTS void pack_panel(MatrixView<T> b, std::int64_t column, std::int64_t
 template <class T>
 LOCKSTEP_DOTS void pack_rows(MatrixView<T> a, std::int64_t first, std::int64_t rows, std::int64_t depth, Word* words) {
   constexpr std::int64_t deep = word_depth<T>;
-  const std::int64_t steps = divided_up(depth, deep);
+  const std::int64_t steps = ceil_div(depth, deep);
   for (std::int64_t r = 0; r < rows; r += wide_lanes) {
     const __mmask16 lanes = lanes_of(rows - r);
     Word* const upper = words + r * steps;
@@ -258,7 +258,7 @@ LOCKSTEP_DOTS void pack_rows(MatrixView<T> a, std::int64_t first, std::int64_t r
 
 template <class T>
 void multiply_tile(std::int64_t vectors, const Left& left, std::int64_t rows, const Panel& panel, const Sums& sums,
-                   Into into) {
+                   StoreMode mode) {
   switch (vectors) {
     case 1: return multiply_tile<T, 1>(left, rows, panel, sums, into);
     case 2: return multiply_tile<T, 2>(left, rows, panel, sums, into);
@@ -273,7 +273,7 @@ void add_half_word(std::int64_t vectors, MatrixView<Bf16> a, std::int64_t row, s
   for (std::int64_t r = 0; r < rows; ++r)
     halves[static_cast<std::size_t>(r)] = a.data[(row + r) * a.stride + k - 1].bits;
   multiply_tile<Bf16>(vectors, {reinterpret_cast<const std::byte*>(halves.data()), sizeof(Word), sizeof(Word)}, rows,
-                      {last, 1}, sums, Into::sum);
+                      {last, 1}, sums, StoreMode::add);
 }
 
 template <class T, class Finish>
@@ -281,7 +281,7 @@ void multiply(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, M
   thread_local Scratch<Word> packed_rows, packed_panel;
   thread_local Scratch<float> tiles;
   constexpr std::int64_t deep = word_depth<T>, word = sizeof(Word);
-  const std::int64_t steps = divided_up(k, deep), advance = divided_up(steps, divided_up(steps, longest_panel));
+  const std::int64_t steps = ceil_div(k, deep), advance = ceil_div(steps, ceil_div(steps, longest_panel));
   const bool in_place = a.trans == Trans::no, half = in_place && k % deep != 0;
   const std::int64_t chunk = in_place ? m : std::max(least_chunk, packed_words / steps / wide_lanes * wide_lanes);
   Word* const panel = packed_panel.upto(advance * most_vectors * wide_lanes);
@@ -294,11 +294,11 @@ void multiply(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, M
                                : Left{reinterpret_cast<const std::byte*>(words), word, tile_rows * word};
     const std::int64_t group_step = in_place ? tile_rows * stride : steps * tile_rows * word;
     for (std::int64_t column = 0, width = 0; column < n; column += width) {
-      const std::int64_t rest = divided_up(n - column, wide_lanes);
+      const std::int64_t rest = ceil_div(n - column, wide_lanes);
       const std::int64_t vectors = rest == 4 ? 2 : std::min(rest, most_vectors);  // two and two, not three and one
       width = vectors * wide_lanes;
       const std::int64_t columns = std::min(width, n - column), tile_values = tile_rows * width;
-      float* const kept = tiles.upto(steps > advance ? divided_up(rows, tile_rows) * tile_values : tile_values);
+      float* const kept = tiles.upto(steps > advance ? ceil_div(rows, tile_rows) * tile_values : tile_values);
       for (std::int64_t begin = 0; begin < steps; begin += advance) {
         const std::int64_t end = std::min(steps, begin + advance);
         const bool last = end == steps;
@@ -311,7 +311,7 @@ void multiply(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, M
                                   : Sums{kept + (steps > advance ? r / tile_rows * tile_values : 0), width};
           if (last) finish.expect(tile);
           multiply_tile<T>(vectors, group, tile.rows, {panel, end - begin - (last && half ? 1 : 0)}, sums,
-                           begin == 0 ? Into::fresh : Into::sum);
+                           begin == 0 ? StoreMode::overwrite : StoreMode::add);
           if constexpr (std::is_same_v<T, Bf16>) {
             if (last && half)
               add_half_word(vectors, a, tile.row, tile.rows, k, panel + (end - begin - 1) * width, sums);

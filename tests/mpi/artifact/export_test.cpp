@@ -93,7 +93,7 @@ FinalizeConfig request(const Path& to, Recipe recipe) {
   return config;
 }
 
-Exported export_on(std::unique_ptr<Communicator> ranks, const ModelSource& source, const FinalizeConfig& config) {
+ExportResult export_on(std::unique_ptr<Communicator> ranks, const ModelSource& source, const FinalizeConfig& config) {
   Session session(std::move(ranks));
   return finalize(config, source, session, [](std::int64_t, std::int64_t) {});
 }

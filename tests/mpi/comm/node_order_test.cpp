@@ -73,8 +73,8 @@ LOCKSTEP_MPI_TEST(groups_along_the_fastest_axis_lie_on_one_node, test::ranks({4}
   const std::string mine = world().rank() % 2 == 0 ? "a" : "b";
   const std::vector<std::string> hosts = ordered->all_gather(mine);
   const Mesh mesh = make_mesh("world", {{"dp_replicate", 2}, {"dp_shard", 2}});
-  BOOST_TEST(torn_groups(mesh, nodes_of(hosts)).empty());
-  BOOST_TEST(!torn_groups(mesh, nodes_of(world().all_gather(mine))).empty());
+  BOOST_TEST(groups_across_nodes(mesh, nodes_of(hosts)).empty());
+  BOOST_TEST(!groups_across_nodes(mesh, nodes_of(world().all_gather(mine))).empty());
   for (const Rank rank : group_along(mesh, ordered->rank(), {"dp_shard"}))
     BOOST_TEST(hosts[static_cast<std::size_t>(rank)] == mine);
 }

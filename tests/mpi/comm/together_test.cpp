@@ -89,12 +89,12 @@ LOCKSTEP_MPI_TEST(a_collective_inside_local_work_fails_at_once_instead_of_hangin
 
 LOCKSTEP_MPI_TEST(rank_0_tells_its_text_or_its_error_to_all, test::at_least(1)) {
   int calls = 0;
-  BOOST_TEST(rank0_tells(world(), "x", [&] {
+  BOOST_TEST(run_on_rank0(world(), "x", [&] {
                ++calls;
                return std::string("text\0with zero", 14);
              }) == std::string("text\0with zero", 14));
   BOOST_TEST(calls == (world().rank() == 0 ? 1 : 0));
-  BOOST_TEST((agreed([] { rank0_tells(world(), "x", []() -> std::string { fail(ExitCode::input, "no"); }); }).code() ==
+  BOOST_TEST((agreed([] { run_on_rank0(world(), "x", []() -> std::string { fail(ExitCode::input, "no"); }); }).code() ==
               ExitCode::input));
 }
 

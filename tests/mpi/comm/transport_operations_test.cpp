@@ -85,7 +85,7 @@ LOCKSTEP_MPI_TEST(a_rank_alone_in_its_group_copies_only_what_is_elsewhere, test:
   job.transport.wait(
       job.transport.reduce_scatter(0, 1, bytes_of(whole), std::as_writable_bytes(inside), map, DType::f64));
   job.transport.wait(job.transport.reduce_scatter(0, 1, bytes_of(whole), bytes_of(shard), map, DType::f64,
-                                                  {.how = SumInto::How::add}));
+                                                  {.how = SumInto::Mode::add}));
   BOOST_TEST((whole == std::vector<double>{9, 1, 2, 3, 9}));
   BOOST_TEST((shard == std::vector<double>{2, 4, 6}));
   job.transport.wait(job.transport.all_reduce(0, 1, bytes_of(shard), DType::f64, Reduce::sum));

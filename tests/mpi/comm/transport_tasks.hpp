@@ -152,13 +152,13 @@ inline double read_number(std::span<const std::byte> bytes, DType dtype) {
 /// What a `sum` becomes in a place that holds `before`.
 inline Bytes put(std::span<const std::byte> sum, DType dtype, std::span<const std::byte> before, const SumInto& into) {
   const DType there = into.dtype.value_or(dtype);
-  if (there == dtype && into.how == SumInto::How::replace) return {sum.begin(), sum.end()};
+  if (there == dtype && into.how == SumInto::Mode::replace) return {sum.begin(), sum.end()};
   if (there == dtype) return sum_of({Bytes(before.begin(), before.end()), Bytes(sum.begin(), sum.end())}, dtype);
   Bytes result(before.size());
   const auto from = static_cast<std::size_t>(size_of(dtype)), to = static_cast<std::size_t>(size_of(there));
   for (std::size_t i = 0; i < sum.size() / from; ++i) {
     double value = read_number(sum.subspan(i * from), dtype);
-    if (into.how == SumInto::How::add) value += read_number(before.subspan(i * to), there);
+    if (into.how == SumInto::Mode::add) value += read_number(before.subspan(i * to), there);
     const auto single = static_cast<float>(value);
     const std::uint16_t half = to_bf16(single);
     const void* stored = there == DType::f64   ? static_cast<const void*>(&value)
@@ -171,7 +171,7 @@ inline Bytes put(std::span<const std::byte> sum, DType dtype, std::span<const st
 
 /// Adds or replaces; where the sum is of a floating type, perhaps in another one.
 inline SumInto any_place(Random& random, DType dtype) {
-  SumInto into{.how = any(random, 0, 1) == 0 ? SumInto::How::replace : SumInto::How::add};
+  SumInto into{.how = any(random, 0, 1) == 0 ? SumInto::Mode::replace : SumInto::Mode::add};
   constexpr std::array floats{DType::f64, DType::f32, DType::bf16};
   const auto choice = static_cast<std::size_t>(any(random, 0, 3));
   if (choice < floats.size() && std::ranges::find(floats, dtype) != floats.end()) into.dtype = floats[choice];

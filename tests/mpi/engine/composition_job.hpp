@@ -248,7 +248,7 @@ class Job {
       return text.draw(logits);
     };
     while (!text.ended()) {
-      const SeenText seen = text.seen();
+      const TextInput seen = text.seen();
       seen_tokens_ = seen.batch.length;
       text.append(engine_.draw_token(seen, draw, 0));
     }
@@ -324,7 +324,7 @@ class Job {
   static Architecture updated(Architecture architecture, const OptimizerOptions& options) {
     for (BlockDescription& block : architecture.blocks) {
       for (LogicalTensor& tensor : block.tensors) {
-        tensor.update = way_of(options, tensor);
+        tensor.update = update_rule_index(options, tensor);
         if (tensor.trained) tensor.update_needs = needs_of(options, tensor);
       }
     }
@@ -475,7 +475,7 @@ inline std::vector<SampleOptions> ways_to_sample() {
 inline std::vector<std::int32_t> text_of(const Model& model, const SampleOptions& options) {
   SampledText text({3, 1, 4}, options, {model.config().max_positions});
   while (!text.ended()) {
-    const SeenText seen = text.seen();
+    const TextInput seen = text.seen();
     const at::Tensor logits = model.logits(to_tensors(seen.batch, model.config()))[seen.last].to(at::kDouble);
     text.append(text.draw(values_of<double>(logits)));
   }

@@ -61,7 +61,7 @@ void check_means_are_alike(Job& job, const Composition& how) {
   for (const Parameter* parameter : job.model().parameters()) {
     const std::vector<StateDescription>& kept = parameter->unit().kept();
     for (std::size_t i = 0; i < kept.size(); ++i) {
-      if (kept[i].of == KeptOf::elements) continue;
+      if (kept[i].of == StateShape::elements) continue;
       const std::span<std::byte> bytes = bytes_of(parameter->state()[i]);
       mine[fmt::format("{} of {} {}", kept[i].name, parameter->name(), to_text(parameter->state_places()[i].box))] =
           std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(what_is_cut_is_updated_by_ranks_together_and_nothing_else_i
     const StepProgram& program = job.program();
     int together = 0;
     for (const Action& action : program.of(test::world().rank()))
-      if (action.op == Op::optimizer && speaks_within(action)) {
+      if (action.op == Op::optimizer && exchanges_within(action)) {
         ++together;
         const std::vector<BlockExchange>& said = exchanges_of(program, action);
         if (how.optimizer == OptimizerName::muon) BOOST_TEST(said.size() == 2u, how.text());

@@ -30,7 +30,7 @@ struct Workplace {
   std::optional<TemporaryFolder> own;
   Path path;
   explicit Workplace(std::string_view model, int lines = 400) {
-    path = rank0_tells(test::world(), "make a folder", [&] {
+    path = run_on_rank0(test::world(), "make a folder", [&] {
       own.emplace();
       std::string text;
       for (int i = 0; i < lines; ++i) text += fmt::format("line {} of a text\n", i * i);

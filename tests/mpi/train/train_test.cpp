@@ -51,7 +51,7 @@ int call_train(const Path& folder, const std::string& run, int steps, const std:
 
 /// The steps that checkpoint-inspect lists, "2 4".
 std::string steps_of(const Path& run) {
-  return rank0_tells(world(), "inspect", [&] {
+  return run_on_rank0(world(), "inspect", [&] {
     InspectConfig config;
     config.subjects = {run.string()};
     std::istringstream lines(inspect(config).text);

@@ -27,7 +27,7 @@ BOOST_FIXTURE_TEST_CASE(it_says_running_and_then_how_the_run_ended, Folder) {
   BOOST_TEST(status()["reason"] == "running");
   BOOST_TEST(status()["code"].is_null());
   session.enter(Phase::save_write, 12);
-  session.tell_end("no space left", 4);
+  session.report_end("no space left", 4);
   const Json told = status();
   BOOST_TEST(told["reason"] == "storage");
   BOOST_TEST(told["code"] == 4);
@@ -45,7 +45,7 @@ BOOST_FIXTURE_TEST_CASE(a_job_that_left_running_behind_is_told_with_its_host_and
   BOOST_TEST(told.starts_with(fmt::format("the previous job ended without a message: process {} on {}, started 2",
                                           ::getpid(), host_name())),
              told);
-  session.tell_end("", 0);
+  session.report_end("", 0);
   BOOST_TEST(!unexplained_end(path).has_value());
 }
 
@@ -70,16 +70,16 @@ BOOST_FIXTURE_TEST_CASE(progress_stays_that_of_the_job_before_until_a_job_owns_i
     kept.own_progress(one);
     BOOST_TEST((progress_in(path) == RunProgress{.by = one, .stopped = false}));
     BOOST_TEST(status()["reason"] == "running");
-    session.tell_end("", 75);
+    session.report_end("", 75);
     BOOST_TEST((progress_in(path) == RunProgress{.by = one, .stopped = true}));
   }
   Session session(solo_communicator());
   RunStatus kept = keep_status(session, path, progress_in(path));
   BOOST_TEST((progress_in(path) == RunProgress{.by = one, .stopped = true}));
-  session.tell_end("no room", 4);  // before it came as far as that of its own
+  session.report_end("no room", 4);  // before it came as far as that of its own
   BOOST_TEST((progress_in(path) == RunProgress{.by = one, .stopped = true}));
   kept.own_progress({.configuration = "two"});
-  session.tell_end("", 0);
+  session.report_end("", 0);
   BOOST_TEST((progress_in(path) == RunProgress{.by = {.configuration = "two"}, .stopped = false}));
 }
 
@@ -114,7 +114,7 @@ BOOST_FIXTURE_TEST_CASE(a_run_folder_that_was_moved_has_the_status_and_its_old_n
   const Path moved = path.string() + "-moved";
   std::filesystem::rename(path, moved);
   make_folder(path);
-  session.tell_end("no space left", 4);
+  session.report_end("no space left", 4);
   BOOST_TEST(std::filesystem::is_empty(path));
   std::filesystem::remove_all(path);
   std::filesystem::rename(moved, path);
@@ -125,7 +125,7 @@ BOOST_FIXTURE_TEST_CASE(a_status_that_cannot_be_written_at_the_end_does_not_chan
   Session session(solo_communicator());
   keep_status(session, path);
   std::filesystem::remove_all(path);
-  BOOST_CHECK_NO_THROW(session.tell_end("", 0));
+  BOOST_CHECK_NO_THROW(session.report_end("", 0));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -59,7 +59,7 @@ FinalizeConfig request(const Path& from, const Path& to) {
   return config;
 }
 
-Exported export_of(const FinalizeConfig& config) {
+ExportResult export_of(const FinalizeConfig& config) {
   const ModelSource source = open_model_source(config.checkpoint, {}, std::nullopt);
   Session session(solo_communicator());
   return finalize(config, source, session, [](std::int64_t, std::int64_t) {});
@@ -122,7 +122,7 @@ BOOST_FIXTURE_TEST_CASE(what_eight_ranks_cut_by_columns_is_written_and_read_at_o
   lay_out_once(whole, "tp=8,parts=8", path / "columns");
   lay_out_once(path / "columns", "dp_shard=8,parts=8", path / "rows");
   const std::uint64_t before = *bytes_read_so_far();
-  const Exported columns = export_of(request(path / "columns", path / "out"));
+  const ExportResult columns = export_of(request(path / "columns", path / "out"));
   const auto read = static_cast<double>(*bytes_read_so_far() - before);
   BOOST_TEST(read >= 0.9 * static_cast<double>(bytes_of_files(path / "columns")));
   BOOST_TEST(read <= 1.05 * static_cast<double>(bytes_of_files(path / "columns")));
@@ -140,7 +140,7 @@ BOOST_FIXTURE_TEST_CASE(a_run_is_exported_from_its_newest_checkpoint_with_its_to
   save_tokenizer(*bytes_tokenizer(), path / "run" / "tokenizer");
   FinalizeConfig to = request(path / "run", path / "out");
   to.dtype = ExportDtype::fp32;
-  const Exported exported = export_of(to);
+  const ExportResult exported = export_of(to);
   BOOST_TEST(exported.files ==
                  (std::vector<std::string>{"config.json", "generation_config.json", "model.safetensors",
                                            "quantization-report.json", "tokenizer.json", "tokenizer_config.json"}),
@@ -172,7 +172,7 @@ BOOST_FIXTURE_TEST_CASE(int8_weights_unpack_to_the_values_whose_error_is_reporte
   const Path checkpoint = save_model(path / "run", config, 1, 3);
   FinalizeConfig to = request(checkpoint, path / "out");
   to.recipe = Recipe::int8;
-  const Exported exported = export_of(to);
+  const ExportResult exported = export_of(to);
   const auto written = open_safetensors(path / "out");
   const LogicalTensor tensor = describe(config).blocks[1].tensors[1];  // query: (24, 12)
   std::vector<float> original(24 * 12);
@@ -212,7 +212,7 @@ BOOST_FIXTURE_TEST_CASE(the_plan_has_the_bytes_of_the_export, Folder) {
   for (const Recipe recipe : {Recipe::none, Recipe::int8}) {
     FinalizeConfig to = request(checkpoint, path / (recipe == Recipe::none ? "plain" : "packed"));
     to.recipe = recipe;
-    const Exported exported = export_of(to);
+    const ExportResult exported = export_of(to);
     BOOST_TEST(plan_export(stored_tensors(describe(tiny_llama())), recipe, to.dtype).bytes == exported.weights.bytes);
   }
 }

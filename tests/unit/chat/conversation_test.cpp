@@ -27,7 +27,7 @@ Conversation conversation(const std::string& messages) {
 }
 
 /// The text, with what counts in brackets.
-std::string counted(const std::string& text, const std::string& messages, CountedTurns turns) {
+std::string counted(const std::string& text, const std::string& messages, TrainedTurns turns) {
   const ConversationText made = text_of(conversation(messages), format_of(text), turns);
   std::string shown = made.text;
   for (auto span = made.counted.rbegin(); span != made.counted.rend(); ++span)
@@ -52,15 +52,15 @@ const std::string four = R"([{"role": "user", "content": "a"}, {"role": "assista
 
 BOOST_AUTO_TEST_CASE(what_the_assistant_writes_counts_behind_the_generation_prompt) {
   for (const std::string& text : {plain, marked}) {
-    BOOST_TEST(counted(text, four, CountedTurns::assistant) ==
+    BOOST_TEST(counted(text, four, TrainedTurns::assistant) ==
                "<user>a;<assistant>[b;]<user>c;<assistant>[d;] to the end");
-    BOOST_TEST(counted(text, four, CountedTurns::last) == "<user>a;<assistant>b;<user>c;<assistant>[d;] to the end");
-    BOOST_TEST(counted(text, four, CountedTurns::all) == "[<user>a;<assistant>b;<user>c;<assistant>d;] to the end");
+    BOOST_TEST(counted(text, four, TrainedTurns::last) == "<user>a;<assistant>b;<user>c;<assistant>[d;] to the end");
+    BOOST_TEST(counted(text, four, TrainedTurns::all) == "[<user>a;<assistant>b;<user>c;<assistant>d;] to the end");
     const std::string weighted = R"([{"role": "assistant", "content": "a", "weight": 0},)"
                                  R"({"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}])";
-    BOOST_TEST(counted(text, weighted, CountedTurns::assistant) == "<assistant>a;<assistant>[b;]<user>c;");
-    BOOST_TEST(counted(text, weighted, CountedTurns::all) == "[<assistant>]a;[<assistant>b;<user>c;] to the end");
-    BOOST_TEST(counted(text, R"([{"role": "user", "content": "a"}])", CountedTurns::assistant) == "<user>a;");
+    BOOST_TEST(counted(text, weighted, TrainedTurns::assistant) == "<assistant>a;<assistant>[b;]<user>c;");
+    BOOST_TEST(counted(text, weighted, TrainedTurns::all) == "[<assistant>]a;[<assistant>b;<user>c;] to the end");
+    BOOST_TEST(counted(text, R"([{"role": "user", "content": "a"}])", TrainedTurns::assistant) == "<user>a;");
   }
 }
 
@@ -68,12 +68,12 @@ BOOST_AUTO_TEST_CASE(a_template_whose_beginnings_differ_tells_no_turns_but_perha
   const std::string stripping =
       "{% for m in messages %}<{{ m.role }}>{{ m.content if loop.last or m.role == 'user' else '' }};{% endfor %}{{ "
       "'<assistant>' if add_generation_prompt }}";
-  BOOST_TEST(refusal([&] { counted(stripping, four, CountedTurns::assistant); }) ==
+  BOOST_TEST(refusal([&] { counted(stripping, four, TrainedTurns::assistant); }) ==
              "cannot find the text of the assistant: the template renders the first 2 of 4 messages as \"b;\" at byte "
              "19, where the whole conversation has \";<user>c;<assistant>d;\"");
-  BOOST_TEST(counted(stripping, four, CountedTurns::last) == "<user>a;<assistant>;<user>c;<assistant>[d;] to the end");
+  BOOST_TEST(counted(stripping, four, TrainedTurns::last) == "<user>a;<assistant>;<user>c;<assistant>[d;] to the end");
   const std::string silent = "{% for m in messages %}{% generation %}{% endgeneration %}{{ m.content }}{% endfor %}";
-  BOOST_TEST(refusal([&] { counted(silent, four, CountedTurns::assistant); }) ==
+  BOOST_TEST(refusal([&] { counted(silent, four, TrainedTurns::assistant); }) ==
              "cannot find the text of the assistant: the template renders nothing for it");
 }
 
@@ -83,11 +83,11 @@ BOOST_AUTO_TEST_CASE(of_an_earlier_turn_counts_what_a_template_leaves_of_it_with
       "m.content "
       "}}{% for t in m.tool_calls %}{{ t.function.name }}{% endfor %};{% endfor %}{{ '<assistant>' if "
       "add_generation_prompt }}";
-  BOOST_TEST(counted(reasoning, four, CountedTurns::assistant) ==
+  BOOST_TEST(counted(reasoning, four, TrainedTurns::assistant) ==
              "<user>a;<assistant>[b;]<user>c;<assistant>[(thinks)d;] to the end");
   // a turn that has what follows it within itself, one of spaces, one that calls a tool
   const auto after = [&](const std::string& message) {
-    return counted(reasoning, "[" + message + R"(, {"role": "user", "content": "c"}])", CountedTurns::assistant);
+    return counted(reasoning, "[" + message + R"(, {"role": "user", "content": "c"}])", TrainedTurns::assistant);
   };
   BOOST_TEST(after(R"({"role": "assistant", "content": "b;<user>c;"})") == "<assistant>[b;<user>c;;]<user>c;");
   BOOST_TEST(after(R"({"role": "assistant", "content": "bb;b"})") == "<assistant>[bb;b;]<user>c;");
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(a_system_text_and_variables_beside_the_messages_are_for_the
         {.messages = messages, .system = parse_json(system, "test"), .variables = parse_json(variables, "test")},
         "messages");
     const ConversationFormat format{ChatTemplate(plain + "{{ mood }}", "t.jinja"), Json{{"mood", "calm"}}};
-    return text_of(made, format, CountedTurns::all).text;
+    return text_of(made, format, TrainedTurns::all).text;
   };
   BOOST_TEST(beside("null", "null") == "<user>a;calm");
   BOOST_TEST(beside("\"\"", "{}", "system") == "<system>a;calm");
@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE(special_tokens_that_messages_spell_out_are_found_where_they
   const auto places = [&](const std::string& text, const std::string& messages) {
     const Conversation chat = conversation(messages);
     const ConversationFormat format = format_of(text);
-    std::string shown = text_of(chat, format, CountedTurns::all).text;
+    std::string shown = text_of(chat, format, TrainedTurns::all).text;
     const std::vector<TextSpan> found = spelled_tokens(chat, format, shown, names);
     for (auto place = found.rbegin(); place != found.rend(); ++place) shown.insert(place->begin, "!");
     return shown;

@@ -39,13 +39,13 @@ struct SavedRun : TemporaryFolder {
   }
   Path newest() const { return checkpoint_folder(path, 30); }
   // The step that a job of one rank goes on from, and whether what it loaded is right.
-  std::int64_t resumed_step(const Wanted& wanted = {}) {
+  std::int64_t resumed_step(const ResumeTarget& wanted = {}) {
     const auto ranks = solo_communicator();
     Job job = replica(1, 0);
     const Resumed resumed =
         resume(*ranks, job.world(), job.components(), {.run = path, .wanted = wanted, .patience_s = 0});
     rejected.clear();
-    for (const PassedOver& passed : resumed.damaged) rejected.push_back(to_text(passed));
+    for (const SkippedCheckpoint& passed : resumed.damaged) rejected.push_back(to_text(passed));
     if (!resumed.checkpoint) return -1;
     BOOST_TEST(job.wrong_bytes(resumed.checkpoint->step) == 0);
     return resumed.checkpoint->step;
@@ -142,13 +142,13 @@ BOOST_FIXTURE_TEST_CASE(without_a_valid_manifest_or_index_a_folder_is_no_checkpo
 }
 
 BOOST_FIXTURE_TEST_CASE(a_checkpoint_is_named_by_newest_best_or_step, SavedRun) {
-  BOOST_TEST(resumed_step({Wanted::By::newest}) == 30);
-  BOOST_TEST(resumed_step({Wanted::By::best}) == 20);
-  BOOST_TEST(resumed_step({Wanted::By::step, 10}) == 10);
-  BOOST_CHECK_EXCEPTION(resumed_step({Wanted::By::step, 15}), Error,
+  BOOST_TEST(resumed_step({ResumeTarget::Kind::newest}) == 30);
+  BOOST_TEST(resumed_step({ResumeTarget::Kind::best}) == 20);
+  BOOST_TEST(resumed_step({ResumeTarget::Kind::step, 10}) == 10);
+  BOOST_CHECK_EXCEPTION(resumed_step({ResumeTarget::Kind::step, 15}), Error,
                         [](const Error& error) { return error.hint() == "it has 10, 20, 30"; });
   std::filesystem::remove(checkpoint_folder(path, 10) / "global" / "part-0000.h5");
-  BOOST_CHECK_EXCEPTION(resumed_step({Wanted::By::step, 10}), Error, [](const Error& error) {
+  BOOST_CHECK_EXCEPTION(resumed_step({ResumeTarget::Kind::step, 10}), Error, [](const Error& error) {
     return std::string(error.what()).find("global/part-0000.h5 is missing") != std::string::npos;
   });
 }
@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(retention_keeps_sound_ones_the_last_the_best_every_so_many_
       candidates.push_back({{Path(), step}, verdict, std::abs(static_cast<double>(step - best))});
       steps.insert(step);
     }
-    for (const CheckpointEntry& entry : superfluous(candidates, retention)) steps.erase(entry.step);
+    for (const CheckpointEntry& entry : prunable(candidates, retention)) steps.erase(entry.step);
     return steps;
   };
   BOOST_TEST((kept({}, {}, 300) == Steps{300, 1100, 1200}));
@@ -213,7 +213,7 @@ BOOST_FIXTURE_TEST_CASE(retention_of_a_run_removes_old_steps_and_what_others_lef
   make_folder(checkpoints_folder(path) / ".failed-0000000026-a");
   make_folder(checkpoints_folder(path) / ".failed-0000000027-b");
   publish_file(checkpoints_folder(path) / ".LATEST.77-0", "step");
-  BOOST_TEST((retire(path, {.keep_last = 1, .best_by = {"none"}}).steps == std::vector<std::int64_t>{10, 20}));
+  BOOST_TEST((prune(path, {.keep_last = 1, .best_by = {"none"}}).steps == std::vector<std::int64_t>{10, 20}));
   BOOST_TEST(std::ranges::count_if(list_folder(checkpoints_folder(path)), is_trash) == 2);
   collect_leftovers(path);
   empty_trash(path);
@@ -283,9 +283,9 @@ BOOST_FIXTURE_TEST_CASE(kill_9_at_any_moment_leaves_the_last_acknowledged_checkp
 // The newest checkpoint has all its bytes but for one part, which a first look at its manifest does not show.
 BOOST_FIXTURE_TEST_CASE(a_checkpoint_that_lacks_a_part_does_not_count_as_one_that_is_kept, SavedRun) {
   std::filesystem::remove(newest() / "global" / "part-0000.h5");
-  BOOST_TEST((retire(path, {.keep_last = 1, .best_by = {"none"}}).steps == std::vector<std::int64_t>{10}));
+  BOOST_TEST((prune(path, {.keep_last = 1, .best_by = {"none"}}).steps == std::vector<std::int64_t>{10}));
   std::filesystem::resize_file(checkpoint_folder(path, 20) / "global" / "part-0000.h5", 100);
-  BOOST_TEST(retire(path, {.keep_last = 1, .best_by = {"none"}}).steps.empty());
+  BOOST_TEST(prune(path, {.keep_last = 1, .best_by = {"none"}}).steps.empty());
 }
 
 BOOST_FIXTURE_TEST_CASE(a_checkpoint_that_a_kill_has_caught_between_two_names_is_taken_back, SavedRun) {

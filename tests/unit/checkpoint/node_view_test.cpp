@@ -27,7 +27,7 @@ std::string node(Verdict verdict, const std::string& reason) {
   return encode_sighting(sighting);
 }
 
-NodesSighting seen_by(const std::vector<std::string>& told) { return put_together(told, names); }
+NodesSighting seen_by(const std::vector<std::string>& told) { return combine_sightings(told, names); }
 
 using Storages = std::vector<std::size_t>;
 

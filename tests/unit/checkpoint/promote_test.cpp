@@ -144,16 +144,16 @@ BOOST_FIXTURE_TEST_CASE(what_nodes_have_of_a_checkpoint_is_whole_in_the_run_and_
 
 BOOST_FIXTURE_TEST_CASE(older_ones_of_the_run_go_as_its_retention_says, TemporaryFolder) {
   save_to_disks(path, {1, 2, 3});
-  std::vector<std::vector<std::int64_t>> retired;
+  std::vector<std::vector<std::int64_t>> pruned;
   on_ranks(rank_count, [&](Communicator& ranks) {
     for (const std::int64_t step : {1, 2, 3}) {
       PromotionRequest request = request_of(path, ranks.rank(), step);
       request.retention = {.keep_last = 1, .keep_best = 0, .pinned = {1}};
       const PromotionReport report = promote_whole(ranks, request);
-      if (ranks.rank() == 3) retired.push_back(report.retired);
+      if (ranks.rank() == 3) pruned.push_back(report.pruned);
     }
   });
-  BOOST_TEST((retired == std::vector<std::vector<std::int64_t>>{{}, {}, {2}}));
+  BOOST_TEST((pruned == std::vector<std::vector<std::int64_t>>{{}, {}, {2}}));
   std::vector<std::int64_t> left;
   for (const CheckpointEntry& entry : list_checkpoints(path / "run")) left.push_back(entry.step);
   BOOST_TEST((left == std::vector<std::int64_t>{1, 3}));

@@ -264,7 +264,7 @@ BOOST_FIXTURE_TEST_CASE(a_start_elsewhere_counts_until_the_run_has_a_checkpoint_
     Job job = replica(1, 0);
     const Path own = path / "own";
     const Resumed found = resume(*ranks, job.world(), job.components(),
-                                 {.run = own, .wanted = {Wanted::By::start, 0, start}, .patience_s = 0});
+                                 {.run = own, .wanted = {ResumeTarget::Kind::start, 0, start}, .patience_s = 0});
     return std::pair(found.checkpoint->step, found.checkpoint->path.string());
   };
   BOOST_TEST(start_of(checkpoint_folder(run, 20)).first == 20);
@@ -284,18 +284,18 @@ BOOST_FIXTURE_TEST_CASE(what_cannot_be_read_is_not_retired, TwoViews) {
   const Path manifest = checkpoint_folder(run, 10) / manifest_file;
   std::filesystem::remove(manifest);
   std::filesystem::create_symlink(manifest, manifest);
-  BOOST_TEST((retire(run, {.keep_last = 1, .best_by = {"none"}}).steps == std::vector<std::int64_t>{20}));
-  BOOST_TEST((retire(view, {.keep_last = 1, .best_by = {"none"}}).steps == std::vector<std::int64_t>{10, 20}));
+  BOOST_TEST((prune(run, {.keep_last = 1, .best_by = {"none"}}).steps == std::vector<std::int64_t>{20}));
+  BOOST_TEST((prune(view, {.keep_last = 1, .best_by = {"none"}}).steps == std::vector<std::int64_t>{10, 20}));
 }
 
 BOOST_FIXTURE_TEST_CASE(what_was_put_aside_stays, TwoViews) {
   const Path folder = checkpoints_folder(run);
-  BOOST_TEST(put_aside(newest(run), Aside::damaged) == folder / ".failed-step-0000000030");
+  BOOST_TEST(put_aside(newest(run), SetAsideReason::damaged) == folder / ".failed-step-0000000030");
   std::filesystem::copy(newest(view), newest(run), std::filesystem::copy_options::recursive);
-  BOOST_TEST(put_aside(newest(run), Aside::damaged) == folder / ".failed-step-0000000030-2");
+  BOOST_TEST(put_aside(newest(run), SetAsideReason::damaged) == folder / ".failed-step-0000000030-2");
   collect_leftovers(run);
   empty_trash(run);
-  BOOST_TEST(list_put_aside(run, Aside::damaged).size() == 2u);
+  BOOST_TEST(list_put_aside(run, SetAsideReason::damaged).size() == 2u);
   BOOST_TEST((names_in(folder) == std::set<std::string>{"LATEST", "step-0000000010", "step-0000000020",
                                                         ".failed-step-0000000030", ".failed-step-0000000030-2"}));
 }

@@ -57,13 +57,13 @@ BOOST_AUTO_TEST_CASE(ratios_are_parts_of_the_run_rounded_up) {
 BOOST_AUTO_TEST_CASE(a_batch_is_said_in_one_way) {
   TrainConfig config;
   config.train.micro_batch = 3;
-  BOOST_TEST(!samples_said(config));
+  BOOST_TEST(!configured_samples_per_rank(config));
   config.train.accumulation = 4;
-  BOOST_TEST(samples_said(config).value() == 12);
+  BOOST_TEST(configured_samples_per_rank(config).value() == 12);
   config.parallel.micro_batches = 2;
-  BOOST_TEST(samples_said(config).value() == 24);
+  BOOST_TEST(configured_samples_per_rank(config).value() == 24);
   config.train.global_batch = 24;
-  BOOST_TEST(!samples_said(config));
+  BOOST_TEST(!configured_samples_per_rank(config));
 }
 
 BOOST_AUTO_TEST_CASE(what_a_run_resolved_is_read_back_and_nothing_else_is) {

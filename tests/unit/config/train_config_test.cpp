@@ -39,8 +39,8 @@ CommandLine<TrainConfig> train_line(std::vector<std::string> more = {}) {
 
 /// On one rank, where train.max_steps says how long the run is.
 ResolvedRun resolved_of(const TrainConfig& config) {
-  return {config.train.global_batch ? *config.train.global_batch : samples_said(config).value(), samples_said(config),
-          length_of(config, *config.train.max_steps)};
+  return {config.train.global_batch ? *config.train.global_batch : configured_samples_per_rank(config).value(),
+          configured_samples_per_rank(config), length_of(config, *config.train.max_steps)};
 }
 
 /// What a run that was started with `saved` refuses of `now`, going by its config.yaml alone.
@@ -429,9 +429,9 @@ BOOST_AUTO_TEST_CASE(the_other_programs_take_flags_and_arguments) {
                                     .config;
   BOOST_TEST(prepare.inputs.size() == 2U);
   BOOST_TEST(prepare.output == "out");
-  BOOST_TEST((prepare.data.validation->by == ValidationSplit::By::tail));
+  BOOST_TEST((prepare.data.validation->by == ValidationSplit::Kind::tail));
   const PrepareConfig all = parse_command_line<PrepareConfig>({"a", "-o", "out", "--data.validation", "none"}).config;
-  BOOST_TEST((all.data.validation->by == ValidationSplit::By::none));
+  BOOST_TEST((all.data.validation->by == ValidationSplit::Kind::none));
   BOOST_TEST((prepare.data.tokenizer->kind == TokenizerChoice::Kind::chars));
   const InspectConfig inspect = parse_command_line<InspectConfig>({"run", "--verify=hashes"}).config;
   BOOST_TEST((*inspect.verify == VerifyLevel::hashes));

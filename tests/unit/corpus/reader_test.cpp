@@ -227,16 +227,16 @@ BOOST_AUTO_TEST_CASE(a_compressed_file_is_read_by_one_rank_unless_it_outweighs_t
     std::map<int, int> count;
     for (std::size_t i = 0; i < files.size(); ++i) {
       ++count[reader_of(files, i, ranks)];
-      BOOST_TEST(!outweighs_a_part(files, i, ranks));
+      BOOST_TEST(!exceeds_equal_share(files, i, ranks));
     }
     BOOST_TEST(std::ssize(count) == ranks);
     for (const auto& [rank, of_rank] : count) BOOST_TEST(of_rank == 4 / ranks);
   }
-  BOOST_TEST(outweighs_a_part(files, 0, 8));
+  BOOST_TEST(exceeds_equal_share(files, 0, 8));
   files[1].compression = Compression::none;
   files[1].bytes = 100000000;
-  BOOST_TEST(!outweighs_a_part(files, 0, 8));
-  BOOST_TEST(!outweighs_a_part(files, 1, 8));
+  BOOST_TEST(!exceeds_equal_share(files, 0, 8));
+  BOOST_TEST(!exceeds_equal_share(files, 1, 8));
 }
 
 BOOST_AUTO_TEST_CASE(a_text_without_a_cut_is_one_block) {

@@ -89,10 +89,10 @@ std::vector<Proportions> made_proportions() {
 
 BOOST_AUTO_TEST_CASE(every_prefix_has_each_dataset_to_within_two_samples_and_numbers_count_them) {
   for (const Proportions& proportions : made_proportions()) {
-    const Turns turns(proportions);
+    const MixtureSchedule turns(proportions);
     std::vector<std::int64_t> taken(proportions.parts.size(), 0);
     for (std::int64_t sample = 0; sample < 3 * proportions.whole; ++sample) {
-      const Turns::Turn turn = turns.at(sample);
+      const MixtureSchedule::Slot turn = turns.at(sample);
       BOOST_REQUIRE_LT(turn.dataset, taken.size());
       BOOST_REQUIRE_EQUAL(turn.number, taken[turn.dataset]);
       ++taken[turn.dataset];
@@ -112,14 +112,14 @@ BOOST_AUTO_TEST_CASE(a_look_up_far_on_in_a_long_period_continues_what_came_befor
   const std::vector<double> weights{0.6180339887498949, 0.3141592653589793, 0.0001234567890123, 0.27182818284590454};
   const Proportions proportions = resolved(weights);
   BOOST_TEST(proportions.whole > 1 << 20);
-  const Turns turns(proportions);
+  const MixtureSchedule turns(proportions);
   for (const std::int64_t begin :
        {std::int64_t{0}, std::int64_t{1} << 23, (std::int64_t{1} << 24) - 500, std::int64_t{1} << 50}) {
     std::vector<std::int64_t> taken;
     for (std::size_t i = 0; i < weights.size(); ++i) taken.push_back(turns.taken(i, begin));
     BOOST_REQUIRE_EQUAL(std::accumulate(taken.begin(), taken.end(), std::int64_t{0}), begin);
     for (std::int64_t sample = begin; sample < begin + 1000; ++sample) {
-      const Turns::Turn turn = turns.at(sample);
+      const MixtureSchedule::Slot turn = turns.at(sample);
       BOOST_REQUIRE_EQUAL(turn.number, taken[turn.dataset]++);
     }
   }

@@ -185,13 +185,13 @@ BOOST_AUTO_TEST_CASE(what_is_kept_of_whole_matrices_is_cut_by_experts_alone) {
   Mesh mesh = make_mesh("world", {{"pp", 2}, {"dp_shard", 4}});
   Layout matrix = rows(12, {{{"dp_shard"}}}, mesh);
   matrix.pins = {{"pp", {1}}};
-  const Layout of_rows = beside_matrices(matrix, {12}, DType::f64);
+  const Layout of_rows = matrix_state_layout(matrix, {12}, DType::f64);
   BOOST_TEST((of_rows.dtype == DType::f64 && of_rows.global == Shape{12} && of_rows.splits.empty()));
   BOOST_TEST(replicas_of(of_rows, 4) == (std::vector<Rank>{4, 5, 6, 7}), boost::test_tools::per_element());
   BOOST_TEST(empty(box_of(of_rows, 3)));
   divide_experts(mesh, 2, false, true);
   // Six experts of two rows each, a number for each of five columns; ranks 1 and 3 have the last three.
-  const Layout of_columns = beside_matrices(rows(12, {{{"ep"}, 0, 2}, {{"ep_shard"}}}, mesh), {6, 5}, DType::f32);
+  const Layout of_columns = matrix_state_layout(rows(12, {{{"ep"}, 0, 2}, {{"ep_shard"}}}, mesh), {6, 5}, DType::f32);
   BOOST_TEST((box_of(of_columns, 3) == Box{{3, 0}, {3, 5}}));
   BOOST_TEST((box_of(of_columns, 3) == box_of(of_columns, 1)));
 }

@@ -15,7 +15,7 @@ namespace {
 
 std::string torn(const Mesh& mesh, const Nodes& nodes) {
   std::string text;
-  for (const TornGroup& group : torn_groups(mesh, nodes))
+  for (const SplitGroup& group : groups_across_nodes(mesh, nodes))
     text += fmt::format("{} ranks along {} on {} nodes of {} at most: rank {}\n", group.ranks,
                         fmt::join(group.axes, "+"), group.nodes, group.node_size, group.rank);
   return text;
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(a_group_is_torn_if_and_only_if_a_search_over_all_groups_fin
       }
     }
     std::set<std::vector<AxisName>> found;
-    for (const TornGroup& group : torn_groups(mesh, of)) found.insert(group.axes);
+    for (const SplitGroup& group : groups_across_nodes(mesh, of)) found.insert(group.axes);
     BOOST_TEST((found == expected));
   }
 }

@@ -28,7 +28,7 @@ std::vector<std::int32_t> generate(const Model& model, const std::vector<std::in
                                    const SampleOptions& options, const Continuation& next = {}) {
   SampledText text(prompt, options, {model.config().max_positions}, next);
   while (!text.ended()) {
-    const SeenText seen = text.seen();
+    const TextInput seen = text.seen();
     const at::Tensor logits = model.logits(to_tensors(seen.batch, model.config())).select(0, seen.last).to(at::kDouble);
     text.append(text.draw(values_of<double>(logits)));
   }

@@ -37,7 +37,7 @@ const LogicalTensor stack{.name = "w", .role = Role::expert_down, .shape = {14, 
 const LogicalTensor vector_of_some{.name = "b", .role = Role::up_bias, .shape = {37}};
 
 std::vector<StateDescription> kept_of(const OptimizerOptions& options, const LogicalTensor& tensor, DType master) {
-  return states_of(options, master)[static_cast<std::size_t>(way_of(options, tensor))];
+  return states_of(options, master)[static_cast<std::size_t>(update_rule_index(options, tensor))];
 }
 
 /// One matrix, or a vector as one row, of the paper's algorithms 4 and 5, in double, element by element.

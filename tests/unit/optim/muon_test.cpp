@@ -178,8 +178,8 @@ BOOST_AUTO_TEST_CASE(hidden_matrices_are_updated_by_muon_and_all_else_by_adamw_b
   OptimizerOptions options;
   options.name = OptimizerName::muon;
   const auto way = [&](Role role, Shape shape, const std::string& name = "x") {
-    const int index = way_of(options, {.name = name, .role = role, .shape = std::move(shape)});
-    return ways_of(options).at(static_cast<std::size_t>(index)).name;
+    const int index = update_rule_index(options, {.name = name, .role = role, .shape = std::move(shape)});
+    return update_rules_of(options).at(static_cast<std::size_t>(index)).name;
   };
   BOOST_TEST(
       (way(Role::query, {4, 4}) == OptimizerName::muon && way(Role::expert_down, {8, 4}) == OptimizerName::muon));

@@ -29,7 +29,7 @@ struct Updated {
 
   Updated(const OptimizerOptions& options, WeightMemory weights)
       : unit("u", tensors, Precision::bf16,
-             states_of(options, DType::f32)[static_cast<std::size_t>(way_of(options, tensors.front()))], {},
+             states_of(options, DType::f32)[static_cast<std::size_t>(update_rule_index(options, tensors.front()))], {},
              {.weights = weights}),
         optimizer(make_optimizer(options, {unit.parameters().front().get()})) {}
 };

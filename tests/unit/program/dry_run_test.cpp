@@ -60,7 +60,7 @@ BOOST_AUTO_TEST_SUITE_END()
 BOOST_AUTO_TEST_SUITE(dry_runs)
 
 BOOST_AUTO_TEST_CASE(passes_and_micro_batches_follow_from_what_is_asked_or_contradict_it) {
-  const auto plan = [](const BatchWishes& wishes) { return plan_passes(24, 2, wishes); };
+  const auto plan = [](const BatchRequest& wishes) { return plan_passes(24, 2, wishes); };
   BOOST_TEST((plan({}) == std::pair(BatchPlan{24, 2, 12, 1}, PassPlan{1, 1})));
   BOOST_TEST((plan({.micro_batch = 5}) == std::pair(BatchPlan{24, 2, 5, 3}, PassPlan{1, 3})));
   BOOST_TEST((plan({.micro_batches = 4}) == std::pair(BatchPlan{24, 2, 3, 4}, PassPlan{1, 4})));
@@ -68,11 +68,11 @@ BOOST_AUTO_TEST_CASE(passes_and_micro_batches_follow_from_what_is_asked_or_contr
   BOOST_TEST((plan({.micro_batches = 3, .passes = 2}) == std::pair(BatchPlan{24, 2, 2, 6}, PassPlan{2, 3})));
   BOOST_TEST((plan({.micro_batch = 2, .passes = 3}) == std::pair(BatchPlan{24, 2, 2, 6}, PassPlan{3, 2})));
   BOOST_TEST((plan({.micro_batch = 2, .micro_batches = 2}) == std::pair(BatchPlan{24, 2, 2, 6}, PassPlan{3, 2})));
-  for (const BatchWishes& wishes : {BatchWishes{.micro_batches = 5},
-                                    {.passes = 5},
-                                    {.micro_batches = 13},
-                                    {.micro_batch = 2, .passes = 4},
-                                    {.micro_batch = 2, .micro_batches = 2, .passes = 2}})
+  for (const BatchRequest& wishes : {BatchRequest{.micro_batches = 5},
+                                     {.passes = 5},
+                                     {.micro_batches = 13},
+                                     {.micro_batch = 2, .passes = 4},
+                                     {.micro_batch = 2, .micro_batches = 2, .passes = 2}})
     BOOST_CHECK_EXCEPTION(plan(wishes), Error, [](const Error& error) {
       return error.code() == ExitCode::usage &&
              std::string(error.what()).find("cannot divide the 12 samples of a rank into") != std::string::npos;

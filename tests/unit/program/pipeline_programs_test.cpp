@@ -185,13 +185,13 @@ BOOST_AUTO_TEST_CASE(ranks_of_one_pipeline_coordinate_are_one_class) {
   BOOST_REQUIRE_EQUAL(program.classes.size(), 2u);
   BOOST_TEST((program.classes[0].ranks == std::vector<Rank>{0, 1, 2}));
   BOOST_TEST((program.classes[1].ranks == std::vector<Rank>{3, 4, 5}));
-  BOOST_TEST(Players(program).count() == 2u);
+  BOOST_TEST(WalkParticipants(program).count() == 2u);
 }
 
 BOOST_AUTO_TEST_CASE(the_cost_of_proving_follows_classes_not_ranks) {
   const StepProgram program =
       make_catalogue(mesh_of(4, 5000), layered(6), options_of(PipelineSchedule::interleaved_1f1b, 2, 8)).train;
-  BOOST_TEST(Players(program).count() == 4u);
+  BOOST_TEST(WalkParticipants(program).count() == 4u);
   BOOST_TEST(simulate(program, cost).ranks.size() == 4u);
 }
 
@@ -201,7 +201,7 @@ BOOST_FIXTURE_TEST_CASE(a_rank_apart_from_its_class_is_walked_with_all_others, R
   train.classes[1].ranks = {2};
   alone.ranks = {3};
   train.classes.push_back(alone);
-  BOOST_TEST(Players(train).count() == 4u);
+  BOOST_TEST(WalkParticipants(train).count() == 4u);
   BOOST_TEST(fault() == "");
   delay(2, position(2, Op::send_backward, 2, 0), position(2, Op::send_backward, 2, 1));
   BOOST_TEST(

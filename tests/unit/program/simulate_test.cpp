@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(random_programs_end_when_sweeping_until_nothing_changes_say
       BOOST_REQUIRE_EQUAL(mine.peak_bytes, peak);
       // What a collective releases may in truth be free before the estimate is sure of it.
       const bool sure = std::ranges::none_of(ranks.actions, [](const Action& action) {
-        return behind_computation(action.op) && !action.slots.releases.empty();
+        return overlaps_compute(action.op) && !action.slots.releases.empty();
       });
       BOOST_REQUIRE(!sure ? memory_of(ranks).peak_bytes >= peak : memory_of(ranks).peak_bytes == peak);
     }

@@ -48,13 +48,14 @@ Path save_on(const Mesh& mesh, const std::vector<Tensor>& tensors, const Path& r
   return checkpoint_folder(run, 5);
 }
 
-ReshardTarget target_of(const AskedMesh& asked, std::optional<std::int64_t> parts = {}) {
+ReshardTarget target_of(const MeshRequest& asked, std::optional<std::int64_t> parts = {}) {
   ReshardTarget target{parts, {}, asked.ep_outside};
   for (const auto& [name, size] : asked.axes) target.axes.emplace_back(name, size);
   return target;
 }
 
-Manifest laid_out_on(const AskedMesh& asked, const Path& from, const Path& to, std::optional<std::int64_t> parts = {}) {
+Manifest laid_out_on(const MeshRequest& asked, const Path& from, const Path& to,
+                     std::optional<std::int64_t> parts = {}) {
   ReshardConfig config;
   config.to = target_of(asked, parts);
   const auto source = open_checkpoint_source(from);
@@ -75,17 +76,17 @@ void check_loads(const Mesh& mesh, const std::vector<Tensor>& tensors, const Pat
 }
 
 /// Two meshes between which a state goes without its model: the same stages, and both with tp or without.
-std::pair<AskedMesh, AskedMesh> drawn_meshes(const RandomStream& random, std::uint64_t draw) {
+std::pair<MeshRequest, MeshRequest> drawn_meshes(const RandomStream& random, std::uint64_t draw) {
   const auto below = [&](std::uint64_t index, std::uint64_t bound) {
     return static_cast<int>(random.below(draw * 16 + index, bound));
   };
   const int stages = 1 + below(0, 2);
   const bool shared = below(1, 2) == 1;
   const auto mesh = [&](std::uint64_t index) {
-    return AskedMesh{{{"tp", shared ? 2 + below(index, 2) : 1},
-                      {"dp_shard", 1 + below(index + 1, 3)},
-                      {"pp", stages},
-                      {"dp_replicate", 1 + below(index + 2, 2)}}};
+    return MeshRequest{{{"tp", shared ? 2 + below(index, 2) : 1},
+                        {"dp_shard", 1 + below(index + 1, 3)},
+                        {"pp", stages},
+                        {"dp_replicate", 1 + below(index + 2, 2)}}};
   };
   return {mesh(2), mesh(6)};
 }

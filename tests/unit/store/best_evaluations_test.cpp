@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(strictly_the_n_best_stay_beside_the_last_k_after_each_save_
       held.push_back(candidate);
       saved.push_back(step);
       std::set<std::int64_t> gone;
-      for (const CheckpointEntry& entry : superfluous(held, retention)) gone.insert(entry.step);
+      for (const CheckpointEntry& entry : prunable(held, retention)) gone.insert(entry.step);
       std::erase_if(held, [&](const Candidate& one) { return gone.contains(one.entry.step); });
       std::set<std::int64_t> wanted(saved.end() - std::min(std::ssize(saved), retention.keep_last), saved.end());
       const std::vector<std::int64_t> ranked = steps_by_rank(values, false);

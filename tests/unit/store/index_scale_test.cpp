@@ -76,7 +76,7 @@ BOOST_FIXTURE_TEST_CASE(what_one_part_of_a_thousand_takes_with_it_is_its_ranks_r
   std::int64_t expected = 0;
   for (const auto& [name, shape, tp_dim] : test::large::matrices_of_a_layer()) {  // whole rows of each of eight shares
     const std::int64_t shares = tp_dim == 0 ? 8 : 1, columns = elements(shape) / shape[0];
-    expected += shares * divided_up(shape[0] / shares, 1024) * columns;
+    expected += shares * ceil_div(shape[0] / shares, 1024) * columns;
   }
   std::int64_t found = 0;
   for (const LostTensor& lost : losses.tensors)

@@ -166,12 +166,12 @@ template <class Check>
 void both_ways(const Check& check) {
   for (const bool wanted : {true, false}) {
     want_matrix_unit(wanted);
-    want_vectors(wanted);
+    enable_vectors(wanted);
     BOOST_TEST_CONTEXT((uses_matrix_unit() ? "on the matrix unit" : uses_vectors() ? "by vectors" : "by the library"))
     check();
   }
   want_matrix_unit(true);
-  want_vectors(true);
+  enable_vectors(true);
 }
 
 /// Elements of products that depend on what lies beyond the rows of the factors, or on a row or column of the factors

@@ -292,9 +292,9 @@ BOOST_AUTO_TEST_CASE(cross_entropy_ignores_labels_outside_the_vocabulary_and_doe
 BOOST_AUTO_TEST_CASE(a_label_with_the_largest_logit_is_a_hit_and_one_that_does_not_count_is_none) {
   const std::vector<float> logits{1, 3, 2, 1, 3, 2, 1, 3, 2};
   const std::vector<std::int32_t> labels{1, 2, -100};
-  std::vector<double> losses(3, -1), hits(3, -1);
-  cross_entropy_loss<float>(logits.data(), labels.data(), 3, 3, {}, losses.data(), hits.data());
-  BOOST_TEST(hits == (std::vector<double>{1, 0, 0}));
+  std::vector<double> losses(3, -1), correct(3, -1);
+  cross_entropy_loss<float>(logits.data(), labels.data(), 3, 3, {}, losses.data(), correct.data());
+  BOOST_TEST(correct == (std::vector<double>{1, 0, 0}));
   BOOST_TEST(losses[1] - losses[0] == 1);
   BOOST_TEST(losses[2] == 0);
 }
@@ -303,9 +303,9 @@ BOOST_AUTO_TEST_CASE(cross_entropy_with_a_target_is_the_sum_over_the_vocabulary_
   const std::vector<double> logits{0.5, -1, 2, 0, 3, 1, -2, 0.25};
   const std::vector<std::int32_t> labels{2, 0};
   const TargetDistribution target{0.05, 0.8};
-  std::vector<double> losses(2), hits(2), alone(2), derivative(8);
+  std::vector<double> losses(2), correct(2), alone(2), derivative(8);
   cross_entropy<double>(logits.data(), labels.data(), 2, 4, target, losses.data(), derivative.data());
-  cross_entropy_loss<double>(logits.data(), labels.data(), 2, 4, target, alone.data(), hits.data());
+  cross_entropy_loss<double>(logits.data(), labels.data(), 2, 4, target, alone.data(), correct.data());
   for (std::size_t r = 0; r < 2; ++r) {
     double sum = 0, loss = 0;
     for (std::size_t v = 0; v < 4; ++v) sum += std::exp(logits[4 * r + v]);
@@ -372,9 +372,9 @@ BOOST_AUTO_TEST_CASE(an_embedding_gives_nothing_for_what_another_rank_has_and_ge
   const std::vector<double> table{1, 2, 3, 4}, dy{1, 2, 3, 4};
   const std::vector<std::int32_t> tokens{-1, 1};
   std::vector<double> y(4, 9);
-  embedding_forward<double>(table.data(), tokens.data(), 2, 2, Into::fresh, y.data());
+  embedding_forward<double>(table.data(), tokens.data(), 2, 2, StoreMode::overwrite, y.data());
   BOOST_TEST(y == (std::vector<double>{0, 0, 3, 4}));
-  embedding_forward<double>(table.data(), tokens.data(), 2, 2, Into::sum, y.data());
+  embedding_forward<double>(table.data(), tokens.data(), 2, 2, StoreMode::add, y.data());
   BOOST_TEST(y == (std::vector<double>{0, 0, 6, 8}));
   std::vector<double> gradient(4, 5);
   embedding_backward<double>(dy.data(), tokens.data(), 2, 2, 2, 0, gradient.data());

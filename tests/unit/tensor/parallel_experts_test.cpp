@@ -80,10 +80,10 @@ Table random_table(std::mt19937& engine, std::int64_t ranks) {
 }
 
 /// What a rank is given in a round: of each rank in turn the rows that this says it sends there.
-std::vector<Row> arrived_at(const Table& table, std::int64_t to, const std::vector<ExpertWays::Round>& rounds) {
+std::vector<Row> arrived_at(const Table& table, std::int64_t to, const std::vector<ExpertRoutePlan::Round>& rounds) {
   std::vector<Row> arrived;
   for (std::int64_t from = 0; from < table.ranks; ++from) {
-    const ExpertWays::Round& round = rounds[static_cast<std::size_t>(from)];
+    const ExpertRoutePlan::Round& round = rounds[static_cast<std::size_t>(from)];
     const std::vector<Row> rows = table.rows_of(from);
     const std::int64_t first = round.first[static_cast<std::size_t>(to)],
                        sent = round.sent[static_cast<std::size_t>(to)];
@@ -95,7 +95,7 @@ std::vector<Row> arrived_at(const Table& table, std::int64_t to, const std::vect
 }
 
 /// The same as experts take them. Each row has one place.
-std::vector<Row> grouped(const std::vector<Row>& arrived, const ExpertWays::Round& round) {
+std::vector<Row> grouped(const std::vector<Row>& arrived, const ExpertRoutePlan::Round& round) {
   std::vector<Row> rows(arrived.size(), Row{-1, -1, -1});
   std::vector<int> taken(arrived.size());
   for (const auto& [from, to, count] : round.segments)
@@ -107,7 +107,7 @@ std::vector<Row> grouped(const std::vector<Row>& arrived, const ExpertWays::Roun
   return rows;
 }
 
-void check_offsets(const std::vector<Row>& rows, const ExpertWays::Round& round, std::int64_t first_expert) {
+void check_offsets(const std::vector<Row>& rows, const ExpertRoutePlan::Round& round, std::int64_t first_expert) {
   const auto* const offsets = round.offsets.const_data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < round.offsets.numel(); ++i)
     BOOST_REQUIRE(offsets[i] ==
@@ -117,18 +117,18 @@ void check_offsets(const std::vector<Row>& rows, const ExpertWays::Round& round,
 /// `quarters` of a capacity.
 void check_ways(const Table& table, std::int64_t quarters) {
   const double capacity = static_cast<double>(quarters) / 4;
-  std::vector<ExpertWays> ways;
+  std::vector<ExpertRoutePlan> ways;
   for (std::int64_t rank = 0; rank < table.ranks; ++rank)
     ways.emplace_back(table.tensor(), static_cast<int>(rank), capacity);
-  for (const ExpertWays& way : ways) BOOST_REQUIRE(way.rounds() == ways.front().rounds());
-  BOOST_REQUIRE(ways.front().rounds() <= divided_up(4 * table.ranks, quarters));
-  const std::int64_t at_once = divided_up(quarters * table.total(), 4 * table.ranks);
+  for (const ExpertRoutePlan& way : ways) BOOST_REQUIRE(way.rounds() == ways.front().rounds());
+  BOOST_REQUIRE(ways.front().rounds() <= ceil_div(4 * table.ranks, quarters));
+  const std::int64_t at_once = ceil_div(quarters * table.total(), 4 * table.ranks);
   std::vector<std::vector<Row>> taken(ways.size());  // by rank, over all rounds
   for (std::int64_t number = 0; number < ways.front().rounds(); ++number) {
-    std::vector<ExpertWays::Round> rounds;
-    for (const ExpertWays& way : ways) rounds.push_back(way.round(number));
+    std::vector<ExpertRoutePlan::Round> rounds;
+    for (const ExpertRoutePlan& way : ways) rounds.push_back(way.round(number));
     for (std::int64_t to = 0; to < table.ranks; ++to) {
-      const ExpertWays::Round& round = rounds[static_cast<std::size_t>(to)];
+      const ExpertRoutePlan::Round& round = rounds[static_cast<std::size_t>(to)];
       const std::vector<Row> rows = grouped(arrived_at(table, to, rounds), round);
       BOOST_REQUIRE(round.taken() == std::ssize(rows));
       BOOST_REQUIRE(round.taken() <= at_once);
@@ -155,9 +155,9 @@ BOOST_AUTO_TEST_CASE(over_all_rounds_each_row_goes_once_to_its_expert_in_order_a
 }
 
 BOOST_AUTO_TEST_CASE(a_table_without_rows_has_one_round_in_which_nothing_goes) {
-  const ExpertWays ways(at::zeros({3, 6}, at::TensorOptions().dtype(at::kDouble)), 1, 1);
+  const ExpertRoutePlan ways(at::zeros({3, 6}, at::TensorOptions().dtype(at::kDouble)), 1, 1);
   BOOST_TEST(ways.rounds() == 1);
-  const ExpertWays::Round round = ways.round(0);
+  const ExpertRoutePlan::Round round = ways.round(0);
   BOOST_TEST(round.taken() == 0);
   BOOST_TEST(round.segments.empty());
   BOOST_TEST(round.sent == std::vector<std::int64_t>(3), boost::test_tools::per_element());
@@ -167,7 +167,7 @@ BOOST_AUTO_TEST_CASE(rows_that_all_go_to_one_rank_take_as_many_rounds_as_ranks_o
   for (const auto& [capacity, rounds] : {std::pair{1.0, 4}, {1.5, 3}, {2.0, 2}, {4.0, 1}}) {
     Table table{.ranks = 4, .experts = 4, .counts = std::vector<std::int64_t>(16)};
     for (std::size_t from = 0; from < 4; ++from) table.counts[4 * from + 2] = 8;
-    for (int rank = 0; rank < 4; ++rank) BOOST_TEST(ExpertWays(table.tensor(), rank, capacity).rounds() == rounds);
+    for (int rank = 0; rank < 4; ++rank) BOOST_TEST(ExpertRoutePlan(table.tensor(), rank, capacity).rounds() == rounds);
   }
 }
 

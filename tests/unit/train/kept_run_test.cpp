@@ -11,7 +11,7 @@ BOOST_AUTO_TEST_SUITE(kept_run)
 namespace {
 
 constexpr const char* resolved_by_0_1 =
-    R"({"global_batch": 12, "samples_said": null, "steps": 9, "warmup_steps": 1, "decay_steps": 9, "cooldown_steps": 0})";
+    R"({"global_batch": 12, "configured_samples_per_rank": null, "steps": 9, "warmup_steps": 1, "decay_steps": 9, "cooldown_steps": 0})";
 
 Manifest manifest_with(std::vector<std::pair<std::string, std::string>> documents) {
   Manifest manifest;
