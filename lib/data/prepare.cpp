@@ -119,7 +119,7 @@ class Preparation {
         session_(session),
         world_(session.world()),
         output_(output),
-        report_to_(told),
+        report_to_(report_to),
         inputs_(agreed_inputs(world_, config.text(), config.input_format())) {
     threads_ =
         config.threads ? checked_cast<int>(*config.threads, "threads", ExitCode::usage) : default_threads(world_);

@@ -111,23 +111,21 @@ LoopEnd TrainingLoop::run_steps() {
   while (!finished()) {
     tell_epoch();
     const StepOutcome outcome = step();
-    bool last = finished();
-    const bool stopping = outcome.stop == StopLevel::after_step && !last;
-    bool saves = stopping || due(parts_.config.checkpoint.every) || (last && parts_.config.checkpoint.at_end) ||
-                 asks(outcome.requests, Request::save);
-    const bool ends = !saves && (last || outcome.stop == StopLevel::now);
-    saves_.carry_on(ends ? AfterSave::end_of_run : AfterSave::more_steps);
-    if (evaluation_due(outcome.requests) || (saves && !stopping && parts_.config.eval.on_save)) evaluate();
+    AfterStep facts = facts_after(outcome);
+    StepDecision decision = decide(facts);
+    saves_.carry_on(decision.ends ? AfterSave::end_of_run : AfterSave::more_steps);
+    if (decision.evaluate) evaluate();
     if (diverged_) end_diverged();
-    if (!last && !stopping && finished()) {  // by that evaluation
-      last = true;
-      saves = saves || parts_.config.checkpoint.at_end;
+    if (!decision.stopping && finished()) {  // perhaps by that evaluation
+      facts.last = true;
+      decision = decide(facts);
     }
     if (outcome.stop == StopLevel::now || (outcome.stop != StopLevel::none && asked_again())) {
       saves_.finish(AfterSave::end_of_run);
       return LoopEnd::stopped_now;
     }
-    if (saves || saves_.is_lost()) save(stopping || last ? AfterSave::nothing : AfterSave::more_steps);
+    const bool last = facts.last, stopping = decision.stopping;
+    if (decision.save || saves_.is_lost()) save(stopping || last ? AfterSave::nothing : AfterSave::more_steps);
     if (last || stopping) all_promoted = saves_.end(stopping ? Promotions::AtEnd::newest : Promotions::AtEnd::all);
     if (profile_ && (profile_->ends_with(now.step) || last || stopping)) end_profile();
     if (stopping) return LoopEnd::stopped_saved;
@@ -156,11 +154,17 @@ void TrainingLoop::tell_epoch() {
   if (std::exchange(epoch_told_, epoch) != epoch) tell(LOCKSTEP_EPOCH_BEGIN);
 }
 
-bool TrainingLoop::evaluation_due(Request requests) const {
-  const EvalOptions& options = parts_.config.eval;
-  const bool at_end = options.at_end || parts_.config.checkpoint.load_best_at_end;
-  return (due(options.every) && evaluation_delay_is_over()) || (finished() && at_end) ||
-         asks(requests, Request::evaluate);
+AfterStep TrainingLoop::facts_after(const StepOutcome& outcome) const {
+  const EvalOptions& evaluation = parts_.config.eval;
+  const CheckpointOptions& checkpoint = parts_.config.checkpoint;
+  return {.stop = outcome.stop,
+          .last = finished(),
+          .save_due = due(checkpoint.every) || asks(outcome.requests, Request::save),
+          .evaluation_due =
+              (due(evaluation.every) && evaluation_delay_is_over()) || asks(outcome.requests, Request::evaluate),
+          .save_at_end = checkpoint.at_end,
+          .evaluate_at_end = evaluation.at_end || checkpoint.load_best_at_end,
+          .evaluate_on_save = evaluation.on_save};
 }
 
 bool TrainingLoop::evaluation_delay_is_over() const {

@@ -15,6 +15,7 @@
 #include "train/run_journal.hpp"
 #include "train/run_saves.hpp"
 #include "train/run_statistics.hpp"
+#include "train/step_decision.hpp"
 #include "train/step_profile.hpp"
 
 #include <cstdint>
@@ -69,8 +70,8 @@ class TrainingLoop {
   /// Reports a skipped step, which changed nothing. Throws AgreedError(numerics) on all ranks unless the run may
   /// continue. Collective over the world.
   void skip_step(const StepOutcome& outcome);
-  /// Returns whether an evaluation is due after the last step, by the options or by request.
-  bool evaluation_due(Request requests) const;
+  /// Returns what decides on an evaluation, a save and the end after the step.
+  AfterStep facts_after(const StepOutcome& outcome) const;
   bool evaluation_delay_is_over() const;
   void evaluate();
   /// Loads the best weights at the end of a run and evaluates them; callbacks then see these weights. Collective over

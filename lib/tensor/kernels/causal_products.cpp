@@ -73,9 +73,9 @@ void multiply_rows(std::int64_t rows, std::int64_t columns, std::int64_t depth, 
     // Three, but two and two rather than three and one.
     panels = left_panels == 4 ? 2 : std::min(left_panels, most_panels);
     switch (panels) {
-      case 1: multiply_panels<1>(rows, depth, left, right, target, into); break;
-      case 2: multiply_panels<2>(rows, depth, left, right, target, into); break;
-      default: multiply_panels<3>(rows, depth, left, right, target, into);
+      case 1: multiply_panels<1>(rows, depth, left, right, target, mode); break;
+      case 2: multiply_panels<2>(rows, depth, left, right, target, mode); break;
+      default: multiply_panels<3>(rows, depth, left, right, target, mode);
     }
     right.first += panels * right.panel_step;
     target.first += panels * lanes;

@@ -46,7 +46,7 @@ void embedding_forward(const T* table, const std::int32_t* indices, std::int64_t
                        StoreMode mode, Math<T>* y) {
   const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, channels));
   parallel_for(rows, grain,
-               [=](std::int64_t begin, std::int64_t end) { gather<T>(table, indices, begin, end, channels, into, y); });
+               [=](std::int64_t begin, std::int64_t end) { gather<T>(table, indices, begin, end, channels, mode, y); });
 }
 
 template <class M>

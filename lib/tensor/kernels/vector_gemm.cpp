@@ -260,9 +260,9 @@ template <class T>
 void multiply_tile(std::int64_t vectors, const Left& left, std::int64_t rows, const Panel& panel, const Sums& sums,
                    StoreMode mode) {
   switch (vectors) {
-    case 1: return multiply_tile<T, 1>(left, rows, panel, sums, into);
-    case 2: return multiply_tile<T, 2>(left, rows, panel, sums, into);
-    default: return multiply_tile<T, 3>(left, rows, panel, sums, into);
+    case 1: return multiply_tile<T, 1>(left, rows, panel, sums, mode);
+    case 2: return multiply_tile<T, 2>(left, rows, panel, sums, mode);
+    default: return multiply_tile<T, 3>(left, rows, panel, sums, mode);
   }
 }
 
