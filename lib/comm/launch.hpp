@@ -7,8 +7,8 @@
 namespace lockstep {
 
 struct Launch {
-  int ranks = 1;                                   // processes that the launcher (mpirun, srun) started together
-  int rank = 0;                                    // number of this process among them
+  int ranks = 1;  // processes that the launcher (mpirun, srun) started together
+  int rank = 0;   // number of this process among them
   enum class Origin { hand, launcher } by = Origin::hand;  // under a launcher the terminal, if any, is the launcher's
   std::string job = {};  // identifies a job among those of a machine; empty if the launcher gives no name
 };

@@ -104,7 +104,7 @@ def test_what_is_not_damage_has_another_verdict_and_exit_code(tmp):
     part.symlink_to(part)
     assert answer(checkpoint, "--verify", expect=4)["checkpoints"][0]["verdict"] == "unreadable"
     assert (
-        "is unreadable: cannot look at"
+        "is unreadable: cannot access"
         in run("checkpoint-reshard", checkpoint, "--consolidate", "--output", tmp / "new", expect=4).stderr
     )
     (tmp / "away").rename(part)

@@ -243,4 +243,4 @@ def test_the_small_llama_trains_in_cells(tmp):
             ranks=ranks,
             cwd=SOURCE,
         )
-        assert "from step 0 on 2 cells train apart" in done.stderr, done.stderr
+        assert "from step 0 on, 2 cells train separately" in done.stderr, done.stderr

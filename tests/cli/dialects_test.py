@@ -207,7 +207,7 @@ def test_a_dialect_is_inferred_where_it_can_be_and_one_configuration_has_one(tmp
     assert "lr: 0.001" in told("train: {lr: 1e-3, output_dir: a}\n")
     assert 'bucket_size: "25MiB"' in told("learning_rate: 1e-3\nddp: {bucket_cap_mb: 25}\n")
     assert "dtype: bf16" in told("learning_rate: 1e-3\nbf16: true\n")
-    assert 'say "dialect: forgather" or "dialect: transformers"' in told("learning_rate: 1e-3\n", expect=2)
+    assert 'add "dialect: forgather" or "dialect: transformers"' in told("learning_rate: 1e-3\n", expect=2)
     assert 'there is no dialect "klingon": it is one of lockstep, forgather, transformers, xorl' in told(
         "dialect: klingon\n", expect=2
     )

@@ -224,15 +224,15 @@ def test_tokenizer_files_that_changed_since_a_checkpoint_are_told_and_not_export
         path = tmp / "run/tokenizer" / name
         sound = path.read_text()
         run("checkpoint-inspect", checkpoint, "--verify=hashes")
-        for text in [None, sound.replace("{", "{ ", 1)]:
+        for text, changed in [(None, "is missing"), (sound.replace("{", "{ ", 1), "was changed after")]:
             path.unlink(missing_ok=True)
             if text is not None:
                 path.write_text(text)
             done = run("checkpoint-inspect", checkpoint, "--verify=hashes", expect=1)
-            assert f"{path} is " in done.stdout, done.stdout
+            assert f"{path} {changed}" in done.stdout, done.stdout
             run("checkpoint-inspect", checkpoint, "--verify=sizes")
             done = run("finalize-quantize", checkpoint, "--output", tmp / "out", expect=3)
-            assert f"{path} is " in done.stderr and "--tokenizer" in done.stderr, done.stderr
+            assert f"{path} {changed}" in done.stderr and "--tokenizer" in done.stderr, done.stderr
         run("finalize-quantize", checkpoint, "--output", tmp / f"out-{name}", "--tokenizer", tmp / "data/tokenizer")
         path.write_text(sound)
     run("finalize-quantize", checkpoint, "--output", tmp / "out")

@@ -278,7 +278,7 @@ def test_the_token_goes_to_the_hub_alone_and_is_told_nowhere(tmp):
         for folder in tmp / "data", tmp / "hf/hub":
             assert TOKEN.encode() not in everything_below(folder) and b"signature" not in everything_below(folder)
         error = refused(tmp, environment(tmp, server.endpoint, HF_TOKEN="two words of it"), "some/other", expect=2)
-        assert "HF_TOKEN holds no token" in error and "words" not in error, error
+        assert "HF_TOKEN has no valid Hugging Face token" in error and "words" not in error, error
 
 
 def test_a_cut_connection_goes_on_where_it_was(tmp):

@@ -108,7 +108,7 @@ def test_what_cannot_be_inspected_is_refused(tmp):
     data = dataset(tmp, texts(5))
     assert "the split has documents 0 to 4" in inspect(data, "--samples.first", 5, expect=2).stderr
     assert "no validation split" in inspect(data, "--samples.split", "validation", expect=3).stderr
-    assert "makes nothing" in inspect(data, "-o", tmp / "out", expect=2).stderr
+    assert "--inspect only shows a dataset" in inspect(data, "-o", tmp / "out", expect=2).stderr
     assert (
         "--plot needs --inspect DIR"
         in run("prepare-data", tmp / "in.jsonl", "-o", tmp / "out", "--plot", "a.svg", expect=2).stderr

@@ -421,7 +421,7 @@ def test_prompts_that_are_messages_and_those_that_are_text_are_told_apart_by_rec
     (tmp / "chat.jinja").write_text(TEMPLATES["chatml"], newline="")
     for record, says in [
         (plain, "'prompt' is not a list of messages, but data.chat_template needs messages"),
-        ({**chat, "completion": "a"}, "one of 'prompt' and 'completion' is a list"),
+        ({**chat, "completion": "a"}, "only one of 'prompt' and 'completion' is a list"),
         ({**chat, "completion": []}, "completion has no messages"),
         ({**chat, "prompt": ["q"]}, 'prompt[0] is "q", not an object'),
     ]:
@@ -926,7 +926,7 @@ def test_conversations_with_tools_are_rendered_by_the_template_for_tools_as_tran
     refused = prepare(
         source, "--output", tmp / "no", "--data.tokenizer", tmp / "list", "--data.records", "messages", expect=3
     ).stderr
-    assert "has no chat template 'default'" in refused and "--data.chat_template" in refused, refused
+    assert "there is no chat template 'default'" in refused and "--data.chat_template" in refused, refused
 
 
 def test_a_conversation_that_cannot_be_used_is_refused_with_its_place(tmp):

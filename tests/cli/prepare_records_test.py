@@ -314,7 +314,7 @@ def test_lengths_are_kept_to_and_every_token_that_counts_does_so_once(tmp):
 def test_a_record_that_cannot_be_used_ends_the_job_with_its_place_or_is_left_out(tmp):
     good = {"input_ids": [1, 2, 3]}
     bad = [
-        ({"input_ids": [1, 257]}, "input_ids[1] is 257, the tokenizer has ids 0 to 256"),
+        ({"input_ids": [1, 257]}, "input_ids[1] is 257, but the tokenizer has ids 0 to 256"),
         ({"input_ids": [-1, 2]}, "input_ids[0] is -1"),
         ({"input_ids": [1, 2, 3], "labels": [IGNORED, 2, 4]}, "labels[2] is 4, neither input_ids[2] = 3 nor -100"),
         ({"input_ids": [1, 2, 3], "labels": [1, 2]}, "labels has 2 elements, input_ids has 3"),
@@ -350,7 +350,7 @@ def test_a_record_that_cannot_be_used_ends_the_job_with_its_place_or_is_left_out
     assert manifest(tmp / "kept")["inputs"]["malformed_documents"] == len(bad)
     wrong = write_lines(tmp / "prompt.jsonl", [{"prompt": "a", "completion": ["b"]}])
     assert (
-        "prompt.jsonl:1: one of 'prompt' and 'completion' is a list of messages"
+        "prompt.jsonl:1: only one of 'prompt' and 'completion' is a list of messages"
         in prepare(wrong, "--output", tmp / "refused", "--data.records", "prompt", expect=3).stderr
     )
 

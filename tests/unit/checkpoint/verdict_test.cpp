@@ -239,14 +239,14 @@ BOOST_FIXTURE_TEST_CASE(another_format_or_word_is_foreign_and_names_what_can_rea
   says_of("hash_algorithm", "blake3", "the hash_algorithm \"blake3\" is not known");
   says_of("fingerprint_algorithm", "sum", "the fingerprint_algorithm \"sum\" is not known");
   says_of("metrics", {{"accuracy", {{"value", 0.5}, {"better", "closer to 1"}}}},
-          "the word 'closer to 1' is not known");
+          "the value 'closer to 1' is not known");
   BOOST_TEST(says(refused(
                       [](Json& manifest) {
                         manifest["components"][0]["pattern"] = "per_galaxy";
                         manifest["software"] = "lockstep 7.5";
                       },
                       true),
-                  "the word 'per_galaxy' is not known"));
+                  "the value 'per_galaxy' is not known"));
   BOOST_TEST(says(refused(
                       [](Json& manifest) {
                         manifest["components"].push_back(manifest["components"][0]);

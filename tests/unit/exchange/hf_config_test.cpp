@@ -183,7 +183,7 @@ BOOST_AUTO_TEST_CASE(windows_are_those_of_the_layers_that_a_config_names) {
   BOOST_TEST(has(error_of(with(qwen, R"({"layer_types": ["sliding_attention", "full_attention"]})"), ExitCode::usage),
                  "without a sliding_window"));
   BOOST_TEST(
-      has(error_of(with(qwen, R"({"layer_types": ["full_attention"]})"), ExitCode::input), "names 1 layers of 2"));
+      has(error_of(with(qwen, R"({"layer_types": ["full_attention"]})"), ExitCode::input), "lists 1 layers instead of 2"));
   BOOST_TEST(has(error_of(with(qwen, R"({"layer_types": ["chunked_attention", "full_attention"]})"), ExitCode::usage),
                  "chunked_attention"));
 }

@@ -197,7 +197,7 @@ BOOST_FIXTURE_TEST_CASE(weights_of_every_type_read_as_fp32, Folder) {
   BOOST_TEST(read(2) == (std::vector<float>{0.25f, 1e-3f}), boost::test_tools::per_element());
   std::vector<float> one(1);
   BOOST_CHECK_EXCEPTION(read_as_float(*source, tensors[3], whole({1}), one), Error,
-                        [](const Error& error) { return has(error.what(), "'i' has type int32"); });
+                        [](const Error& error) { return has(error.what(), "'i' has the type int32"); });
 }
 
 BOOST_FIXTURE_TEST_CASE(the_config_of_a_folder_is_its_config_json, Folder) {

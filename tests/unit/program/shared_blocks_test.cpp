@@ -235,7 +235,8 @@ BOOST_AUTO_TEST_CASE(a_program_that_reduces_or_counts_experts_as_other_weights_i
               program.unit_names[static_cast<std::size_t>(action.subject.index)].ends_with("experts"))
             action.group = data;
       const auto fault = find_fault(program, plan, ProgramPhase::training, shared_options());
-      BOOST_TEST((fault && fault->reason.starts_with("must be ")), (fault ? fault->reason : "nothing"));
+      BOOST_TEST((fault && (fault->reason.starts_with("must be over ") || fault->reason == "must not have a group")),
+                 (fault ? fault->reason : "nothing"));
     }
   }
 }

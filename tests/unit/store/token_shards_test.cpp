@@ -278,7 +278,7 @@ BOOST_FIXTURE_TEST_CASE(tokens_beyond_the_vocabulary_and_documents_out_of_place_
   DatasetManifest smaller = manifest;
   smaller.vocabulary = 998;  // the highest of the stream
   BOOST_CHECK_EXCEPTION(TokenStream(path, smaller, DataSplit::train).copy(0, tokens), Error,
-                        input_error_naming("it holds the token 998"));
+                        input_error_naming("it holds the token id 998"));
   const Path shard = path / "train/tokens-00000.h5";
   const Hdf5Dataset documents = Hdf5File::open(shard).dataset("/documents");
   for (const std::uint64_t place :
