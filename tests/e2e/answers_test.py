@@ -37,7 +37,7 @@ def test_a_plan_for_a_world_that_is_not_there_needs_no_launcher_no_mpi_and_no_da
     assert plan["mesh"] == {"ranks": 64, "dp_replicate": 8, "dp_shard": 8}, plan
     assert plan["ranks"]["7"] == "dp_replicate 0, dp_shard 7, node 0", plan
     assert plan["ranks"]["63"] == "dp_replicate 7, dp_shard 7, node 7" and "8" not in plan["ranks"], plan
-    assert "which is not there" in plan["data"]["unknown"] and "epochs" not in plan["data"], plan
+    assert "which does not exist" in plan["data"]["unknown"] and "epochs" not in plan["data"], plan
     programs = train(tmp, tmp / "run", *settings, "--print-program", env=no_mpi).stdout
     assert programs.count("each of ranks 0-63:") == 1 and "program eval" not in programs, programs
     one = train(tmp, tmp / "run", *settings, "--print-program", "--rank", 63, env=no_mpi).stdout

@@ -431,7 +431,7 @@ def test_a_stop_promotes_the_newest_alone_and_the_next_start_the_others(tmp):
     assert 9 < stopped < 12 and order_of_promotions(tmp, "run") == [stopped]
     (left,) = events(tmp, "run", "not_promoted")
     assert re.search(
-        r"asked to stop: steps 4, 8 are in disk/\S+ alone; the next start on the same nodes promotes them",
+        r"asked to stop: steps 4, 8 are only in disk/\S+; the next start on the same nodes promotes them",
         left["message"],
     ), left
     for node in NODES:
@@ -460,9 +460,7 @@ def test_training_waits_where_promotion_is_further_behind_than_max_unpromoted(tm
                 assert not job.done(), job.result().stderr
                 time.sleep(0.02)
             behind = events(tmp, "run", "promotion_behind")
-            assert len(behind) == 1 and behind[0]["step"] == 6 and "2 saves lie in disk/" in behind[0]["message"], (
-                behind
-            )
+            assert len(behind) == 1 and behind[0]["step"] == 6 and "2 saves in disk/" in behind[0]["message"], behind
             assert (
                 sorted(local(tmp, "run", "alpha")) == sorted(local(tmp, "run", "beta")) == [2, 4]
                 and promoted(tmp, "run") == {}

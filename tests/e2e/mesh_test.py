@@ -125,7 +125,7 @@ def test_an_axis_that_fills_a_node_takes_what_faster_axes_leave_of_its_ranks(tmp
     )
     for words, env, says in [
         (shards, on_hosts("a", "b", "a", "a"), "the number of ranks per node is unknown"),
-        ([*shards, "--world-size", 8], hosts, "--ranks-per-node tells"),
+        ([*shards, "--world-size", 8], hosts, "add --ranks-per-node"),
         ([*shards, "--parallel.ring", 4], hosts, "faster axes take 4 ranks, which does not divide that"),
         ([*shards, "--parallel.tp", "auto"], hosts, "faster axes have no fixed size"),
         ([*shards, "--parallel.tp", "node"], hosts, "only one parallel size can be node"),

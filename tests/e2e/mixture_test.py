@@ -387,7 +387,7 @@ def test_datasets_that_do_not_fit_together_are_refused_with_both_names(tmp):
         ),
         ([("first", {"weight": 0})], {}, "data.datasets.0.weight"),
         ([("first", {"shard": "3/2"})], {}, "parts are counted from 1, and the last is 2/2"),
-        ([("first", {"shard": "999/1000"})], {}, "the part 999/1000 of the dataset first has no sample"),
+        ([("first", {"shard": "999/1000"})], {}, "part 999/1000 of the dataset first has no sample"),
         (
             [("first", {"tokens": "random"})],
             {},
