@@ -49,8 +49,9 @@ int severity(ExitCode code) {
     case ExitCode::input:
     case ExitCode::storage:
     case ExitCode::resources:
-    case ExitCode::numerics: return 3 + static_cast<int>(code);
+    case ExitCode::numerics: break;
   }
+  return 3 + static_cast<int>(code);
 }
 
 AgreedError explain(const std::vector<Failure>& failures, int size, std::string_view what) {

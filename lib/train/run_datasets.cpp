@@ -57,7 +57,6 @@ bool can_be_evaluated(const RunDataset& dataset) {
   return !dataset.dataset || dataset.dataset->manifest.of(dataset.split).tokens > 1;
 }
 
-/// The validation splits of what is trained on, each dataset once.
 /// The option that asks for an evaluation, so that there has to be something to evaluate; empty: none does.
 std::string_view asks_for_evaluation(const TrainConfig& config) {
   if (config.eval_only) return "--eval-only";

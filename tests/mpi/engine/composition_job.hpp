@@ -198,8 +198,8 @@ class Job {
         types_(types_of(how, precision)),
         architecture_(cut(updated(altered(architecture_of(how.family), alter), options(how)), sharding_)),
         buckets_(buckets_of(how)),
-        programs_(make_catalogue(mesh_, plan(how, step_shape(), buckets_), program_options(how, clip.has_value()),
-                                 plan(how, {1, architecture_.config.max_positions, ForwardFor::text}, buckets_))),
+        programs_(make_catalogue(mesh_, plan(step_shape(), buckets_), program_options(how, clip.has_value()),
+                                 plan({1, architecture_.config.max_positions, ForwardFor::text}, buckets_))),
         right_(programs_.train),
         model_(architecture_, precision, types_.states, buckets_, {mesh_, sharding_, rank_}, programs_.parts,
                unit_memory_of(how.offload, how.in_backward)),
@@ -368,11 +368,11 @@ class Job {
   }
   Buckets buckets_of(const Composition& how) const {
     if (how.bucket_bytes == 0) return {};
-    const ModelPlan blocks = plan(how, step_shape(), {});
+    const ModelPlan blocks = plan(step_shape(), {});
     return {how.bucket_bytes,
             begins_of(pipeline_of(mesh_, blocks, program_options(how, false), ProgramPhase::training).stages)};
   }
-  ModelPlan plan(const Composition& how, const MicroBatchShape& shape, const Buckets& buckets) const {
+  ModelPlan plan(const MicroBatchShape& shape, const Buckets& buckets) const {
     MicroBatchShape own = shape;
     own.sequence = sequence_.ranks;
     check_heads(architecture_.config, sharding_.blocks.ranks, own.sequence);
