@@ -41,7 +41,7 @@ std::vector<std::string> cells_of(const ExportedTensor& tensor) {
 
 std::string error_text(double value) { return value == 0 ? "0" : fmt::format("{:.2e}", value); }
 
-const std::vector<Table::Column> columns{{"tensor"}, {"shape"}, {"stored as"}, {"size", Table::Align::right}};
+const std::vector<Table::Column> report_columns{{"tensor"}, {"shape"}, {"stored as"}, {"size", Table::Align::right}};
 
 }  // namespace
 
@@ -69,7 +69,7 @@ Json plan_json(const FinalizeConfig& config, const ModelSource& source, const Ex
 }
 
 std::string error_table(const ExportedWeights& weights) {
-  std::vector<Table::Column> wider = columns;
+  std::vector<Table::Column> wider = report_columns;
   for (const char* const title : {"max error", "relative L2", "SQNR"}) wider.push_back({title, Table::Align::right});
   Table table(std::move(wider));
   for (const ExportedTensor& tensor : weights.tensors) {
@@ -84,7 +84,7 @@ std::string error_table(const ExportedWeights& weights) {
 }
 
 std::string plan_table(const ExportedWeights& plan) {
-  Table table(columns);
+  Table table(report_columns);
   for (const ExportedTensor& tensor : plan.tensors) table.add(cells_of(tensor));
   return table.text();
 }

@@ -13,7 +13,7 @@ constexpr std::uint64_t prime = (std::uint64_t{1} << 61) - 1;
 constexpr std::uint64_t point = 0x0B4F'1D3A'9C5E'6E2B;  // any below the prime
 constexpr std::uint64_t word_bytes = 7;
 
-__extension__ using Wide = unsigned __int128;
+__extension__ using UInt128 = unsigned __int128;
 
 constexpr std::uint64_t reduced(std::uint64_t value) {
   value = (value & prime) + (value >> 61);
@@ -21,11 +21,11 @@ constexpr std::uint64_t reduced(std::uint64_t value) {
 }
 
 // Of a value below 2^122.
-constexpr std::uint64_t reduced_wide(Wide value) {
+constexpr std::uint64_t reduced_wide(UInt128 value) {
   return reduced((static_cast<std::uint64_t>(value) & prime) + static_cast<std::uint64_t>(value >> 61));
 }
 
-constexpr std::uint64_t product(std::uint64_t a, std::uint64_t b) { return reduced_wide(static_cast<Wide>(a) * b); }
+constexpr std::uint64_t product(std::uint64_t a, std::uint64_t b) { return reduced_wide(static_cast<UInt128>(a) * b); }
 
 std::uint64_t power(std::uint64_t base, std::uint64_t exponent) {
   std::uint64_t result = 1;
@@ -68,9 +68,10 @@ std::uint64_t content_sum(std::span<const std::byte> part, std::uint64_t offset)
   while (word > first_word && word * word_bytes + 1 > end) take_one();
   for (; word >= first_whole + 4; word -= 4) {  // one division for four
     const std::byte* const at = part.data() + ((word - 4) * word_bytes - offset);
-    sum = reduced_wide(static_cast<Wide>(sum) * fourth + static_cast<Wide>(whole_word(at + 3 * word_bytes)) * third +
-                       static_cast<Wide>(whole_word(at + 2 * word_bytes)) * second +
-                       static_cast<Wide>(whole_word(at + word_bytes)) * point + whole_word(at));
+    sum = reduced_wide(static_cast<UInt128>(sum) * fourth +
+                       static_cast<UInt128>(whole_word(at + 3 * word_bytes)) * third +
+                       static_cast<UInt128>(whole_word(at + 2 * word_bytes)) * second +
+                       static_cast<UInt128>(whole_word(at + word_bytes)) * point + whole_word(at));
   }
   while (word > first_word) take_one();
   return product(sum, power(point, first_word));

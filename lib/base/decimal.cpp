@@ -10,10 +10,10 @@ namespace lockstep {
 
 namespace {
 
-__extension__ using Wide = __int128;
+__extension__ using Int128 = __int128;
 
-std::int64_t narrowed(Wide value) {
-  return static_cast<std::int64_t>(std::min<Wide>(value, std::numeric_limits<std::int64_t>::max()));
+std::int64_t narrowed(Int128 value) {
+  return static_cast<std::int64_t>(std::min<Int128>(value, std::numeric_limits<std::int64_t>::max()));
 }
 
 }  // namespace
@@ -25,13 +25,13 @@ Decimal Decimal::nearest(double value) {
 }
 
 std::int64_t part_up(Decimal fraction, std::int64_t whole, std::int64_t by) {
-  const Wide divisor = Wide{by} * Decimal::one;
-  return narrowed((Wide{fraction.billionths} * whole + divisor - 1) / divisor);
+  const Int128 divisor = Int128{by} * Decimal::one;
+  return narrowed((Int128{fraction.billionths} * whole + divisor - 1) / divisor);
 }
 
 std::int64_t parts_in(std::int64_t amount, Decimal fraction, std::int64_t whole) {
   invariant(fraction.billionths > 0 && whole > 0, "a part needs a fraction and a whole above 0");
-  return narrowed(Wide{amount} * Decimal::one / (Wide{fraction.billionths} * whole));
+  return narrowed(Int128{amount} * Decimal::one / (Int128{fraction.billionths} * whole));
 }
 
 }  // namespace lockstep

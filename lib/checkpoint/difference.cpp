@@ -1,6 +1,7 @@
 #include "checkpoint/difference.hpp"
 
 #include "base/json.hpp"
+#include "base/load.hpp"
 #include "base/words.hpp"
 #include "store/element_values.hpp"
 
@@ -8,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 namespace lockstep {
 
@@ -47,26 +47,19 @@ std::string first_difference(const std::string& path, const Json& one, const Jso
   return to_text(one) == to_text(other) ? std::string() : told(path, &one, &other);
 }
 
-template <class Integer>
-Integer integer_of(std::span<const std::byte> bytes) {
-  Integer value;
-  std::memcpy(&value, bytes.data(), sizeof value);
-  return value;
-}
-
 // Integers of 64 bits have values and distances that no double tells apart.
 double distance(DType dtype, std::span<const std::byte> one, std::span<const std::byte> other) {
   if (dtype == DType::i64 || dtype == DType::u64) {
-    const auto a = integer_of<std::uint64_t>(one), b = integer_of<std::uint64_t>(other);
-    const bool less = dtype == DType::i64 ? integer_of<std::int64_t>(one) < integer_of<std::int64_t>(other) : a < b;
+    const auto a = load<std::uint64_t>(one), b = load<std::uint64_t>(other);
+    const bool less = dtype == DType::i64 ? load<std::int64_t>(one) < load<std::int64_t>(other) : a < b;
     return static_cast<double>(less ? b - a : a - b);
   }
   return std::abs(value_of(dtype, one) - value_of(dtype, other));
 }
 
 std::string element_text(DType dtype, std::span<const std::byte> bytes) {
-  if (dtype == DType::i64) return fmt::format("{}", integer_of<std::int64_t>(bytes));
-  if (dtype == DType::u64) return fmt::format("{}", integer_of<std::uint64_t>(bytes));
+  if (dtype == DType::i64) return fmt::format("{}", load<std::int64_t>(bytes));
+  if (dtype == DType::u64) return fmt::format("{}", load<std::uint64_t>(bytes));
   const double value = value_of(dtype, bytes);
   return is_floating(dtype) && dtype != DType::f64 ? fmt::format("{}", static_cast<float>(value))
                                                    : fmt::format("{}", value);

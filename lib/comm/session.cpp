@@ -25,7 +25,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr double hold_s = 15;  // for the rank that claimed the report to give it and end the job
+constexpr double report_hold_s = 15;  // for the rank that claimed the report to give it and end the job
 
 void print_now(const std::string& line) {
   [[maybe_unused]] const auto written =
@@ -107,7 +107,7 @@ struct Session::State {
     print_now(text);
     const int code = how.code;
     std::thread([this, code] {  // a file system that hangs must not keep the job from ending
-      sleep_s(hold_s);
+      sleep_s(report_hold_s);
       world->abort(code);
     })
         .detach();
@@ -149,7 +149,7 @@ void Session::State::tell_of_death(const RankStatus& dead) {
   print_now(explanation + "\n");
   constexpr int code = static_cast<int>(ExitCode::communication);
   tell(end_at(dead, explanation, code));
-  sleep_s(hold_s);
+  sleep_s(report_hold_s);
   world->abort(code);
 }
 
@@ -197,7 +197,7 @@ void Session::State::watch() {
     }
     if (board.claim_report()) tell_of_hang(now_limit_s);
     if (held_since_s == 0) held_since_s = monotonic_seconds();
-    if (monotonic_seconds() - held_since_s > hold_s) tell_of_hang(now_limit_s);
+    if (monotonic_seconds() - held_since_s > report_hold_s) tell_of_hang(now_limit_s);
   }
 }
 
@@ -302,7 +302,7 @@ void Session::claim_report() {
 
 void Session::abort_with(const std::string& explanation, int code, const std::string& hint) noexcept {
   claim_report();
-  if (!state_->explains) sleep_s(hold_s);
+  if (!state_->explains) sleep_s(report_hold_s);
   const std::string opening = state_->program.empty() ? "" : state_->program + ": ";
   const std::string closing = hint.empty() ? "" : "\n  hint: " + hint;
   state_->end(state_->end_at(state_->board.mine(), explanation, code), opening + explanation + closing + "\n");

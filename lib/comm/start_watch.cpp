@@ -26,7 +26,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr double hold_s = 15;                        // for the rank of this machine that explains
+constexpr double explanation_hold_s = 15;            // for the rank of this machine that explains
 constexpr double elsewhere_s = 5;                    // for a machine that sees more
 constexpr const char* thread_name = "awaits-ranks";  // by which the other ranks of the machine see that this one waits
 
@@ -158,7 +158,7 @@ struct StartWatch::State {
     const int lowest_before = look(launch, settings.place).waiting.front();
     if (over_within(settings.limit_s / 2, stop)) return;
     const FailedStart found = look(launch, settings.place);
-    double pause_s = std::min(lowest_before, found.waiting.front()) == launch.rank ? 0 : hold_s;
+    double pause_s = std::min(lowest_before, found.waiting.front()) == launch.rank ? 0 : explanation_hold_s;
     if (found.late.empty() && found.elsewhere > 0) pause_s += elsewhere_s;
     if (!over_within(pause_s, stop)) end(found);
   }
@@ -180,7 +180,7 @@ struct StartWatch::State {
     const std::string line = explanation + "\n";
     [[maybe_unused]] const auto written = ::write(2, line.data(), line.size());
     std::thread([] {  // a file system that hangs must not keep the job from ending
-      std::this_thread::sleep_for(std::chrono::duration<double>(hold_s));
+      std::this_thread::sleep_for(std::chrono::duration<double>(explanation_hold_s));
       ::_exit(code);
     })
         .detach();

@@ -30,7 +30,7 @@ using Kind = OperationRecord::Kind;
 
 constexpr std::chrono::milliseconds look_at_lane(50);  // by who waits for it
 
-std::size_t width_of(DType dtype) { return static_cast<std::size_t>(size_of(dtype)); }
+std::size_t element_bytes(DType dtype) { return static_cast<std::size_t>(size_of(dtype)); }
 
 /// Sleeps of this thread end when they should: by default the system adds as much as the shortest of them.
 void short_sleeps() {
@@ -48,11 +48,12 @@ std::string joined(const std::vector<AxisName>& axes) {
 void check_shard(const ShardMap& map, std::size_t ranks, std::size_t rank, std::size_t whole_bytes, DType dtype,
                  std::size_t shard_bytes, DType shard_dtype) {
   invariant(map.pieces.size() == ranks, "a shard map has a list for each rank of the group");
-  invariant(whole_bytes == static_cast<std::size_t>(map.whole_length) * width_of(dtype),
+  invariant(whole_bytes == static_cast<std::size_t>(map.whole_length) * element_bytes(dtype),
             "the whole buffer has the length of its shard map");
   std::int64_t end = 0;
   for (const ShardPiece& piece : map.pieces[rank]) end = std::max(end, piece.shard + piece.length);
-  invariant(shard_bytes >= static_cast<std::size_t>(end) * width_of(shard_dtype), "the shard holds all of its pieces");
+  invariant(shard_bytes >= static_cast<std::size_t>(end) * element_bytes(shard_dtype),
+            "the shard holds all of its pieces");
 }
 
 std::int64_t sum_of(std::span<const std::int64_t> counts) {
@@ -65,7 +66,7 @@ std::vector<Part<Byte>> parts_of(std::span<Byte> bytes, std::span<const std::int
   std::vector<Part<Byte>> parts;
   std::size_t at = 0;
   for (std::size_t peer = 0; peer < counts.size(); ++peer) {
-    const std::size_t length = static_cast<std::size_t>(counts[peer]) * width_of(dtype);
+    const std::size_t length = static_cast<std::size_t>(counts[peer]) * element_bytes(dtype);
     parts.push_back({static_cast<int>(peer), bytes.subspan(at, length)});
     at += length;
   }
@@ -304,7 +305,7 @@ Transport::~Transport() {
 
 Ticket Transport::all_reduce(int lane, int group, std::span<std::byte> bytes, DType dtype, Reduce reduce) {
   const State::Channel& channel = state_->connected(lane, group);
-  invariant(bytes.size() % width_of(dtype) == 0, "all_reduce takes whole elements");
+  invariant(bytes.size() % element_bytes(dtype) == 0, "all_reduce takes whole elements");
   return state_->issue(Kind::all_reduce, lane, group, bytes.size(), dtype,
                        channel.ranks
                            ? lockstep::all_reduce(channel.ranks->calls(), state_->space(lane), bytes, dtype, reduce)
@@ -314,8 +315,8 @@ Ticket Transport::all_reduce(int lane, int group, std::span<std::byte> bytes, DT
 Ticket Transport::all_reduce_into(int lane, int group, std::span<std::byte> bytes, DType dtype,
                                   std::span<std::byte> place, SumInto into) {
   const State::Channel& channel = state_->connected(lane, group);
-  invariant(bytes.size() % width_of(dtype) == 0 &&
-                place.size() == bytes.size() / width_of(dtype) * width_of(into.dtype.value_or(dtype)),
+  invariant(bytes.size() % element_bytes(dtype) == 0 &&
+                place.size() == bytes.size() / element_bytes(dtype) * element_bytes(into.dtype.value_or(dtype)),
             "the output of a sum has as many elements as its input");
   return state_->issue(
       Kind::all_reduce, lane, group, bytes.size(), dtype,
@@ -371,8 +372,8 @@ Ticket Transport::all_to_all_v(int lane, int group, std::span<const std::byte> f
   const State::Channel& channel = state_->connected(lane, group);
   invariant(sent.size() == channel.members.size() && received.size() == sent.size(),
             "all_to_all_v has a count for each rank of the group");
-  invariant(from.size() == static_cast<std::size_t>(sum_of(sent)) * width_of(dtype) &&
-                into.size() == static_cast<std::size_t>(sum_of(received)) * width_of(dtype) &&
+  invariant(from.size() == static_cast<std::size_t>(sum_of(sent)) * element_bytes(dtype) &&
+                into.size() == static_cast<std::size_t>(sum_of(received)) * element_bytes(dtype) &&
                 sent[channel.rank()] == received[channel.rank()],
             "the buffers of all_to_all_v have the lengths of their counts");
   return state_->issue(Kind::all_to_all_v, lane, group, from.size(), dtype,

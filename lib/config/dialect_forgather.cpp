@@ -140,7 +140,7 @@ void speed_from_step(const Node& value, Lowering& lowering) {
   if (last) lowering.set("log.speed_from_step", std::to_string(*last + 1), value);
 }
 
-constexpr std::array keys{
+constexpr std::array forgather_keys{
     DialectKey{"trainer", text, "", taken, "parallel.dp_replicate, parallel.dp_shard, parallel.pp",
                "single, ddp, accelerate, fsdp2 or pipeline", "", "", jointly},
     DialectKey{"output_dir", text, "tmp_trainer", taken, "train.run_dir"},
@@ -339,7 +339,7 @@ void lower_trainer(Lowering& lowering) {
   }
 }
 
-void finish(Lowering& lowering) {
+void finish_forgather(Lowering& lowering) {
   lower_trainer(lowering);
   hf::one_micro_batch("per_device_train_batch_size", "gradient_accumulation_steps", lowering);
   hf::lower_length(lowering);
@@ -359,7 +359,8 @@ void finish(Lowering& lowering) {
 }  // namespace
 
 const Dialect& forgather_dialect() {
-  static constexpr Dialect dialect{.name = "forgather", .preset = "forgather", .keys = keys, .finish = finish};
+  static constexpr Dialect dialect{
+      .name = "forgather", .preset = "forgather", .keys = forgather_keys, .finish = finish_forgather};
   return dialect;
 }
 

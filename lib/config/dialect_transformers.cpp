@@ -84,7 +84,7 @@ void lower_start(Lowering& lowering) {
   lowering.set("checkpoint.skip", std::move(data));
 }
 
-constexpr std::array keys{
+constexpr std::array transformers_keys{
     DialectKey{"output_dir", text, "trainer_output", taken, "train.run_dir"},
     DialectKey{
         "overwrite_output_dir", flag, "false", taken, "checkpoint.resume",
@@ -236,7 +236,7 @@ constexpr std::array keys{
     DialectKey{"tpu_use_sudo", flag, "", moot, "", launched},
 };
 
-constexpr std::array parts{
+constexpr std::array transformers_parts{
     DialectKey{"fsdp.full_shard", text, "", taken, "parallel.dp_shard"},
     DialectKey{"fsdp.shard_grad_op", text, "", taken, "parallel.dp_shard, parallel.reshard_after_forward"},
     DialectKey{"fsdp.no_shard", text, "", taken, "parallel.dp_shard"},
@@ -423,7 +423,7 @@ void lower_epoch_end(Lowering& lowering) {
   }
 }
 
-void finish(Lowering& lowering) {
+void finish_transformers(Lowering& lowering) {
   hf::one_micro_batch("per_device_train_batch_size", "gradient_accumulation_steps", lowering);
   hf::lower_length(lowering);
   lower_epoch_end(lowering);
@@ -440,8 +440,11 @@ void finish(Lowering& lowering) {
 }  // namespace
 
 const Dialect& transformers_dialect() {
-  static constexpr Dialect dialect{
-      .name = "transformers", .preset = "transformers-fsdp", .keys = keys, .parts = parts, .finish = finish};
+  static constexpr Dialect dialect{.name = "transformers",
+                                   .preset = "transformers-fsdp",
+                                   .keys = transformers_keys,
+                                   .parts = transformers_parts,
+                                   .finish = finish_transformers};
   return dialect;
 }
 

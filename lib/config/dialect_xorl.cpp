@@ -109,7 +109,7 @@ void config_path(const Node& value, Lowering& lowering) {
                     "initialise the weights");
 }
 
-constexpr std::array keys{
+constexpr std::array xorl_keys{
     DialectKey{"model.model_path", text, "", taken, "model.path", "a folder, or a model in the cache of the hub"},
     DialectKey{"model.config_path", text, "", taken, "model.config", "with model_path it must name the same folder", "",
                "", config_path},
@@ -311,7 +311,7 @@ constexpr std::array keys{
     DialectKey{"lora.aqn_alpha", number, "1.0", refused, "", no_adapters, "", "lora.enable_aqn"},
 };
 
-constexpr std::array parts{
+constexpr std::array xorl_parts{
     DialectKey{"data.datasets.path", text, "", taken, "data.path, data.datasets", "dummy: made tokens"},
     DialectKey{"data.datasets.type", text, "tokenized", taken, "data.records"},
     DialectKey{"data.datasets.name", text, "", taken, "data.name"},
@@ -627,7 +627,7 @@ void lower_packing(Lowering& lowering) {
     lowering.set("data.prefetch", *ahead);
 }
 
-void finish(Lowering& lowering) {
+void finish_xorl(Lowering& lowering) {
   lower_mesh(lowering);
   lower_length(lowering);
   lower_saving(lowering);
@@ -641,7 +641,8 @@ void finish(Lowering& lowering) {
 }  // namespace
 
 const Dialect& xorl_dialect() {
-  static constexpr Dialect dialect{.name = "xorl", .preset = "xorl", .keys = keys, .parts = parts, .finish = finish};
+  static constexpr Dialect dialect{
+      .name = "xorl", .preset = "xorl", .keys = xorl_keys, .parts = xorl_parts, .finish = finish_xorl};
   return dialect;
 }
 

@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 123> options{{
+constexpr std::array<Synonyms, 123> option_synonyms{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -226,7 +226,7 @@ std::vector<std::string_view> meant_by(std::string_view word, const std::array<S
 std::vector<std::string_view> options_meant_by(std::string_view key) {
   std::string name(key);
   std::ranges::replace(name, '-', '_');
-  return meant_by(name, options);
+  return meant_by(name, option_synonyms);
 }
 
 std::string_view section_meant_by(std::string_view name) {

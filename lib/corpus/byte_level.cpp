@@ -12,10 +12,10 @@ constexpr bool stands_for_itself(int byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
-struct Alphabet {
+struct ByteAlphabet {
   std::array<char32_t, 256> character{};
   std::array<int, 512> byte{};
-  constexpr Alphabet() {
+  constexpr ByteAlphabet() {
     byte.fill(-1);
     char32_t next = 256;
     for (int b = 0; b < 256; ++b) {
@@ -26,11 +26,11 @@ struct Alphabet {
   }
 };
 
-constexpr Alphabet alphabet;
+constexpr ByteAlphabet byte_alphabet;
 
 }  // namespace
 
-char32_t character_of_byte(std::uint8_t byte) { return alphabet.character[byte]; }
+char32_t character_of_byte(std::uint8_t byte) { return byte_alphabet.character[byte]; }
 
 std::string to_byte_level(std::string_view bytes) {
   std::string text;
@@ -42,8 +42,8 @@ std::optional<std::string> from_byte_level(std::string_view text) {
   std::string bytes;
   for (std::size_t position = 0; position < text.size();) {
     const char32_t c = next_code_point(text, position);
-    if (c >= alphabet.byte.size() || alphabet.byte[c] < 0) return std::nullopt;
-    bytes.push_back(static_cast<char>(alphabet.byte[c]));
+    if (c >= byte_alphabet.byte.size() || byte_alphabet.byte[c] < 0) return std::nullopt;
+    bytes.push_back(static_cast<char>(byte_alphabet.byte[c]));
   }
   return bytes;
 }

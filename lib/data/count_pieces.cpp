@@ -1,6 +1,7 @@
 #include "data/count_pieces.hpp"
 
 #include "base/error.hpp"
+#include "base/load.hpp"
 #include "base/mapped_file.hpp"
 #include "corpus/json_lines.hpp"
 #include "corpus/piece_counts.hpp"
@@ -61,12 +62,6 @@ class PieceFile {
   std::string buffer_;
 };
 
-std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t at) {
-  std::uint64_t value = 0;
-  std::memcpy(&value, bytes.data() + at, sizeof value);
-  return value;
-}
-
 /// Goes through records of a file, which outlives it.
 class PieceCursor {
  public:
@@ -75,7 +70,7 @@ class PieceCursor {
   bool next() {
     constexpr std::size_t head = 2 * sizeof(std::uint64_t);
     const std::size_t left = records_.size() - at_;
-    const std::uint64_t size = left < head ? 0 : number_at(records_, at_ + sizeof(std::uint64_t));
+    const std::uint64_t size = left < head ? 0 : load<std::uint64_t>(records_, at_ + sizeof(std::uint64_t));
     const bool whole = left >= head && size <= left - head;
     if (!whole) {
       require_intact(*file_);
@@ -83,7 +78,7 @@ class PieceCursor {
       return false;
     }
     piece_ = {std::string_view(reinterpret_cast<const char*>(records_.data()) + at_ + head, size),
-              number_at(records_, at_)};
+              load<std::uint64_t>(records_, at_)};
     at_ += head + size;
     return true;
   }
@@ -124,7 +119,8 @@ class Run {
   explicit Run(const Path& path) : file_(path) {}
   PieceCursor section(int rank) const {
     const std::size_t at = static_cast<std::size_t>(rank) * sizeof(std::uint64_t);
-    const std::uint64_t begin = number_at(file_.bytes(), at), end = number_at(file_.bytes(), at + sizeof begin);
+    const std::uint64_t begin = load<std::uint64_t>(file_.bytes(), at),
+                        end = load<std::uint64_t>(file_.bytes(), at + sizeof begin);
     require_intact(file_);
     return PieceCursor(file_, file_.bytes().subspan(begin, end - begin));
   }

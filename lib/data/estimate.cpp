@@ -26,7 +26,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::uint64_t places = 64;
+constexpr std::uint64_t sampled_places = 64;
 constexpr int blocks_of_a_stream = 4;  // that are read of a file which is read from its start
 constexpr std::uint64_t shard_head_bytes = 4096;
 
@@ -144,8 +144,8 @@ class InputSampler {
     std::uint64_t total = 0;
     for (const InputFile& file : files_) total += file.bytes;
     std::set<std::pair<std::size_t, std::uint64_t>> taken;  // files and blocks
-    for (std::uint64_t place = 0; place < places; ++place) {
-      const auto [file, offset] = at_byte((total * place + total / 2) / places);
+    for (std::uint64_t place = 0; place < sampled_places; ++place) {
+      const auto [file, offset] = at_byte((total * place + total / 2) / sampled_places);
       const bool plain = files_[file].is_plain();
       const std::uint64_t block = plain ? offset / input_block_bytes : 0;
       if (taken.emplace(file, block).second) read({file, block, plain ? std::optional(block + 1) : std::nullopt});

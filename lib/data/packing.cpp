@@ -207,14 +207,14 @@ class Cutter {
   std::vector<std::uint8_t> mask_;  // of one document
 };
 
-constexpr std::int64_t tokens_at_once = std::int64_t{1} << 22;  // whose documents are asked for
+constexpr std::int64_t tokens_asked_for = std::int64_t{1} << 22;  // whose documents are asked for
 
 Cutter cut_documents(const TokenStream& stream, const PackingSettings& settings) {
   Cutter cutter(stream, settings);
   cutter.documents.reserve(static_cast<std::size_t>(stream.documents()));
   std::int64_t document = -1;  // where the present one begins
-  for (std::int64_t begin = 0; begin < stream.tokens(); begin += tokens_at_once) {
-    for (const std::int64_t start : stream.document_starts(begin, begin + tokens_at_once)) {
+  for (std::int64_t begin = 0; begin < stream.tokens(); begin += tokens_asked_for) {
+    for (const std::int64_t start : stream.document_starts(begin, begin + tokens_asked_for)) {
       if (document < 0 && start > 0) break;
       if (document >= 0) cutter.add(document, start);
       document = start;
@@ -376,8 +376,8 @@ std::vector<std::uint64_t> place_documents(PackingMethod method, std::span<const
 
 Hash128 hash_of_documents(const TokenStream& stream) {
   StreamHash hash;
-  for (std::int64_t begin = 0; begin < stream.tokens(); begin += tokens_at_once) {
-    const std::vector<std::int64_t> starts = stream.document_starts(begin, begin + tokens_at_once);
+  for (std::int64_t begin = 0; begin < stream.tokens(); begin += tokens_asked_for) {
+    const std::vector<std::int64_t> starts = stream.document_starts(begin, begin + tokens_asked_for);
     hash.add(std::as_bytes(std::span(starts)));
   }
   return hash.digest();

@@ -26,7 +26,7 @@ constexpr const char* starts_path = "/starts";
 constexpr const char* begins_path = "/begins";
 constexpr const char* labels_path = "/labels";
 constexpr int version = 2;
-constexpr std::string_view prefix = "PACKING-";
+constexpr std::string_view index_prefix = "PACKING-";
 
 /// Of all that the file says.
 std::string hash_of(std::string_view about, const Packing& packing) {
@@ -144,13 +144,13 @@ std::string identity_of(const PackingSettings& settings, const SplitEntry& split
 }
 
 std::string packing_file_name(std::string_view identity) {
-  return fmt::format("{}{}.h5", prefix, to_hex(hash128(identity)));
+  return fmt::format("{}{}.h5", index_prefix, to_hex(hash128(identity)));
 }
 
 bool is_packing_file(const Path& name) {
   const std::string text = name.string();
   const std::size_t hidden = text.starts_with('.') ? 1 : 0;
-  return std::string_view(text).substr(hidden).starts_with(prefix) && (hidden == 1 || text.ends_with(".h5"));
+  return std::string_view(text).substr(hidden).starts_with(index_prefix) && (hidden == 1 || text.ends_with(".h5"));
 }
 
 Packing open_packing(const Path& path, std::string_view identity) {

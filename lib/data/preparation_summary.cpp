@@ -16,7 +16,7 @@ double bytes_per_token(const SplitEntry& split) {
   return static_cast<double>(split.text_bytes) / static_cast<double>(std::max<std::int64_t>(split.tokens, 1));
 }
 
-Json json_of(const SplitEntry& split) {
+Json split_json(const SplitEntry& split) {
   return {{"documents", split.documents},
           {"tokens", split.tokens},
           {"text_bytes", split.text_bytes},
@@ -39,8 +39,8 @@ Json json_of(const PreparationSummary& summary) {
             {"up_to_date", summary.up_to_date},
             {"tokenizer", summary.manifest.tokenizer},
             {"vocabulary", summary.manifest.vocabulary},
-            {"train", json_of(summary.manifest.train)},
-            {"validation", json_of(summary.manifest.validation)},
+            {"train", split_json(summary.manifest.train)},
+            {"validation", split_json(summary.manifest.validation)},
             {"duplicate_documents", summary.duplicates},
             {"input_bytes", summary.input_bytes},
             {"input_bytes_read", summary.input_bytes_read},

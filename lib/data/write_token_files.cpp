@@ -22,7 +22,7 @@ namespace {
 using Alive = std::function<void()>;
 
 constexpr std::array both_splits{DataSplit::train, DataSplit::validation};
-constexpr std::int64_t tokens_at_once = std::int64_t{1} << 20;
+constexpr std::int64_t tokens_written_at_once = std::int64_t{1} << 20;
 
 std::size_t index_of(DataSplit split) { return split == DataSplit::train ? 0 : 1; }
 
@@ -247,9 +247,9 @@ void write_tokens(const Source& source, const std::vector<TokenFile>& files, std
 
 /// Where the document behind token `begin` starts; the end of the stream if there is none.
 std::int64_t next_start(const TokenStream& stream, std::int64_t begin, const Alive& alive) {
-  for (; begin < stream.tokens(); begin += tokens_at_once) {
+  for (; begin < stream.tokens(); begin += tokens_written_at_once) {
     alive();
-    const auto starts = stream.document_starts(begin, begin + tokens_at_once);
+    const auto starts = stream.document_starts(begin, begin + tokens_written_at_once);
     if (!starts.empty()) return starts[0];
   }
   return stream.tokens();
@@ -298,10 +298,10 @@ void write_index(const Source& source, const TokenFile& file, const ShardEntry& 
 void write_split(const Communicator& world, const Source& source, const std::vector<TokenFile>& files,
                  const Alive& alive) {
   OpenFiles open;
-  for (std::int64_t begin = 0, number = 0; begin < source.tokens(); begin += tokens_at_once, ++number) {
+  for (std::int64_t begin = 0, number = 0; begin < source.tokens(); begin += tokens_written_at_once, ++number) {
     if (!is_own(world, number)) continue;
     alive();
-    write_tokens(source, files, begin, std::min(begin + tokens_at_once, source.tokens()), open);
+    write_tokens(source, files, begin, std::min(begin + tokens_written_at_once, source.tokens()), open);
   }
   for (std::size_t shard = 0; !files[0].index.empty() && shard < source.entry().shards.size(); ++shard) {
     if (!is_own(world, static_cast<std::int64_t>(shard))) continue;
@@ -325,9 +325,9 @@ ShardEntry write_shard(const TokenStream& stream, std::int64_t begin, std::int64
     unsigned_ids.assign(ids.begin(), ids.end());
     writer.append(unsigned_ids);
   };
-  for (std::int64_t from = begin; from < end; from += tokens_at_once) {
+  for (std::int64_t from = begin; from < end; from += tokens_written_at_once) {
     alive();
-    const std::int64_t to = std::min(from + tokens_at_once, end);
+    const std::int64_t to = std::min(from + tokens_written_at_once, end);
     std::int64_t at = from;
     for (const std::int64_t start : stream.document_starts(from, to)) {
       append(std::exchange(at, start), start);

@@ -1,6 +1,7 @@
 #include "exchange/document_index.hpp"
 
 #include "base/error.hpp"
+#include "base/load.hpp"
 #include "base/mapped_file.hpp"
 #include "base/words.hpp"
 
@@ -11,13 +12,6 @@
 namespace lockstep {
 
 namespace {
-
-template <class Integer>
-Integer load(std::span<const std::byte> bytes, std::uint64_t offset) {
-  Integer value;
-  std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
-}
 
 constexpr std::uint64_t entries_at_once = std::uint64_t{1} << 20;  // between signs of life
 

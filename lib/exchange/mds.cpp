@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/json_integer.hpp"
+#include "base/load.hpp"
 #include "store/listed_path.hpp"
 
 #include <algorithm>
@@ -16,13 +17,6 @@ namespace {
 
 constexpr std::uint64_t longest_index = std::uint64_t{1} << 30;  // bytes
 constexpr std::array token_columns{"tokens", "input_ids"};
-
-template <class Integer>
-Integer load(std::span<const std::byte> bytes, std::uint64_t offset) {
-  Integer value;
-  std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
-}
 
 // Types by the names that encodings have, and by the numbers that arrays of any type begin with.
 struct ArrayType {
@@ -66,7 +60,7 @@ Encoding encoding_from(const std::string& text) {
 }
 
 /// What the index says of a shard.
-struct Shard {
+struct MdsShard {
   std::string file;             // the uncompressed one
   std::uint64_t bytes = 0;      // of it
   std::string zip_file;         // empty: not compressed
@@ -83,11 +77,11 @@ std::pair<std::string, std::uint64_t> file_from(const Json& json) {
   return {name, integer_from<std::uint64_t>(json.at("bytes"), "bytes")};
 }
 
-Shard shard_from(const Json& json) {
+MdsShard shard_from(const Json& json) {
   if (json.at("format") != "mds" || json.at("version") != 2)
     fail(ExitCode::input, "it has the format {} version {}; only mds version 2 is supported",
          to_text(json.at("format")), to_text(json.at("version")));
-  Shard shard;
+  MdsShard shard;
   std::tie(shard.file, shard.bytes) = file_from(json.at("raw_data"));
   if (const Json& zip = json.at("zip_data"); !zip.is_null()) std::tie(shard.zip_file, shard.zip_bytes) = file_from(zip);
   const Json& compression = json.at("compression");
@@ -123,9 +117,9 @@ Json read_index(const Path& index) {
   return parse_json(read_file(index), index.string());
 }
 
-std::vector<Shard> shards_from(const Path& index) {
+std::vector<MdsShard> shards_from(const Path& index) {
   const Json json = read_index(index);
-  std::vector<Shard> shards;
+  std::vector<MdsShard> shards;
   try {
     if (!json.is_object() || !json.at("shards").is_array() || json.at("shards").empty())
       fail(ExitCode::input, "it lists no shards");
@@ -141,7 +135,7 @@ std::vector<Shard> shards_from(const Path& index) {
 /// Reads through samples of a shard in memory.
 class SampleReader {
  public:
-  SampleReader(const TokenFile& file, const Shard& shard, std::span<const std::byte> bytes)
+  SampleReader(const TokenFile& file, const MdsShard& shard, std::span<const std::byte> bytes)
       : file_(file), shard_(shard), bytes_(bytes) {}
 
   MdsSamples read() {
@@ -236,7 +230,7 @@ class SampleReader {
   }
 
   const TokenFile& file_;
-  const Shard& shard_;
+  const MdsShard& shard_;
   std::span<const std::byte> bytes_;
   MdsSamples samples_;
   std::uint64_t number_ = 0;
@@ -257,7 +251,7 @@ bool is_mds(const Path& path) {
 
 struct MdsIndex::State {
   Path index;
-  std::vector<Shard> shards;
+  std::vector<MdsShard> shards;
 };
 
 MdsIndex::MdsIndex(const Path& path) : state_(std::make_unique<State>()) {
@@ -271,7 +265,7 @@ MdsIndex& MdsIndex::operator=(MdsIndex&&) noexcept = default;
 std::vector<TokenFile> MdsIndex::files() const {
   std::vector<TokenFile> files;
   const Path folder = state_->index.parent_path();
-  for (const Shard& shard : state_->shards) {
+  for (const MdsShard& shard : state_->shards) {
     TokenFile file{
         .format = TokenFormat::mds, .path = folder / shard.file, .index = state_->index, .number = std::ssize(files)};
     file.compressed = !is_there(file.path) && !shard.zip_file.empty();

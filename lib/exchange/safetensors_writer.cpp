@@ -13,7 +13,7 @@ namespace lockstep {
 
 namespace {
 
-struct Shard {
+struct ShardFile {
   std::string name;  // published
   Path staged;
   FileDescriptor file;
@@ -78,19 +78,19 @@ struct SafetensorsWriter::State {
   Path folder;
   std::string stem;
   std::vector<TensorDescription> tensors;
-  std::vector<Shard> shards;
+  std::vector<ShardFile> shards;
   std::unordered_map<std::string, std::size_t> indices;  // by name, in tensors
   std::vector<Progress> progress;                        // parallel to tensors
   std::optional<SafetensorsShare> share;
 
   std::string index_name() const { return stem + ".safetensors.index.json"; }
   bool joins() const { return share && share->role == SafetensorsShare::Role::joins; }
-  void open(Shard& shard, std::size_t number);
+  void open(ShardFile& shard, std::size_t number);
   void remove_staged();
   std::string index_text() const;
 };
 
-void SafetensorsWriter::State::open(Shard& shard, std::size_t number) {
+void SafetensorsWriter::State::open(ShardFile& shard, std::size_t number) {
   const std::string header = header_of(tensors, shard.tensors);
   std::uint64_t offset = header.size();
   for (const std::size_t index : shard.tensors) {
@@ -112,7 +112,7 @@ void SafetensorsWriter::State::open(Shard& shard, std::size_t number) {
 
 void SafetensorsWriter::State::remove_staged() {
   if (joins()) return;
-  for (const Shard& shard : shards) ::unlink(shard.staged.c_str());
+  for (const ShardFile& shard : shards) ::unlink(shard.staged.c_str());
 }
 
 std::string SafetensorsWriter::State::index_text() const {
@@ -160,7 +160,7 @@ SafetensorsWriter::~SafetensorsWriter() {
 
 std::vector<std::string> SafetensorsWriter::files() const {
   std::vector<std::string> names;
-  for (const Shard& shard : state_->shards) names.push_back(shard.name);
+  for (const ShardFile& shard : state_->shards) names.push_back(shard.name);
   if (names.size() > 1) names.push_back(state_->index_name());
   return names;
 }
@@ -184,7 +184,7 @@ void SafetensorsWriter::write(const std::string& name, const Box& box, std::span
          "rows of tensor '{}' are written out of order or of the wrong size: box {}, {} bytes, where row {} is next",
          name, to_text(box), bytes.size(), progress.next);
   }
-  Shard& shard = state_->shards[progress.shard];
+  ShardFile& shard = state_->shards[progress.shard];
   write_at(shard.file, bytes, progress.offset + static_cast<std::uint64_t>(progress.next) * progress.row_bytes,
            shard.staged);
   progress.next += rows;
@@ -203,12 +203,12 @@ void SafetensorsWriter::finish() {
            progress.next, progress.end);
     }
   }
-  for (Shard& shard : state_->shards) {
+  for (ShardFile& shard : state_->shards) {
     sync_file(shard.file, shard.staged);
     shard.file.close(shard.staged);
   }
   if (state_->joins()) return;
-  for (const Shard& shard : state_->shards) publish_rename(shard.staged, state_->folder / shard.name);
+  for (const ShardFile& shard : state_->shards) publish_rename(shard.staged, state_->folder / shard.name);
   if (state_->shards.size() > 1) publish_file(state_->folder / state_->index_name(), state_->index_text());
 }
 

@@ -22,8 +22,6 @@ namespace lockstep {
 
 namespace {
 
-std::string human(std::int64_t bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); }
-
 class Rows {
  public:
   void section(std::string name) { section_ = std::move(name); }
@@ -31,7 +29,7 @@ class Rows {
     rows_.push_back({section_, std::move(key), std::move(label), value, fmt::to_string(value)});
   }
   void bytes(std::string key, std::string label, std::int64_t value) {
-    rows_.push_back({section_, std::move(key), std::move(label), value, human(value)});
+    rows_.push_back({section_, std::move(key), std::move(label), value, human_bytes(value)});
   }
   void row(Row row) {
     row.section = section_;
@@ -211,8 +209,8 @@ void stash_row(Rows& rows, const StepProgram& program) {
   }
   if (going.stashes == 0) return;
   rows.row({"", "offloaded_stash_bytes", "offloaded activations", going.bytes,
-            fmt::format("{} of {}, in {} of {} pairs of block and micro-batch", human(going.bytes), human(all.bytes),
-                        going.stashes, all.stashes)});
+            fmt::format("{} of {}, in {} of {} pairs of block and micro-batch", human_bytes(going.bytes),
+                        human_bytes(all.bytes), going.stashes, all.stashes)});
 }
 
 /// Of what is offloaded.

@@ -30,22 +30,20 @@ struct Sharers {
   }
 };
 
-std::string human(std::int64_t bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); }
-
 std::string explain(const Sharers& sharers, MemoryCompared compared) {
   std::vector<std::string> terms;
   for (const auto& [bytes, count] : sharers.ranks)
-    terms.insert(terms.begin(), count == 1 ? human(bytes) : fmt::format("{} × {}", count, human(bytes)));
+    terms.insert(terms.begin(), count == 1 ? human_bytes(bytes) : fmt::format("{} × {}", count, human_bytes(bytes)));
   const std::string sum = join(terms, " + ");
-  const std::string total = human(sharers.needed());
+  const std::string total = human_bytes(sharers.needed());
   const MemoryLimit& limit = sharers.limit;
   return fmt::format(
       "{}: its {} {} of memory, and {}{}", sharers.host,
       sharers.count() == 1 ? "rank needs" : counted(sharers.count(), "rank") + " need",
       sum == total ? total : fmt::format("{} = {}", sum, total),
       compared == MemoryCompared::total
-          ? fmt::format("there are {}", human(limit.total_bytes))
-          : fmt::format("{} of {} are available", human(limit.available_bytes), human(limit.total_bytes)),
+          ? fmt::format("there are {}", human_bytes(limit.total_bytes))
+          : fmt::format("{} of {} are available", human_bytes(limit.available_bytes), human_bytes(limit.total_bytes)),
       limit.group.empty() ? "" : fmt::format(" in its control group {}", limit.group));
 }
 

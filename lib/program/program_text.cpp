@@ -15,8 +15,6 @@ std::string numbered(const std::vector<std::string>& names, int index) {
   return index >= 0 && at < names.size() ? names[at] : fmt::format("#{}", index);
 }
 
-std::string human(std::int64_t bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); }
-
 std::string head_of(const StepProgram& program) {
   const int ranks = world_size(program.mesh);
   const std::string apart = program.apart.empty() ? "" : ", separate weights along " + join(program.apart, "+");
@@ -57,18 +55,18 @@ std::string table_of(const StepProgram& program, const RankClass& ranks, const s
     if (lives_all_run(slot.kind)) (slot.arena == Arena::device ? held : on_host) += slot.bytes;
   std::string text =
       fmt::format("{}: {}, {} held for the whole run{}\n", who, counted(std::ssize(ranks.actions), "action"),
-                  human(held), on_host > 0 ? fmt::format(", {} in host memory", human(on_host)) : "");
+                  human_bytes(held), on_host > 0 ? fmt::format(", {} in host memory", human_bytes(on_host)) : "");
   text += fmt::format("{:>5}  {:<9}  {:<{}}  {:>10}  waits for\n", "#", "lane", "action", width, "step bytes");
   LiveBytes live(ranks);
   for (std::size_t i = 0; i < words.size(); ++i) {
     const Action& action = ranks.actions[i];
     const std::string line = fmt::format("{:>5}  {:<9}  {:<{}}  {:>10}  {}", i, name_of(action.lane), words[i], width,
-                                         human(live.during(action)), fmt::join(action.waits, " "));
+                                         human_bytes(live.during(action)), fmt::join(action.waits, " "));
     text +=
         std::string(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(line.find_last_not_of(' ') + 1)) + "\n";
     for (const BlockExchange& exchange : exchanges_of(program, action))
       text += fmt::format("{:>5}  {:<9}    {} over {}, {}{}{}\n", "", name_of(Lane::block), name_of(exchange.kind),
-                          join(exchange.axes, "+"), exchange.at_most ? "at most " : "", human(exchange.bytes()),
+                          join(exchange.axes, "+"), exchange.at_most ? "at most " : "", human_bytes(exchange.bytes()),
                           exchange.repeats > 0 ? fmt::format(", up to {} times", exchange.repeats) : "");
   }
   return text;
@@ -115,7 +113,7 @@ std::string to_text(const StepProgram& program, const Action& action) {
     text += fmt::format(" at {}{:+}", join(action.group, "+"), action.offset);
   else if (!action.group.empty())
     text += " over " + join(action.group, "+");
-  if (action.bytes != 0) text += ", " + human(action.bytes);
+  if (action.bytes != 0) text += ", " + human_bytes(action.bytes);
   return text;
 }
 

@@ -18,9 +18,9 @@ namespace lockstep {
 namespace {
 
 /// JSON lines on a descriptor that somebody else owns.
-class LineSink : public RecordSink {
+class DescriptorSink : public RecordSink {
  public:
-  LineSink(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
+  DescriptorSink(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
 
   void write(std::string_view line) override {
     if (torn_) put("\n");
@@ -104,7 +104,9 @@ class TensorboardSink : public RecordSink {
 
 }  // namespace
 
-std::unique_ptr<RecordSink> line_sink(int fd, const std::string& name) { return std::make_unique<LineSink>(fd, name); }
+std::unique_ptr<RecordSink> line_sink(int fd, const std::string& name) {
+  return std::make_unique<DescriptorSink>(fd, name);
+}
 
 std::unique_ptr<RecordSink> file_sink(const Path& path) { return std::make_unique<FileSink>(path); }
 

@@ -1,23 +1,16 @@
 #include "store/element_values.hpp"
 
+#include "base/load.hpp"
 #include "quant/bfloat16.hpp"
 #include "quant/float16.hpp"
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 
 namespace lockstep {
 
 namespace {
-
-template <class Value>
-Value load(std::span<const std::byte> bytes) {
-  Value value;
-  std::memcpy(&value, bytes.data(), sizeof value);
-  return value;
-}
 
 // A sign, 7 - mantissa exponent bits and `mantissa` mantissa bits; what the largest exponent means beyond numbers is up
 // to the caller.

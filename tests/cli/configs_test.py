@@ -6,7 +6,7 @@ import re
 import resource
 import tempfile
 
-from lockstep_testing import SOURCE, records, run
+from lockstep_testing import SOURCE, campaign, records, run
 
 WITH_COST = ["shakespeare-char", "llama-tiny", "gpt2-124m", "gpt2-124m-bf16"]
 ROWS = {
@@ -108,6 +108,7 @@ def test_models_of_published_sizes_have_their_published_numbers_of_parameters():
         assert json.loads(plan)["model"]["parameters"] == parameters, (name, plan)
 
 
+@campaign
 def test_small_models_of_all_families_train_and_sample(tmp):
     for name in ["mistral-tiny", "qwen2-tiny", "qwen3-tiny", "mixtral-tiny", "qwen2-moe-tiny", "qwen3-moe-tiny"]:
         run(
@@ -182,6 +183,7 @@ def test_the_small_llama_trains_in_shards_on_several_ranks(tmp):
     assert abs(losses[0][0] - losses[1][0]) < 1e-5 * losses[0][0], losses
 
 
+@campaign
 def test_the_small_llama_trains_in_stages_and_in_shared_blocks_and_rows_as_on_one_rank(tmp):
     for name, ranks in [
         ("llama-tiny", None),
@@ -218,6 +220,7 @@ def test_the_small_llama_trains_in_stages_and_in_shared_blocks_and_rows_as_on_on
     assert all(abs(loss[0] - losses[0][0]) < 1e-5 * losses[0][0] for loss in losses), losses
 
 
+@campaign
 def test_the_small_llama_trains_in_cells(tmp):
     for ranks, more in [(4, []), (4, ["--parallel.dp_shard", 2])]:
         done = run(

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 
-from lockstep_testing import BUILD, PATIENCE_S, SOURCE
+from lockstep_testing import BUILD, PATIENCE_S, SOURCE, share, shortened
 from running_jobs import with_short_and_long_deadline
 
 # What is wrong with the list of rank 0, and what is said.
@@ -21,6 +21,7 @@ ENDS = {
 }
 
 
+@shortened
 def test_a_rank_that_does_something_else_is_found_and_named(tmp):
     def check(name, said, limit_s, _):
         command = [
@@ -41,7 +42,7 @@ def test_a_rank_that_does_something_else_is_found_and_named(tmp):
         )
         assert ended, f"{name}: {done.returncode}\n{done.stdout}\n{done.stderr}"
 
-    for name, said in ENDS.items():
+    for name, said in share(ENDS.items(), 3):
         with_short_and_long_deadline(functools.partial(check, name, said), 10)
 
 

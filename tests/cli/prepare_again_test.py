@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 
-from lockstep_testing import BUILD, digest, run, shared_data
+from lockstep_testing import BUILD, digest, run, share, shared_data, shortened
 from prepare_data_test import documents_text, manifest, prepare, write_compressed, write_jsonl
 
 LONG_AGO_S = 1_500_000_000
@@ -127,6 +127,7 @@ def many_inputs(folder):
     return folder
 
 
+@shortened
 def test_a_start_goes_on_with_the_units_that_a_killed_one_has_completed_on_any_number_of_ranks(tmp):
     source = many_inputs(tmp / "in")
     words = [
@@ -141,13 +142,9 @@ def test_a_start_goes_on_with_the_units_that_a_killed_one_has_completed_on_any_n
     ]
     whole = again(*words, tmp / "sound")
     expected = digest(tmp / "sound")
-    for killed_on, number, rank, ranks in [
-        (None, 1, 0, None),
-        (None, 3, 0, None),
-        (None, 4, 0, 2),
-        (2, 2, 1, None),
-        (3, 2, 0, 3),
-    ]:
+    for killed_on, number, rank, ranks in share(
+        [(None, 1, 0, None), (None, 3, 0, None), (2, 2, 1, None), (None, 4, 0, 2), (3, 2, 0, 3)], 2
+    ):
         killed_at_a_unit([*words, tmp / "out"], number, rank, killed_on)
         assert not (tmp / "out").exists()
         read = again(*words, tmp / "out", ranks=ranks)["input_bytes_read"]

@@ -7,7 +7,18 @@ import shutil
 from fractions import Fraction
 
 from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
-from lockstep_testing import BUILD, DATA, GPT2_TINY, LLAMA_TINY, needs, records, run, run_command, write_config
+from lockstep_testing import (
+    BUILD,
+    DATA,
+    GPT2_TINY,
+    LLAMA_TINY,
+    campaign,
+    needs,
+    records,
+    run,
+    run_command,
+    write_config,
+)
 from running_jobs import with_short_and_long_deadline
 from layout_runs import options, prepare
 
@@ -90,6 +101,7 @@ def test_a_gpt2_is_laid_out_as_a_job_lays_it_out(tmp):
     )
 
 
+@campaign
 def test_means_of_rows_and_columns_are_laid_out_as_a_job_lays_them_out(tmp):
     prepare(tmp, n_embd=24, n_head=6, n_inner=43, n_layer=3)
     check_is_as_a_job_writes_it(
@@ -107,6 +119,7 @@ def test_means_of_rows_and_columns_are_laid_out_as_a_job_lays_them_out(tmp):
     )
 
 
+@campaign
 def test_a_llama_with_fewer_key_heads_than_ranks_is_laid_out_as_a_job_lays_it_out(tmp):
     prepare(tmp, n_embd=None)
     (tmp / "model/config.json").write_text(json.dumps(SHARED_KEYS))
@@ -168,6 +181,7 @@ def test_experts_are_shared_out_as_a_job_shares_them_out(tmp):
     )
 
 
+@campaign
 def test_means_of_experts_are_shared_out_as_a_job_shares_them_out(tmp):
     prepare(tmp, n_embd=None)
     (tmp / "model/config.json").write_text(json.dumps(MIXTRAL))
@@ -198,6 +212,7 @@ def parts_of(checkpoint):
     return {path.relative_to(checkpoint).as_posix(): path.read_bytes() for path in checkpoint.rglob("*.h5")}
 
 
+@campaign
 def test_experts_far_from_each_other_are_laid_out_as_a_job_lays_them_out_bit_for_bit(tmp):
     needs("h5py")
     prepare(tmp, n_embd=None)

@@ -10,7 +10,19 @@ import subprocess
 import time
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, LLAMA_TINY, PATIENCE_S, SOURCE, program, records, run, sample_text, write_config
+from lockstep_testing import (
+    BUILD,
+    LLAMA_TINY,
+    PATIENCE_S,
+    SOURCE,
+    program,
+    records,
+    run,
+    sample_text,
+    share,
+    shortened,
+    write_config,
+)
 from running_jobs import is_delivered, ranks_of, wait_for_pause, wait_until
 
 STEPS = 12
@@ -96,17 +108,21 @@ def left_over(folder):
     )
 
 
+@shortened
 def test_they_hold_what_saves_that_are_waited_for_hold_and_training_is_the_same(tmp):
     prepare(tmp)
-    for number, (ranks, layout) in enumerate(
-        [
-            (None, []),
-            (3, []),
-            (3, ["--parallel.dp_shard", 3]),
-            (4, ["--parallel.tp", 2, "--parallel.dp_shard", 2, "--precision.dtype", "bf16"]),
-            (2, ["--parallel.pp", 2, "--parallel.micro_batches", 6]),
-            (2, ["--post_local_sgd.start_step", 3, "--post_local_sgd.period", 4]),
-        ]
+    for number, (ranks, layout) in share(
+        enumerate(
+            [
+                (None, []),
+                (3, []),
+                (3, ["--parallel.dp_shard", 3]),
+                (4, ["--parallel.tp", 2, "--parallel.dp_shard", 2, "--precision.dtype", "bf16"]),
+                (2, ["--parallel.pp", 2, "--parallel.micro_batches", 6]),
+                (2, ["--post_local_sgd.start_step", 3, "--post_local_sgd.period", 4]),
+            ]
+        ),
+        3,
     ):
         plain, beside, small = (f"{name}-{number}" for name in ["plain", "beside", "small"])
         train(tmp, plain, *layout, *WAITED, ranks=ranks)

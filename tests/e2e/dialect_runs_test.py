@@ -4,7 +4,17 @@ import json
 import types
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import GPT2_TINY, LLAMA_TINY, needs, records, run, sample_text, token_stream, write_config
+from lockstep_testing import (
+    GPT2_TINY,
+    LLAMA_TINY,
+    campaign,
+    needs,
+    records,
+    run,
+    sample_text,
+    token_stream,
+    write_config,
+)
 
 # What is trained in all of them: dialect, the file, ranks, the same in Lockstep's own words.
 RUNS = [
@@ -445,6 +455,7 @@ def losses_in_torch(folder, stream, steps, warmup):
     return losses
 
 
+@campaign
 def test_epochs_end_with_the_short_step_that_trainer_takes_whatever_ranks_go_on(tmp):
     torch, transformers = needs("torch"), needs("transformers")
     (tmp / "text.txt").write_text(sample_text().encode("ascii", "ignore").decode()[: 23 * 16 + 4])  # 23 samples

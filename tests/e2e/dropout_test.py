@@ -8,7 +8,17 @@ import numpy
 
 import parity_test
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import GPT2_TINY, LLAMA_TINY, needs, records, run, sample_text, token_stream, write_config
+from lockstep_testing import (
+    GPT2_TINY,
+    LLAMA_TINY,
+    campaign,
+    needs,
+    records,
+    run,
+    sample_text,
+    token_stream,
+    write_config,
+)
 from training_test import without
 
 torch = needs("torch")
@@ -197,6 +207,7 @@ def test_recomputed_and_resumed_runs_have_the_same_bits_in_each_type(tmp):
         assert digest(tmp / f"whole-{dtype}") == digest(tmp / f"resumed-{dtype}"), dtype
 
 
+@campaign
 def test_documents_pipelines_shards_and_shared_blocks_draw_the_same(tmp):
     prepare(tmp, dict(LLAMA_TINY, num_key_value_heads=4))
     of = ["--precision.dtype", "fp64", "--data.isolate_documents", "true", "--checkpoint.at_end", "false"]

@@ -4,7 +4,7 @@ import json
 import re
 
 from checkpoint_files import step_folders
-from lockstep_testing import LLAMA_TINY, records, run
+from lockstep_testing import LLAMA_TINY, campaign, records, run
 from layout_runs import (
     check_checkpoint_tools,
     check_failures,
@@ -97,6 +97,7 @@ def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
     check_resumes_bit_for_bit(tmp, LAYOUTS)
 
 
+@campaign
 def test_a_run_goes_on_with_other_ranks_that_share_experts_and_alone(tmp):
     prepared(tmp, tie_word_embeddings=True)
     check_resumes_on_other_layouts(
@@ -109,12 +110,14 @@ def test_a_run_goes_on_with_other_ranks_that_share_experts_and_alone(tmp):
     )
 
 
+@campaign
 def test_initial_weights_are_those_of_one_rank_to_the_bit(tmp):
     prepared(tmp)
     sharded = ["--parallel.ep", 2, "--parallel.dp_shard", 4]
     check_initial_weights(tmp, [(None, []), (2, ["--parallel.ep", 2]), (4, sharded)])
 
 
+@campaign
 def test_a_checkpoint_is_inspected_resharded_and_exported_as_any_other(tmp):
     prepared(tmp)
     check_checkpoint_tools(tmp, 2, ["--parallel.ep", 2])

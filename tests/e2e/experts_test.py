@@ -4,7 +4,7 @@ import json
 import re
 
 from checkpoint_files import read_tensor, step_folders, tensors_of
-from lockstep_testing import LLAMA_TINY, records, run
+from lockstep_testing import LLAMA_TINY, campaign, records, run
 from layout_runs import check_resumes_bit_for_bit, check_resumes_on_other_layouts, options, prepare
 
 EXPERTS, LAYERS = 4, 2
@@ -113,6 +113,7 @@ def test_a_run_that_is_stopped_goes_on_bit_for_bit(tmp):
     check_resumes_bit_for_bit(tmp, [(2, ["--parallel.ulysses", 2]), (3, ["--parallel.dp_shard", 3])])
 
 
+@campaign
 def test_with_a_shared_expert_a_run_goes_on_on_other_layouts_as_on_one_rank(tmp):
     prepared(tmp, **SHARED)
     check_resumes_on_other_layouts(

@@ -23,7 +23,19 @@ from failure_cells import (
     run_cells,
     train,
 )
-from lockstep_testing import GPT2_TINY, PATIENCE_S, SOURCE, needs, program, records, run, write_config
+from lockstep_testing import (
+    GPT2_TINY,
+    PATIENCE_S,
+    SOURCE,
+    campaign,
+    needs,
+    program,
+    records,
+    run,
+    share,
+    shortened,
+    write_config,
+)
 from running_jobs import ranks_of, wait_for_steps, with_short_and_long_deadline
 
 
@@ -43,12 +55,14 @@ CHOSEN += [
 ]
 
 
+@shortened
 def test_a_choice_of_the_matrix_ends_as_it_should(tmp):
     assert {phase for _, phase, _ in CHOSEN} == set(PHASES)
     assert {(layout, kind) for layout, _, kind in CHOSEN} == {(layout, kind) for layout in LAYOUTS for kind in KINDS}
-    run_cells(tmp, CHOSEN)
+    run_cells(tmp, share(CHOSEN, 4))
 
 
+@campaign
 def test_failures_amid_reductions_that_read_other_ranks_memory_end_as_all_others(tmp):
     prepare(tmp)
     write_config(

@@ -138,7 +138,7 @@ def campaign(tmp, kills):
 
 
 def test_whatever_is_killed_and_when_the_newest_checkpoint_is_whole_and_the_run_goes_on(tmp):
-    campaign(tmp, int(os.environ.get("LOCKSTEP_TEST_KILLS", 10)))
+    campaign(tmp, int(os.environ.get("LOCKSTEP_TEST_KILLS", 5)))
 
 
 def test_jobs_that_repeat_their_own_command_end_as_one_run_whatever_checkpoint_resume_says(tmp):

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, campaign, records, run, sample_text, write_config
 
 
 def prepare(tmp):
@@ -244,6 +244,7 @@ def test_a_plan_without_the_data_tells_what_does_not_follow_from_them(tmp):
     assert told["work"]["run_tokens"] == 5 * 12 * 32 and told["data"]["schedule"] == "decay to step 5"
 
 
+@campaign
 def test_length_and_batch_are_said_once(tmp):
     prepare(tmp)
     for changes, message in [
@@ -264,6 +265,7 @@ def test_length_and_batch_are_said_once(tmp):
         assert message in refused, (changes, refused)
 
 
+@campaign
 def test_the_batch_that_ranks_make_at_the_first_start_holds_on_others(tmp):
     prepare(tmp)
     said = {

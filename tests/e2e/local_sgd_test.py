@@ -5,7 +5,7 @@ import json
 import re
 
 from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
-from lockstep_testing import GPT2_TINY, LLAMA_TINY, needs, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, LLAMA_TINY, campaign, needs, records, run, sample_text, write_config
 
 numpy = needs("numpy")
 
@@ -108,10 +108,12 @@ def test_evaluations_texts_saves_and_stops_change_nothing(tmp):
     check_nothing_changes(tmp, LAYOUTS)
 
 
+@campaign
 def test_nor_where_the_ranks_of_a_cell_share_blocks_or_rows(tmp):
     check_nothing_changes(tmp, SHARED)
 
 
+@campaign
 def test_nor_where_they_share_out_experts(tmp):
     check_nothing_changes(tmp, [(4, ["--parallel.ep", 2, "--parallel.dp_shard", 2])], EXPERTS)
 
@@ -153,6 +155,7 @@ def components(checkpoint):
     return {component["key"]: component for component in manifest_of(checkpoint)["components"]}
 
 
+@campaign
 def test_cells_are_saved_from_the_first_local_step_on_and_another_layout_goes_on_from_their_average(tmp):
     prepare(tmp)
     common = [*local(2, 4), "--precision.dtype", "fp64"]

@@ -5,7 +5,7 @@ import json
 import shutil
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import GPT2_TINY, damage_shard, needs, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, campaign, damage_shard, needs, records, run, sample_text, write_config
 
 NAMES = ["first", "second", "third"]
 
@@ -167,6 +167,7 @@ def test_each_step_has_the_sample_that_weights_and_epochs_give_it(tmp):
     ] + [("first", 1)]
 
 
+@campaign
 def test_records_tell_what_of_each_dataset_was_trained_on_for_any_ranks_and_resumes(tmp):
     prepare(tmp)
     known, counts = {}, {}

@@ -6,7 +6,18 @@ import math
 import shutil
 
 from checkpoint_files import read_tensor, state_digest, step_folders
-from lockstep_testing import GPT2_TINY, LLAMA_TINY, needs, records, run, sample_text, token_stream, write_config
+from lockstep_testing import (
+    GPT2_TINY,
+    LLAMA_TINY,
+    needs,
+    records,
+    run,
+    sample_text,
+    share,
+    shortened,
+    token_stream,
+    write_config,
+)
 from parity_test import BETAS, DECAY, EPS, LR, STEPS, lockstep_run, random_model, torch_run
 
 torch = needs("torch")
@@ -162,6 +173,7 @@ def test_lion_is_that_of_a_plain_script_in_double_on_any_ranks(tmp):
         assert near(ours, losses, 1e-10), (ranks, layout, ours, losses)
 
 
+@shortened
 def test_muon_is_that_of_a_plain_script_in_double_however_matrices_are_cut(tmp):
     for config, transposed in [(GPT2_TINY, True), (LLAMA_TINY, False)]:
         model = prepared(tmp, config)
@@ -189,7 +201,7 @@ def test_muon_is_that_of_a_plain_script_in_double_however_matrices_are_cut(tmp):
                 if adjust == "original"
                 else [(1, [])]
             )
-            for ranks, layout in layouts:
+            for ranks, layout in share(layouts, 3):
                 ours = run_anew(
                     tmp, "fp64" if transposed else "fp32", ranks, [*MUON, "--optimizer.muon_adjust", adjust, *layout]
                 )
@@ -235,6 +247,7 @@ def test_muon_in_bf16_stays_near_that_of_pytorch(tmp):
 SCALED = [*ADAFACTOR, "--optimizer.adafactor_eps", "[1e-10, 1e-3]", "--optimizer.adafactor_scale", "true"]
 
 
+@shortened
 def test_adafactor_is_that_of_a_plain_script_in_double_however_tensors_are_cut(tmp):
     model = prepared(tmp)
     start = {name: value.clone() for name, value in model.state_dict().items()}
@@ -272,7 +285,7 @@ def test_adafactor_is_that_of_a_plain_script_in_double_however_tensors_are_cut(t
         losses, _ = torch_run(
             model, token_stream(tmp / "data"), torch.float64, lambda groups, rule=rule: Rule(groups, rule)
         )
-        for ranks, layout in layouts:
+        for ranks, layout in share(layouts, 3):
             ours = run_anew(tmp, "fp64", ranks, [*words, *layout])
             assert near(ours, losses, 1e-10), (ranks, words, layout, ours, losses)
     shape = lambda name: (
@@ -447,6 +460,7 @@ def test_moments_in_bf16_are_rounded_at_each_step(tmp):
     assert moment.any() and (moment == rounded(torch.from_numpy(moment)).numpy()).all()
 
 
+@shortened
 def test_runs_of_each_rule_go_on_with_the_same_bits_and_reshard(tmp):
     prepared(tmp)
     rules = {
@@ -476,7 +490,7 @@ def test_runs_of_each_rule_go_on_with_the_same_bits_and_reshard(tmp):
             ' d: {match: "attn.*weight", state_dtype: bf16}}',
         ],
     }
-    for name, words in rules.items():
+    for name, words in share(rules.items(), 4):
 
         def train(folder, steps):
             run(

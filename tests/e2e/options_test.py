@@ -5,7 +5,7 @@ import json
 import pathlib
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, records, run, sample_text, write_config
+from lockstep_testing import BUILD, GPT2_TINY, records, run, sample_text, share, shortened, write_config
 from running_jobs import with_short_and_long_deadline
 
 # What every run here is told; a test changes one option of it.
@@ -395,12 +395,13 @@ def test_every_option_is_listed_here():
     assert options == listed, (options - listed, listed - options)
 
 
+@shortened
 def test_changing_an_option_changes_what_a_run_does(tmp):
     prepare(tmp)
     base = observe(tmp, "base", {})
     assert observe(tmp, "again", {}) == base, "the same options twice give the same run"
     silent = []
-    for number, (option, change) in enumerate(EFFECTS.items()):
+    for number, (option, change) in share(enumerate(EFFECTS.items()), 6):
         against = observe(tmp, f"base{number}", BASES[option]) if option in BASES else base
         if observe(tmp, f"run{number}", change(tmp)) == against:
             silent.append(option)

@@ -4,7 +4,7 @@ import json
 import shutil
 
 from checkpoint_files import step_folders
-from lockstep_testing import GPT2_TINY, LLAMA_TINY, needs, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, LLAMA_TINY, campaign, needs, records, run, sample_text, write_config
 
 METHODS = ["none", "sequential", "multipack", "best_fit"]
 
@@ -218,6 +218,7 @@ LAYOUTS = {
 }
 
 
+@campaign
 def test_every_parallel_layout_trains_on_packed_documents_as_one_rank_does(tmp):
     prepare(tmp)
     write_config(
@@ -245,6 +246,7 @@ def test_every_parallel_layout_trains_on_packed_documents_as_one_rank_does(tmp):
             ), (method, name)
 
 
+@campaign
 def test_a_run_goes_on_over_rings_of_other_sizes_as_one_rank_trains(tmp):
     prepare(tmp)
     write_config(

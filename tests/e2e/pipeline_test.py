@@ -4,7 +4,7 @@ others, and what is refused."""
 import json
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import records, run
+from lockstep_testing import campaign, records, run
 from layout_runs import check_resumes_bit_for_bit, check_checkpoint_tools, losses, options, prepare
 
 
@@ -25,6 +25,7 @@ def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
     check_resumes_bit_for_bit(tmp, LAYOUTS, "--eval.every", 3)
 
 
+@campaign
 def test_a_run_goes_on_with_other_stages_shards_and_alone(tmp):
     prepare(tmp, **DEEP)
     precision = ["--precision.dtype", "fp64", "--checkpoint.every", 2, "--eval.every", 2]
@@ -60,6 +61,7 @@ def test_a_run_goes_on_with_other_stages_shards_and_alone(tmp):
     assert counted[0] == counted[1], counted
 
 
+@campaign
 def test_buckets_of_stages_train_as_one_rank_does_whatever_is_grouped_frozen_or_updated_otherwise(tmp):
     prepare(tmp, **DEEP_TIED)
     precision = ["--precision.dtype", "fp64", "--optimizer.eps", 1e-4]
@@ -188,6 +190,7 @@ def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):
     )
 
 
+@campaign
 def test_a_failure_on_one_rank_ends_all_in_every_phase_of_stages(tmp):
     prepare(tmp, **DEEP)
     schedules = [["--parallel.pp", 3], ["--parallel.pp", 3, "--parallel.schedule", "interleaved_zero_bubble"]]

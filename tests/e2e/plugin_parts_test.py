@@ -5,7 +5,7 @@ import json
 import shutil
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, needs, records, run, sample_text, token_stream
+from lockstep_testing import BUILD, campaign, needs, records, run, sample_text, token_stream
 from layout_runs import losses, options, prepare
 
 PARTS = str(BUILD / "tests/parts_plugin.so")
@@ -74,6 +74,7 @@ def test_a_loss_gives_the_losses_of_torch_in_steps_and_evaluations_measure_the_c
         assert evaluated[-1] < wanted[-1] and abs(evaluated[-1] - evaluated[0]) <= 1e-9, (parallel, evaluated)
 
 
+@campaign
 def test_a_loss_that_is_the_cross_entropy_trains_as_the_built_in_one_in_each_precision(tmp):
     prepare(tmp)
     for precision, tolerance in [("fp32", 1e-5), ("fp64", 1e-12), ("bf16", 2e-2)]:
@@ -145,6 +146,7 @@ def test_an_order_of_stages_is_that_of_one_rank_and_the_bits_of_the_built_in_one
     assert "backward" in shown
 
 
+@campaign
 def test_a_run_in_waves_goes_on_with_the_same_bits_and_elsewhere(tmp):
     prepare(tmp, n_layer=5)
     words = [*PLUGIN, "--parallel.schedule", "waves", "--parallel.pp", 2]
@@ -269,6 +271,7 @@ def documents(tmp, count=300):
     (tmp / "lines.jsonl").write_text("".join(json.dumps({"text": part[:-1]}) + "\n" for part in parts))
 
 
+@campaign
 def test_a_packing_that_is_sequential_trains_as_the_built_in_one_and_is_kept(tmp):
     prepare(tmp)
     documents(tmp)
@@ -433,6 +436,7 @@ def test_a_tokenizer_gives_its_ids_on_any_ranks_and_train_needs_its_plugin(tmp):
     assert sample_text().split()[0] in shown, shown
 
 
+@campaign
 def test_train_prepares_text_with_the_parts_of_its_plugin(tmp):
     prepare(tmp)
     documents(tmp)

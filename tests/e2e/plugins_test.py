@@ -6,7 +6,7 @@ import re
 import shutil
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, SOURCE, needs, on_hosts, records, run, run_command, token_stream
+from lockstep_testing import BUILD, SOURCE, campaign, needs, on_hosts, records, run, run_command, token_stream
 from layout_runs import losses, options, prepare
 
 EXAMPLE, FAULTY = (str(BUILD / path) for path in ["lib/plugin/example_plugin.so", "tests/faulty_plugin.so"])
@@ -236,6 +236,7 @@ def test_a_callback_hears_of_each_event_in_order_and_alters_nothing(tmp):
     )  # behind the step after the one in which it was asked for
 
 
+@campaign
 def test_a_plugin_chooses_what_is_recomputed_and_where_stages_begin(tmp):
     prepare(tmp, n_layer=4)
     faulty = ["--plugin", FAULTY]

@@ -6,7 +6,7 @@ import re
 import shutil
 
 from checkpoint_files import manifest_of, state_digest, step_folders
-from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, campaign, records, run, sample_text, write_config
 
 SAMPLES = {"train.callbacks": '["sample"]', "sample.prompts": '["The "]', "sample.max_tokens": 4}
 
@@ -59,6 +59,7 @@ def stopped_at(step):
     return ["--train.inject", f"rank=0,phase=data,step={step - 1},kind=stop"]
 
 
+@campaign
 def test_delays_first_steps_and_unions_are_at_the_same_steps_however_often_a_run_is_interrupted(tmp):
     prepare(tmp)
     train(tmp, "count", {"train.max_steps": None, "train.epochs": 1, "eval.at_end": "false"})
@@ -607,6 +608,7 @@ lockstep: {{data: {{sequence_length: 16}}, log: {{tensorboard: false}}, eval: {{
 """
 
 
+@campaign
 def test_a_chain_of_five_requeues_from_a_start_point_ends_as_one_run(tmp):
     prepare(tmp)
     train(

@@ -5,7 +5,7 @@ import re
 import shutil
 
 from checkpoint_files import step_folders
-from lockstep_testing import LLAMA_TINY, records, run, sample_text
+from lockstep_testing import LLAMA_TINY, campaign, records, run, sample_text
 from layout_runs import (
     check_checkpoint_tools,
     check_failures,
@@ -59,11 +59,13 @@ def prepared(tmp, **model):
     (tmp / "model/config.json").write_text(json.dumps(dict(MODEL, **model)))
 
 
+@campaign
 def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
     prepared(tmp)
     check_resumes_bit_for_bit(tmp, ULYSSES)
 
 
+@campaign
 def test_a_run_on_a_ring_that_is_stopped_goes_on_bit_for_bit(tmp):
     prepared(tmp)
     check_resumes_bit_for_bit(tmp, RINGS)
@@ -109,6 +111,7 @@ def test_losses_are_those_of_one_rank_whatever_divides_the_rows(tmp):
             assert tokens == counted and abs(loss - one) <= 1e-11 * one, (layout, loss, one, tokens, counted)
 
 
+@campaign
 def test_a_checkpoint_is_inspected_resharded_and_exported_as_any_other(tmp):
     prepared(tmp)
     check_checkpoint_tools(tmp, 2, ["--parallel.ulysses", 2, "--parallel.dp_shard", 1])
@@ -184,6 +187,7 @@ def test_the_program_says_what_ranks_tell_each_other_and_where_weights_lie(tmp):
         assert ("all_reduce unit layer.0 " in cut) == (over == "dp_shard"), (mode, cut)
 
 
+@campaign
 def test_samples_are_those_of_one_rank(tmp):
     prepared(tmp)
     together = ["--parallel.ulysses", 2, "--parallel.tp", 2, "--parallel.pp", 2]

@@ -7,7 +7,7 @@ import re
 import time
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, PATIENCE_S, records, run
+from lockstep_testing import BUILD, PATIENCE_S, campaign, records, run
 from layout_runs import (
     check_resumes_bit_for_bit,
     check_resumes_on_other_layouts,
@@ -46,11 +46,13 @@ def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
     check_resumes_bit_for_bit(tmp, LAYOUTS)
 
 
+@campaign
 def test_a_run_goes_on_with_other_shards_replicas_and_alone(tmp):
     prepare(tmp)
     check_resumes_on_other_layouts(tmp, [(3, ["--parallel.dp_shard", 3]), (4, ["--parallel.dp_shard", 2]), (None, [])])
 
 
+@campaign
 def test_a_checkpoint_of_shards_is_inspected_resharded_and_exported_as_any_other(tmp):
     prepare(tmp)
     check_checkpoint_tools(tmp, 3, ["--parallel.dp_shard", 3])
@@ -98,6 +100,7 @@ SAMPLE = [
 ]
 
 
+@campaign
 def test_texts_are_those_of_one_rank_however_weights_are_shared_out(tmp):
     prepare(tmp)
     run("train", *options(tmp, tmp / "one", *SAMPLE, steps=4))
@@ -321,6 +324,7 @@ def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):
         assert words in done.stderr, (layout, done.stderr)
 
 
+@campaign
 def test_a_failure_on_one_rank_ends_all_in_every_phase_of_shards(tmp):
     prepare(tmp)
     for phase in ["gather", "forward", "backward", "reduction", "lane", "norm", "heartbeat", "optimizer"]:

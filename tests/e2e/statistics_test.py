@@ -8,7 +8,17 @@ import numpy
 
 import wandb_files
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import GPT2_TINY, LLAMA_TINY, needs, records, run, sample_text, token_stream, write_config
+from lockstep_testing import (
+    GPT2_TINY,
+    LLAMA_TINY,
+    campaign,
+    needs,
+    records,
+    run,
+    sample_text,
+    token_stream,
+    write_config,
+)
 
 torch = needs("torch")
 transformers = needs("transformers")
@@ -213,6 +223,7 @@ def check_is_the_same_on_any_layout(tmp, family):
             check_close(got, one, bound, where)
 
 
+@campaign
 def test_statistics_of_gpt2_are_the_same_on_any_layout(tmp):
     check_is_the_same_on_any_layout(tmp, "gpt2")
 
@@ -221,6 +232,7 @@ def test_statistics_of_llama_are_the_same_on_any_layout(tmp):
     check_is_the_same_on_any_layout(tmp, "llama")
 
 
+@campaign
 def test_statistics_of_experts_are_the_same_on_any_layout(tmp):
     check_is_the_same_on_any_layout(tmp, "mixtral")
 

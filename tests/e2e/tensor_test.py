@@ -4,7 +4,7 @@ import json
 import re
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import LLAMA_TINY, run, write_config
+from lockstep_testing import LLAMA_TINY, campaign, run, write_config
 from layout_runs import (
     check_checkpoint_tools,
     check_failures,
@@ -51,6 +51,7 @@ def test_a_run_goes_on_with_other_ranks_that_share_blocks_and_alone(tmp):
     )
 
 
+@campaign
 def test_a_gpt2_whose_one_matrix_of_queries_keys_and_values_is_cut_goes_on_anywhere_and_is_saved_as_it_was(tmp):
     prepare(tmp, n_embd=24, n_head=6, n_inner=43)
     check_resumes_on_other_layouts(
@@ -78,6 +79,7 @@ def test_a_gpt2_whose_one_matrix_of_queries_keys_and_values_is_cut_goes_on_anywh
     assert (tmp / "again/model.safetensors").read_bytes() in digests
 
 
+@campaign
 def test_more_ranks_than_key_heads_share_blocks_with_norms_of_queries_and_keys(tmp):
     prepare(tmp, n_embd=None)
     write_config(
@@ -97,6 +99,7 @@ def test_initial_weights_are_those_of_one_rank_to_the_bit(tmp):
     check_initial_weights(tmp, [(None, []), *tp])
 
 
+@campaign
 def test_a_checkpoint_is_inspected_resharded_and_exported_as_any_other(tmp):
     prepared(tmp)
     check_checkpoint_tools(tmp, 2, ["--parallel.tp", 2])
@@ -139,6 +142,7 @@ def test_the_program_says_what_ranks_tell_each_other_within_a_block(tmp):
     )
 
 
+@campaign
 def test_samples_are_those_of_one_rank(tmp):
     prepared(tmp)
     pipeline = ["--parallel.tp", 2, "--parallel.pp", 2, *SEQUENCE]

@@ -14,6 +14,7 @@ from lockstep_testing import (
     LLAMA_TINY,
     PATIENCE_S,
     SOURCE,
+    campaign,
     needs,
     program,
     records,
@@ -140,6 +141,7 @@ def evaluations(run_dir):
     return {record["step"]: record["loss"] for record in records(run_dir, "eval")}
 
 
+@campaign
 def test_a_part_of_the_split_is_the_same_on_any_number_of_ranks_and_micro_batch(tmp):
     prepare(tmp, GPT2_TINY)
     reference = None
@@ -305,6 +307,7 @@ def test_an_evaluation_counts_for_its_own_step_alone(tmp):
     assert [bool(manifest_metrics(path)) for path in step_folders(tmp / "run")] == [False, True, False, True, False]
 
 
+@campaign
 def test_the_accuracy_is_the_same_on_any_number_of_ranks_however_they_share_the_work(tmp):
     prepare(tmp, GPT2_TINY)
     seen = set()

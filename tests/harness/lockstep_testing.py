@@ -14,6 +14,28 @@ DATA = SOURCE / "tests/data"  # files that earlier versions wrote
 PATIENCE_S = 600  # for what takes a second on an idle machine: a loaded one may need any time
 
 
+def campaign(test):
+    """Marks a test for `make test-full` alone: a long one, or one that shows on more layouts what a shorter one shows."""
+    test.campaign = True
+    return test
+
+
+def shortened(test):
+    """Marks a test that takes a share() of its cases in `make test` and all of them in `make test-full`."""
+    test.shortened = True
+    return test
+
+
+def all_cases():
+    """Whether long tests try all their cases: in `make test-full`, which sets LOCKSTEP_TEST_ALL."""
+    return bool(os.environ.get("LOCKSTEP_TEST_ALL"))
+
+
+def share(cases, one_of):
+    """Every `one_of`-th case, beginning with the first; all of them in `make test-full`."""
+    return list(cases)[:: 1 if all_cases() else one_of]
+
+
 def program(name):
     return str(BUILD / "tools" / name)
 

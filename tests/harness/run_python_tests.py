@@ -1,7 +1,8 @@
-"""run_python_tests.py FILE [NAME …]: runs the test_* functions of FILE and prints TAP, so that every claim is counted.
+"""run_python_tests.py FILE [--campaign] [NAME …]: runs the test_* functions of FILE and prints TAP, so that every claim is counted.
 
 A test is a function without arguments or with one, `tmp` (a fresh folder). It fails by raising; it skips by raising
-unittest.SkipTest(reason). With names, only tests whose name contains one of them run.
+unittest.SkipTest(reason). With --campaign, tests marked @campaign or @shortened run, with all cases; without, all tests
+but those marked @campaign. With names, the tests whose name contains one of them run, however they are marked.
 """
 
 import importlib.util
@@ -28,8 +29,16 @@ def main() -> int:
     tests = [
         (name, function) for name, function in vars(module).items() if name.startswith("test_") and callable(function)
     ]
-    if sys.argv[2:]:
-        tests = [test for test in tests if any(part in test[0] for part in sys.argv[2:])]
+    campaign = "--campaign" in sys.argv[2:]
+    parts = [word for word in sys.argv[2:] if word != "--campaign"]
+    if campaign:
+        os.environ["LOCKSTEP_TEST_ALL"] = "1"
+    if parts:
+        tests = [test for test in tests if any(part in test[0] for part in parts)]
+    elif campaign:
+        tests = [test for test in tests if hasattr(test[1], "campaign") or hasattr(test[1], "shortened")]
+    else:
+        tests = [test for test in tests if not hasattr(test[1], "campaign")]
     failed = 0
     print(f"1..{len(tests)}", flush=True)
     for number, (name, function) in enumerate(tests, 1):

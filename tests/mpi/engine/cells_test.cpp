@@ -3,6 +3,7 @@
 // e2e/local_sgd_parity_test.
 #include "base/hash.hpp"
 #include "composition_job.hpp"
+#include "harness/share.hpp"
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/sub.h>
@@ -107,7 +108,9 @@ std::vector<Composition> cells_of_sharers() {
 
 BOOST_AUTO_TEST_CASE(cells_of_plain_sgd_that_are_averaged_after_each_step_are_data_parallelism) {
   if (test::world().size() == 1) return;
+  Share share(3);
   for (Composition how : in_cells(0, 1)) {
+    if (!share.takes()) continue;
     how.optimizer = OptimizerName::sgd;
     Composition plain = how;
     plain.local = {};
@@ -133,7 +136,9 @@ BOOST_AUTO_TEST_CASE(cells_of_plain_sgd_that_are_averaged_after_each_step_are_da
 
 BOOST_AUTO_TEST_CASE(cells_part_from_each_other_until_they_are_averaged) {
   if (test::world().size() == 1) return;
+  Share share(3);
   for (const Composition& how : in_cells(1, 3)) {
+    if (!share.takes()) continue;
     for (const Precision precision : {Precision::fp64, Precision::bf16}) {
       Job job(all_ranks(), how, precision, 0.1);
       for (std::int64_t step = 0; step < 6; ++step) {
@@ -156,7 +161,9 @@ BOOST_AUTO_TEST_CASE(cells_part_from_each_other_until_they_are_averaged) {
 }
 
 BOOST_AUTO_TEST_CASE(cells_whose_ranks_share_something_train_as_cells_of_replicas) {
+  Share share(3);
   for (const Composition& how : cells_of_sharers()) {
+    if (!share.takes()) continue;
     const NotedMargins noted;
     Composition plain{.replicas = 2, .family = how.family, .node = test::world().size() / 2};
     plain.local = how.local;

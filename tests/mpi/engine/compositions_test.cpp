@@ -2,6 +2,7 @@
 // plain data parallelism bit for bit where only the place of memory differs. The table is printed with its times.
 #include "base/clock.hpp"
 #include "composition_job.hpp"
+#include "harness/share.hpp"
 
 #include <ATen/ops/eq.h>
 #include <ATen/ops/equal.h>
@@ -25,15 +26,15 @@ using namespace lockstep::test;
 
 namespace {
 
-/// Those on as many ranks as there are: one of seven, or with LOCKSTEP_TEST_ALL all of them, or, where it is not 1,
+/// Those on as many ranks as there are: one of 21, or with LOCKSTEP_TEST_ALL all of them, or, where it is not 1,
 /// those whose text has it, of which there must be one.
 std::vector<Composition> of_this_world() {
   const char* const all = std::getenv("LOCKSTEP_TEST_ALL");
   const std::string asked = all == nullptr || std::string_view(all) == "1" ? "" : all;
   std::vector<Composition> mine;
-  int count = 0;
+  Share share(21);
   for (const Composition& how : all_compositions())
-    if (how.ranks() == test::world().size() && (count++ % 7 == 0 || all) && how.text().find(asked) != std::string::npos)
+    if (how.ranks() == test::world().size() && share.takes() && how.text().find(asked) != std::string::npos)
       mine.push_back(how);
   BOOST_REQUIRE_MESSAGE(!mine.empty(),
                         fmt::format("no composition on {} ranks has \"{}\" in its text", test::world().size(), asked));

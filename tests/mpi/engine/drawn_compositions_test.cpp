@@ -1,5 +1,6 @@
 // Ways to divide a step that nobody chose: meshes, models, sizes and options drawn from a seed, each equal to one rank.
 #include "composition_job.hpp"
+#include "harness/share.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -183,7 +184,7 @@ std::string difference_of(const Composition& how, std::optional<double> clip) {
 
 BOOST_AUTO_TEST_CASE(each_drawn_composition_equals_one_rank) {
   const int ranks = test::world().size();
-  const int count = std::getenv("LOCKSTEP_TEST_ALL") != nullptr ? 60 : 3;
+  const int count = all_cases() ? 60 : 3;
   const Draws before = draws();
   int done = 0, refused = 0, shared_out = 0;
   for (std::uint64_t draw = 0; done < count && refused < 20 * count; ++draw) {

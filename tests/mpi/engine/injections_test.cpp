@@ -3,11 +3,11 @@
 // job is tried with whole jobs: tests/e2e/failures_test.py.
 #include "comm/failure.hpp"
 #include "composition_job.hpp"
+#include "harness/share.hpp"
 
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
@@ -57,7 +57,7 @@ std::vector<Composition> kinds_of_programs() {
 /// With LOCKSTEP_TEST_ALL all ranks; else one, another from call to call.
 std::vector<Rank> failing_ranks() {
   static int calls = 0;
-  if (std::getenv("LOCKSTEP_TEST_ALL") == nullptr) return {calls++ % world().size()};
+  if (!all_cases()) return {calls++ % world().size()};
   std::vector<Rank> all;
   for (Rank rank = 0; rank < world().size(); ++rank) all.push_back(rank);
   return all;

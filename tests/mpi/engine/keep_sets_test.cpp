@@ -1,11 +1,11 @@
 // What blocks keep for their repetition, in the ways to divide a step: the bits of a job that recomputes nothing.
 #include "composition_job.hpp"
+#include "harness/share.hpp"
 
 #include <ATen/ops/equal.h>
 #include <boost/test/unit_test.hpp>
 
 #include <cstdint>
-#include <cstdlib>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(keep_sets)
@@ -41,15 +41,16 @@ std::vector<Composition> ways_on(int ranks) {
 
 BOOST_AUTO_TEST_CASE(no_keep_set_changes_a_bit_of_losses_or_weights) {
   if (test::world().size() > 4) return;  // more of the same
-  const bool all = std::getenv("LOCKSTEP_TEST_ALL") != nullptr;
   std::size_t number = 0;
+  Share share(2);
   for (const Composition& how : ways_on(test::world().size())) {
+    if (!share.takes()) continue;
     const Precision precision = number++ % 2 == 0 ? Precision::bf16 : Precision::fp32;
     Job plain(all_ranks(), how, precision, 0.5);
     std::vector<StepOutcome> want;
     for (std::int64_t step = 0; step < 2; ++step) want.push_back(plain.step(step));
     for (std::size_t index = 0; index < KeepSet::count; ++index) {
-      if ((index + number) % 5 != 0 && !all) continue;
+      if ((index + number) % 5 != 0 && !all_cases()) continue;
       Composition own = how;
       own.recompute = {1, KeepSet::at(index)};
       Job job(all_ranks(), own, precision, 0.5);

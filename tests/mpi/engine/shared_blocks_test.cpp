@@ -1,5 +1,6 @@
 // Blocks that ranks share: what these hold. What they compute: compositions_test.cpp.
 #include "composition_job.hpp"
+#include "harness/share.hpp"
 #include "tensor/live_memory.hpp"
 #include "tensor/runtime.hpp"
 
@@ -15,7 +16,9 @@ using namespace lockstep::test;
 BOOST_AUTO_TEST_CASE(ranks_that_share_blocks_hold_what_the_plan_says_and_about_half_of_what_one_holds) {
   if (test::world().size() != 2) return;
   set_up_runtime(1);  // counts what tensors take
-  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+  Share share(2);
+  for (const Precision precision : {Precision::bf16, Precision::fp32}) {
+    if (!share.takes()) continue;
     std::int64_t alone = 0;
     for (const auto& [tensor, sequence] : {std::pair{1, false}, {2, false}, {2, true}}) {
       const Composition how{.replicas = 2 / tensor,

@@ -2,12 +2,12 @@
 // Adafactor, which sums up over parts. Weights are those of one rank, state that ranks hold alike is the same to the
 // bit, and what ranks said is what the program has.
 #include "composition_job.hpp"
+#include "harness/share.hpp"
 
 #include <ATen/ops/sub.h>
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <set>
 #include <span>
@@ -88,16 +88,16 @@ void check_means_are_alike(Job& job, const Composition& how) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(weights_are_those_of_one_rank_however_matrices_are_cut) {
-  const bool all = std::getenv("LOCKSTEP_TEST_ALL") != nullptr;
-  std::size_t number = 0;
+  Share share(3), backward(2);
   for (Composition how : of_this_world()) {
-    ++number;
+    if (!share.takes()) continue;
+    const bool also_in_backward = backward.takes();
     const NotedMargins noted;
     Job one(solo_communicator(), {.micro_batch = global_batch, .family = how.family, .optimizer = how.optimizer},
             Precision::fp64, std::nullopt);
     for (std::int64_t step = 0; step < 3; ++step) one.step(step);
     for (const bool in_backward : {false, true}) {
-      if (in_backward && (how.stages > 1 || how.offload.optimizer || (number % 2 == 0 && !all))) continue;
+      if (in_backward && (how.stages > 1 || how.offload.optimizer || !also_in_backward)) continue;
       how.in_backward = in_backward;
       Job job(all_ranks(), how, Precision::fp64, std::nullopt);
       for (std::int64_t step = 0; step < 3; ++step) {

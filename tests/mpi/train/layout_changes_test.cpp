@@ -1,12 +1,13 @@
 // A run that goes on elsewhere: from each way to divide a step to each other one, on one to eight ranks, the state is
 // the same to the bit, and the losses, samples and numbers of tokens are those of one rank that was never interrupted.
-// A quarter of all pairs; with LOCKSTEP_TEST_ALL each of them, in fp64 and in fp32, for twenty steps.
+// A few of all pairs; with LOCKSTEP_TEST_ALL each of them, in fp64 and in fp32, for twenty steps.
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "checkpoint/save.hpp"
 #include "comm/together.hpp"
 #include "config/reshard_config.hpp"
 #include "config/train_config.hpp"
+#include "harness/share.hpp"
 #include "programs.hpp"
 #include "reshard/reshard.hpp"
 #include "store/checkpoint_verify.hpp"
@@ -79,12 +80,9 @@ constexpr Kind fp64{"fp64", 1e-9}, fp32{"fp32", 1e-5};
 
 std::string model_of(const Kind& kind) { return fmt::format(fmt::runtime(model), kind.bound > fp64.bound); }
 
-bool all_pairs() { return std::getenv("LOCKSTEP_TEST_ALL") != nullptr; }
 /// Of the pairs that lie so far apart in the list.
-bool is_wanted(const Kind& kind, int apart) {
-  return all_pairs() || (kind.bound == fp64.bound ? apart == 2 || apart == 9 : apart == 5);
-}
-int last_step() { return saved_at + (all_pairs() ? 20 : 3); }
+bool is_wanted(const Kind& kind, int apart) { return test::all_cases() || apart == (kind.bound == fp64.bound ? 2 : 5); }
+int last_step() { return saved_at + (test::all_cases() ? 20 : 3); }
 
 struct Step {
   double loss = 0, epoch = 0;

@@ -85,7 +85,8 @@ BOOST_FIXTURE_TEST_CASE(a_pointer_of_git_lfs_is_not_the_file_and_any_other_text_
       "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n";
   publish_file(path / "a", pointer);
   const auto is_told = [&](const Error& error) {
-    return error.code() == ExitCode::input && error.hint().starts_with("fetch the file: git lfs pull, in " + path.string()) &&
+    return error.code() == ExitCode::input &&
+           error.hint().starts_with("fetch the file: git lfs pull, in " + path.string()) &&
            std::string(error.what()).ends_with("a: it is a Git LFS pointer, not the file itself");
   };
   BOOST_CHECK_EXCEPTION(read_file(path / "a"), Error, is_told);

@@ -2,6 +2,7 @@
 #include "engine/engine.hpp"
 #include "engine/make_model_plan.hpp"
 #include "exchange/hf_config.hpp"
+#include "harness/share.hpp"
 #include "program/memory_estimate.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/gemm.hpp"
@@ -212,6 +213,7 @@ BOOST_AUTO_TEST_CASE(the_planned_peak_of_a_step_is_the_counted_one) {
         1, 512}},
       {"mistral of the shape of llama", {of_family("mistral", R"("sliding_window": 100)", 768, 3072, 2), 1, 512}},
   };
+  test::Share share(4);
   for (const auto& [name, shape] : shapes) {
     for (const auto& [precision, type] :
          {std::pair(Precision::fp32, "fp32"), {Precision::bf16, "bf16"}, {Precision::fp16, "fp16"}}) {
@@ -221,6 +223,7 @@ BOOST_AUTO_TEST_CASE(the_planned_peak_of_a_step_is_the_counted_one) {
         if (precision == Precision::fp16 && name.find("llama") != std::string::npos) continue;           // slow
         // In fp16 products of an expert's rows take less scratch memory than the plan, which knows none of their sizes.
         if (precision == Precision::fp16 && name.find("experts") != std::string::npos) continue;
+        if (!share.takes()) continue;
         const std::string what = fmt::format("{}, {}, {}", name, type, recompute);
         apart([&] {
           Job job(shape, precision, policy);
@@ -245,6 +248,7 @@ BOOST_AUTO_TEST_CASE(what_is_kept_for_a_repetition_takes_the_memory_that_is_plan
                   768, 512, 3),
         1, 512}},
   };
+  test::Share share(7);
   for (const auto& [name, shape] : shapes) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       for (const KeepSet keeps : {KeepSet{Keep::attention},
@@ -252,6 +256,7 @@ BOOST_AUTO_TEST_CASE(what_is_kept_for_a_repetition_takes_the_memory_that_is_plan
                                   {Keep::mlp, Keep::experts},
                                   {Keep::projections, Keep::mlp},
                                   {Keep::attention, Keep::projections, Keep::mlp, Keep::experts}}) {
+        if (!share.takes()) continue;
         const std::string what =
             fmt::format("{} {}, kept {}", name, precision == Precision::fp32 ? "fp32" : "bf16", keeps.text());
         apart([&] { check(what, Job(shape, precision, {1, keeps}).train()); });
@@ -320,10 +325,12 @@ BOOST_AUTO_TEST_CASE(an_offloaded_optimizer_leaves_the_state_of_two_units_on_the
 
 BOOST_AUTO_TEST_CASE(offloaded_activations_leave_those_of_two_blocks_on_the_device_as_planned) {
   set_up_runtime(1);
+  test::Share share(5);
   for (const std::string& config :
        {llama(512, 512, 1408, 6), gpt2(512, 512, 6), of_family("qwen3", R"("head_dim": 64)", 512, 1408, 6)}) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       for (const RecomputePolicy& recompute : {RecomputePolicy::none, RecomputePolicy{3}}) {
+        if (!share.takes()) continue;
         apart([&] {
           const Shape shape{config, 2, 256, 2};
           const Job kept(shape, precision, recompute);

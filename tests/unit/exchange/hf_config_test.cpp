@@ -182,8 +182,8 @@ BOOST_AUTO_TEST_CASE(windows_are_those_of_the_layers_that_a_config_names) {
   const std::string qwen = with(llama, R"({"model_type": "qwen2", "num_key_value_heads": 2})");
   BOOST_TEST(has(error_of(with(qwen, R"({"layer_types": ["sliding_attention", "full_attention"]})"), ExitCode::usage),
                  "without a sliding_window"));
-  BOOST_TEST(
-      has(error_of(with(qwen, R"({"layer_types": ["full_attention"]})"), ExitCode::input), "lists 1 layers instead of 2"));
+  BOOST_TEST(has(error_of(with(qwen, R"({"layer_types": ["full_attention"]})"), ExitCode::input),
+                 "lists 1 layers instead of 2"));
   BOOST_TEST(has(error_of(with(qwen, R"({"layer_types": ["chunked_attention", "full_attention"]})"), ExitCode::usage),
                  "chunked_attention"));
 }
