@@ -15,6 +15,7 @@ from lockstep_testing import (
     LLAMA_TINY,
     PATIENCE_S,
     SOURCE,
+    campaign,
     program,
     records,
     run,
@@ -229,6 +230,7 @@ def test_a_run_that_is_stopped_amid_a_save_waits_for_it_and_saves_its_last_step(
     assert digests(tmp / "whole")[f"step-{STEPS:010d}"] == digests(tmp / "stopped")[f"step-{STEPS:010d}"]
 
 
+@campaign
 def test_a_run_that_ends_for_any_other_reason_waits_for_the_save_under_way(tmp):
     """Which is begun after six steps, by default in the background; the seventh, number 6 of an injection, is the last."""
     prepare(tmp)

@@ -244,7 +244,9 @@ def test_each_option_sets_its_rates_and_the_table_tells_them(tmp):
         return [line for line in plan.splitlines() if line.strip().startswith("dropout")]
 
     def rates(*options):
-        return [float(number) for line in told(*options) for number in re.findall(r"([0-9.]+) of", line)]
+        return [
+            float(number) for line in told(*options) for number in re.findall(r"([0-9.]+) (?:after|in|before)", line)
+        ]
 
     assert rates() == [0, 0.1, 0.25], told()
     assert rates("--model.dropout", 0.5) == [0.5, 0.5, 0.5]

@@ -4,7 +4,7 @@ import json
 import re
 
 from checkpoint_files import step_folders
-from lockstep_testing import LLAMA_TINY, campaign, records, run
+from lockstep_testing import LLAMA_TINY, campaign, records, run, shortened
 from layout_runs import (
     check_checkpoint_tools,
     check_failures,
@@ -92,6 +92,7 @@ def test_losses_norms_loads_and_texts_are_those_of_one_rank(tmp):
         ], layout
 
 
+@shortened
 def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
     prepared(tmp)
     check_resumes_bit_for_bit(tmp, LAYOUTS)
@@ -143,6 +144,7 @@ def test_the_program_says_where_rows_go_and_how_often_at_most(tmp):
     assert memory[0] < 0.7 * memory[1], memory
 
 
+@shortened
 def test_a_failure_on_one_rank_ends_the_job_with_its_message_and_saves_nothing(tmp):
     prepared(tmp)
     check_failures(tmp, 3, ["--parallel.ep", 3], ["forward", "backward", "data", "evaluation", "lane", "optimizer"])

@@ -230,6 +230,7 @@ def test_weights_that_are_not_finite_end_the_run_at_once_and_are_never_saved(tmp
         assert not step_folders(folder)
 
 
+@campaign
 def test_the_first_number_that_is_not_finite_is_named_with_its_block_micro_batch_and_rank(tmp):
     safetensors = needs("safetensors.numpy").numpy
     prepare(tmp)

@@ -53,6 +53,7 @@ def plan(tmp, changes, ranks=None):
     return json.loads(train(tmp, "planned", changes, "--dry-run", "--json", "--plan", ranks=ranks).stdout)
 
 
+@campaign
 def test_epochs_end_where_the_last_step_begins_in_them_with_packing_and_accumulation(tmp):
     prepare(tmp)
     packed = {"data.packing": "best_fit"}

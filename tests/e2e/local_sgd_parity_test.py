@@ -5,7 +5,7 @@ import copy
 import numpy
 
 from checkpoint_files import read_tensor, step_folders
-from lockstep_testing import needs, records, run, token_stream
+from lockstep_testing import needs, records, run, share, shortened, token_stream
 from local_sgd_test import CLIP, EXPERTS, LENGTH, LR, SAMPLES, STEPS, local, options, prepare
 from parity_model import Doubles
 
@@ -95,20 +95,24 @@ SGD = [
 ]
 
 
+@shortened
 def test_cells_of_ranks_train_as_a_plain_script_of_replicas_does(tmp):
     prepare(tmp)
     stream = token_stream(tmp / "data")
-    for number, (ranks, cells, make, start, period, more) in enumerate(
-        [
-            (2, 2, adamw, 3, 4, []),
-            (3, 3, nesterov, 0, 3, ["--parallel.accumulate", "sums"]),
-            (4, 2, adamw, 2, 3, ["--parallel.dp_shard", 2]),
-            (4, 2, nesterov, 2, 3, ["--parallel.dp_shard", 2, "--parallel.zero", 2]),
-            (4, 2, adamw, 4, 2, ["--post_local_sgd.cell", 2]),
-            (4, 2, adamw, 2, 4, ["--parallel.pp", 2, "--parallel.schedule", "zbv", "--train.recompute", "block"]),
-            (4, 2, adamw, 2, 3, ["--parallel.tp", 2, "--parallel.sequence_parallel", "true"]),
-            (4, 2, nesterov, 2, 4, ["--parallel.ring", 2]),
-        ]
+    for number, (ranks, cells, make, start, period, more) in share(
+        enumerate(
+            [
+                (2, 2, adamw, 3, 4, []),
+                (3, 3, nesterov, 0, 3, ["--parallel.accumulate", "sums"]),
+                (4, 2, adamw, 2, 3, ["--parallel.dp_shard", 2]),
+                (4, 2, nesterov, 2, 3, ["--parallel.dp_shard", 2, "--parallel.zero", 2]),
+                (4, 2, adamw, 4, 2, ["--post_local_sgd.cell", 2]),
+                (4, 2, adamw, 2, 4, ["--parallel.pp", 2, "--parallel.schedule", "zbv", "--train.recompute", "block"]),
+                (4, 2, adamw, 2, 3, ["--parallel.tp", 2, "--parallel.sequence_parallel", "true"]),
+                (4, 2, nesterov, 2, 4, ["--parallel.ring", 2]),
+            ]
+        ),
+        3,
     ):
         replicas = Replicas(tmp / "model", cells, make, start, period)
         want = []

@@ -104,6 +104,7 @@ def losses(folder):
     return [(record["step"], record["loss"], record["grad_norm"]) for record in records(folder, "step")]
 
 
+@campaign
 def test_evaluations_texts_saves_and_stops_change_nothing(tmp):
     check_nothing_changes(tmp, LAYOUTS)
 

@@ -8,7 +8,7 @@ import shutil
 import time
 
 from checkpoint_files import manifest_of, state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, SOURCE, on_hosts, records, run, sample_text, write_config
+from lockstep_testing import BUILD, GPT2_TINY, SOURCE, campaign, on_hosts, records, run, sample_text, write_config
 
 NODES = ["alpha", "beta"]
 EVERY, STEPS = 2, 6
@@ -234,6 +234,7 @@ def test_a_job_that_is_killed_amid_a_promotion_loses_nothing(tmp):
     assert promoted(tmp, "again") == {2: whole[2]}
 
 
+@campaign
 def test_a_promotion_that_fails_is_told_and_training_goes_on(tmp):
     prepare(tmp)
     whole = reference(tmp)
@@ -349,6 +350,7 @@ def order_of_promotions(tmp, folder):
     return [event["step"] for event in events(tmp, folder, "promoted")]
 
 
+@campaign
 def test_the_newest_is_promoted_first_and_what_retention_would_remove_leaves_the_tier(tmp):
     prepare(tmp)
     run(

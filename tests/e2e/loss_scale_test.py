@@ -4,7 +4,7 @@ near those of fp32."""
 import json
 
 from checkpoint_files import read_tensor, state_digest, step_folders
-from lockstep_testing import GPT2_TINY, needs, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, campaign, needs, records, run, sample_text, write_config
 
 
 def prepare(tmp):
@@ -173,6 +173,7 @@ def test_gradients_that_are_summed_in_fp16_are_scaled_too(tmp):
     )
 
 
+@campaign
 def test_a_run_that_is_stopped_goes_on_bit_for_bit_with_its_scale(tmp):
     prepare(tmp)
     grows = ["--precision.growth_interval", 3, "--checkpoint.every", 5]

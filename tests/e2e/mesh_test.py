@@ -4,7 +4,7 @@ import json
 import re
 
 import shards_test
-from lockstep_testing import GPT2_TINY, on_hosts, run, write_config
+from lockstep_testing import GPT2_TINY, campaign, on_hosts, run, write_config
 from shards_test import losses, options
 
 TWO_AXES = [["--parallel.dp_shard", 2], ["--parallel.dp_shard", 2, "--parallel.pp", 2, "--parallel.dp_replicate", 1]]
@@ -69,6 +69,7 @@ def test_a_run_computes_the_same_in_any_order_of_axes_and_goes_on_in_another(tmp
         )
 
 
+@campaign
 def test_ranks_of_nodes_in_turn_are_made_neighbours_and_compute_the_same_bits(tmp):
     prepare(tmp)
     in_turn = on_hosts("a", "b")

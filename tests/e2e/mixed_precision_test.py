@@ -6,7 +6,17 @@ import json
 import numpy
 
 from checkpoint_files import read_tensor, state_digest, step_folders
-from lockstep_testing import GPT2_TINY, LLAMA_TINY, needs, records, run, sample_text, token_stream, write_config
+from lockstep_testing import (
+    GPT2_TINY,
+    LLAMA_TINY,
+    campaign,
+    needs,
+    records,
+    run,
+    sample_text,
+    token_stream,
+    write_config,
+)
 
 torch = needs("torch")
 transformers = needs("transformers")
@@ -181,6 +191,7 @@ def test_weights_and_outputs_in_bf16_are_those_of_fully_shard_within_a_bound(tmp
     )
 
 
+@campaign
 def test_layouts_hand_outputs_on_alike_and_go_on_with_them_bit_for_bit(tmp):
     prepare(tmp, GPT2_TINY)
     types = ["--precision.dtype", "fp64", "--precision.output_dtype", "bf16"]

@@ -274,6 +274,7 @@ def test_one_dataset_in_a_list_is_the_run_on_its_path(tmp):
     assert len(losses(tmp / "path")) == 8
 
 
+@campaign
 def test_a_weighted_packed_mixture_is_that_of_one_rank_over_changes_of_ranks_epoch_ends_and_kills(tmp):
     prepare(tmp)
     mixed = {

@@ -4,7 +4,7 @@ from: told by the tokenizers library and transformers."""
 import json
 import shutil
 
-from lockstep_testing import LLAMA_TINY, needs, records, run, sample_text, token_stream, write_config
+from lockstep_testing import LLAMA_TINY, campaign, needs, records, run, sample_text, token_stream, write_config
 
 WORDS = [
     "--train.global_batch",
@@ -202,6 +202,7 @@ def test_a_dataset_of_another_tokenizer_than_the_models_is_refused_unless_it_is_
     assert "data.tokenizer is bytes, but the dataset" in refused, refused
 
 
+@campaign
 def test_the_generation_config_of_the_model_comes_back_with_every_export(tmp):
     transformers = needs("transformers")
     model, text = write_model(tmp)

@@ -7,7 +7,7 @@ import pathlib
 import shutil
 
 from checkpoint_files import manifest_of, state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, SOURCE, on_hosts, run, sample_text, write_config
+from lockstep_testing import BUILD, GPT2_TINY, SOURCE, campaign, on_hosts, run, sample_text, write_config
 
 NODES = ["alpha", "beta"]
 EVERY, STEPS = 2, 6
@@ -193,6 +193,7 @@ def test_whatever_phase_fails_on_one_node_a_save_is_on_all_nodes_or_none(tmp):
         nothing_is_left(tmp, folder)
 
 
+@campaign
 def test_a_kill_between_two_publications_leaves_a_checkpoint_that_all_nodes_take(tmp):
     prepare(tmp)
     whole = reference(tmp)

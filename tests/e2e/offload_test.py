@@ -4,7 +4,7 @@ of the host's is refused with the arithmetic."""
 import json
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import run
+from lockstep_testing import run, share, shortened
 from layout_runs import losses, options, prepare
 
 LAYOUTS = [
@@ -21,9 +21,10 @@ LAYOUTS = [
 ]
 
 
+@shortened
 def test_an_offloaded_run_saves_what_another_does_and_each_goes_on_from_the_other(tmp):
     prepare(tmp)
-    for number, (ranks, what, layout) in enumerate(LAYOUTS):
+    for number, (ranks, what, layout) in share(enumerate(LAYOUTS), 3):
         offload = ["--train.offload", f"[{what}]"]
         stop = ["--train.inject", "rank=0,phase=data,step=3,kind=stop"]
         digests = []

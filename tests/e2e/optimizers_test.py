@@ -9,6 +9,7 @@ from checkpoint_files import read_tensor, state_digest, step_folders
 from lockstep_testing import (
     GPT2_TINY,
     LLAMA_TINY,
+    campaign,
     needs,
     records,
     run,
@@ -165,10 +166,11 @@ def run_anew(tmp, dtype, ranks, words):
     return lockstep_run(tmp, tmp / "model", dtype, ranks, words)
 
 
+@shortened
 def test_lion_is_that_of_a_plain_script_in_double_on_any_ranks(tmp):
     model = prepared(tmp)
     losses, _ = torch_run(model, token_stream(tmp / "data"), torch.float64, lambda groups: Rule(groups, lion))
-    for ranks, layout in [(1, []), (3, []), (2, ["--parallel.dp_shard", 2]), (2, ["--parallel.tp", 2])]:
+    for ranks, layout in share([(1, []), (3, []), (2, ["--parallel.dp_shard", 2]), (2, ["--parallel.tp", 2])], 3):
         ours = run_anew(tmp, "fp64", ranks, [*LION, *layout])
         assert near(ours, losses, 1e-10), (ranks, layout, ours, losses)
 
@@ -178,7 +180,7 @@ def test_muon_is_that_of_a_plain_script_in_double_however_matrices_are_cut(tmp):
     for config, transposed in [(GPT2_TINY, True), (LLAMA_TINY, False)]:
         model = prepared(tmp, config)
         start = {name: value.clone() for name, value in model.state_dict().items()}
-        for adjust, factor in ADJUST.items():
+        for adjust, factor in share(ADJUST.items(), 2):
             model.load_state_dict(start)
             hidden = hidden_of(model)
             dtype = torch.float64 if transposed else torch.float32  # transformers has parts of llama in fp32
@@ -301,6 +303,7 @@ def test_adafactor_is_that_of_a_plain_script_in_double_however_tensors_are_cut(t
     )
 
 
+@campaign
 def test_adafactor_is_that_of_pytorch_and_of_transformers(tmp):
     """With what these mean by its options. A bias whose keys' part has no gradient but rounding stays as it is."""
     from transformers.optimization import Adafactor
@@ -386,6 +389,7 @@ def test_adafactor_keeps_little_beside_weights_and_says_what_ranks_sum_up(tmp):
     assert all("all_reduce over dp_shard" in line for line in said[number + 1 : number + 3]), said[number : number + 4]
 
 
+@campaign
 def test_experts_are_updated_one_by_one_on_any_ranks(tmp):
     config = {
         key: value for key, value in LLAMA_TINY.items() if key not in ("architectures", "attention_bias", "mlp_bias")

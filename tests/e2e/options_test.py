@@ -5,7 +5,7 @@ import json
 import pathlib
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, records, run, sample_text, share, shortened, write_config
+from lockstep_testing import BUILD, GPT2_TINY, campaign, records, run, sample_text, share, shortened, write_config
 from running_jobs import with_short_and_long_deadline
 
 # What every run here is told; a test changes one option of it.
@@ -440,6 +440,7 @@ def test_documents_can_be_isolated(tmp):
     assert joined["numbers"] != isolated["numbers"]
 
 
+@campaign
 def test_how_documents_become_samples_can_be_chosen(tmp):
     prepare(tmp)
     packed = {
@@ -478,6 +479,7 @@ def test_how_documents_become_samples_can_be_chosen(tmp):
     assert all(one >= seven for one, seven in zip(*fills)) and fills[0] != fills[1], fills
 
 
+@campaign
 def test_parts_are_shared_by_neighbouring_ranks(tmp):
     prepare(tmp)
     alone = observe(tmp, "alone", {"checkpoint.ranks_per_file": 1}, ranks=2)

@@ -8,7 +8,18 @@ import signal
 import subprocess
 
 from checkpoint_files import step_folders
-from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, SOURCE, program, records, run, sample_text, write_config
+from lockstep_testing import (
+    BUILD,
+    GPT2_TINY,
+    PATIENCE_S,
+    SOURCE,
+    campaign,
+    program,
+    records,
+    run,
+    sample_text,
+    write_config,
+)
 from running_jobs import (
     launcher_of,
     launcher_patience,
@@ -286,6 +297,7 @@ def test_the_control_file_changes_how_often_something_is_done_until_the_job_ends
             assert done(folder)[len(want) :] == [8, 10], (ranks, option, done(folder))
 
 
+@campaign
 def test_what_the_control_file_cannot_change_stays_as_it_is(tmp):
     prepare(tmp)
     for number, (text, why) in enumerate(

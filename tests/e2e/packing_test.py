@@ -86,6 +86,7 @@ def test_every_method_trains_the_same_on_any_number_of_ranks_and_reports_what_it
     assert len(packings(tmp / "data")) == 8  # four methods, two splits
 
 
+@campaign
 def test_samples_stay_those_of_one_rank_over_changes_of_ranks_an_epoch_end_and_a_kill(tmp):
     prepare(tmp)
     dry = train(tmp, tmp / "dry", {}, "--dry-run", "--plan", "--json")

@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 from unittest import mock
 
-from lockstep_testing import PATIENCE_S, needs
+from lockstep_testing import PATIENCE_S, campaign, needs
 
 np, torch, transformers = map(needs, ["numpy", "torch", "transformers"])
 
@@ -349,14 +349,17 @@ def test_in_fp64_losses_and_gradients_are_those_of_transformers_to_1e_10(tmp):
     run(tmp, "fp64", 1e-10, 1e-10)
 
 
+@campaign
 def test_in_fp32_losses_are_those_of_transformers_to_1e_5_and_gradients_to_1e_4(tmp):
     run(tmp, "fp32", 1e-5, 1e-4)
 
 
+@campaign
 def test_in_bf16_gradients_are_those_of_fp32_to_1_5e_2_and_with_norms_of_heads_to_2_5e_2(tmp):
     run(tmp, "bf16", 2e-3, 1.5e-2, 2.5e-2)
 
 
+@campaign
 def test_in_fp16_gradients_are_those_of_fp32_to_2_5e_3_and_with_norms_of_heads_to_4e_3(tmp):
     run(tmp, "fp16", 3e-4, 2.5e-3, 4e-3)
 

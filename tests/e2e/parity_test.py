@@ -5,7 +5,19 @@ import shutil
 import numpy
 
 from checkpoint_files import read_tensor
-from lockstep_testing import GPT2_TINY, LLAMA_TINY, needs, records, run, sample_text, token_stream, write_config
+from lockstep_testing import (
+    GPT2_TINY,
+    LLAMA_TINY,
+    campaign,
+    needs,
+    records,
+    run,
+    sample_text,
+    share,
+    shortened,
+    token_stream,
+    write_config,
+)
 
 torch = needs("torch")
 transformers = needs("transformers")
@@ -175,6 +187,7 @@ def test_bf16_gradients_stay_near_fp32(tmp):
     check_parity(tmp, LLAMA_TINY, "bf16", 2e-2, 1.5e-2)
 
 
+@shortened
 def test_sgd_with_momentum_and_nesterov_is_that_of_pytorch_on_any_ranks(tmp):
     (tmp / "text.txt").write_text(sample_text())
     run(
@@ -189,7 +202,7 @@ def test_sgd_with_momentum_and_nesterov_is_that_of_pytorch_on_any_ranks(tmp):
     )
     model = random_model(tmp / "model", GPT2_TINY)
     start = {name: value.clone() for name, value in model.state_dict().items()}
-    for momentum, nesterov in [(0, False), (0.9, False), (0.9, True)]:
+    for momentum, nesterov in share([(0, False), (0.9, False), (0.9, True)], 2):
         model.load_state_dict(start)
         losses, _ = torch_run(
             model,
@@ -221,6 +234,7 @@ def test_sgd_with_momentum_and_nesterov_is_that_of_pytorch_on_any_ranks(tmp):
             )
 
 
+@campaign
 def test_smoothed_labels_give_the_losses_of_transformers_on_any_ranks_and_evaluations_measure_without(tmp):
     (tmp / "text.txt").write_text(sample_text())
     run(

@@ -163,8 +163,8 @@ def test_what_does_not_fit_together_or_names_nothing_is_refused(tmp):
             ["checkpoint.only modle: no component has that name", "the nearest name is 'model'"],
         ),
         (["--checkpoint.only", "[optimizer, trainer]"], ["checkpoint.only loads no part of the model of"]),
-        (["--checkpoint.skip", "[optimizer]"], ["takes the trainer of", "without its optimizer"]),
-        (["--checkpoint.only", "[model, optimizer]"], ["takes the optimizer of", "without its trainer"]),
+        (["--checkpoint.skip", "[optimizer]"], ["loads the trainer of", "without its optimizer"]),
+        (["--checkpoint.only", "[model, optimizer]"], ["loads the optimizer of", "without its trainer"]),
         (
             ["--checkpoint.only", "[model, data]", "--train.seed", 6],
             ["its position counts other samples", "train.seed", "--checkpoint.skip data"],
@@ -257,7 +257,7 @@ def test_a_run_saves_what_checkpoint_components_says_from_which_others_start_and
         )
         assert (
             "it starts afresh" in onwards.stderr
-            and f"with weights of {checkpoint}" in onwards.stderr
+            and f"the weights of {checkpoint}" in onwards.stderr
             or "trainer" in saved
         ), onwards.stderr
         begun = records(tmp / f"from-{folder.name}", "run")[-1]["start_step"]

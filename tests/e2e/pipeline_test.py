@@ -4,7 +4,7 @@ others, and what is refused."""
 import json
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import campaign, records, run
+from lockstep_testing import campaign, records, run, shortened
 from layout_runs import check_resumes_bit_for_bit, check_checkpoint_tools, losses, options, prepare
 
 
@@ -20,6 +20,7 @@ LAYOUTS = [
 ]
 
 
+@shortened
 def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
     prepare(tmp, **DEEP_TIED)
     check_resumes_bit_for_bit(tmp, LAYOUTS, "--eval.every", 3)
@@ -155,6 +156,7 @@ def test_every_option_of_stages_shows_in_the_program(tmp):
     assert both["batch"]["accumulation"] == 6 and both["batch"]["micro_batch_samples"] == 2, both
 
 
+@campaign
 def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):
     prepare(tmp, **DEEP)
     for ranks, layout, words in [

@@ -114,6 +114,7 @@ def test_a_loss_that_fails_ends_the_run_on_all_ranks_and_one_that_is_no_number_s
 # ---- orders of stages ----
 
 
+@campaign
 def test_an_order_of_stages_is_that_of_one_rank_and_the_bits_of_the_built_in_one(tmp):
     prepare(tmp, n_layer=5)
     size = {"global_batch": 12, "micro_batch": 2}
@@ -165,6 +166,7 @@ def test_a_run_in_waves_goes_on_with_the_same_bits_and_elsewhere(tmp):
     assert near(losses(tmp / "elsewhere"), losses(tmp / "whole"), 1e-4)
 
 
+@campaign
 def test_what_is_no_order_of_stages_is_told_before_the_first_step(tmp):
     prepare(tmp, n_layer=5)
     who = f"the schedule waves of {PARTS}"
@@ -315,6 +317,7 @@ def test_a_packing_that_is_sequential_trains_as_the_built_in_one_and_is_kept(tmp
     assert len(list((tmp / "data").glob("PACKING-*.h5"))) == 8  # an option that no resume changes may decide it
 
 
+@campaign
 def test_what_is_no_packing_is_told(tmp):
     prepare(tmp)
     documents(tmp)
@@ -358,6 +361,7 @@ def test_a_reader_gives_the_shards_of_the_same_documents_as_json_lines_on_any_ra
     assert "supported: .txt" in message, message
 
 
+@campaign
 def test_a_reader_that_fails_says_so_and_what_is_no_text_is_a_malformed_record(tmp):
     documents(tmp)
     for fault, wanted in [
@@ -448,6 +452,7 @@ def test_train_prepares_text_with_the_parts_of_its_plugin(tmp):
     assert losses(tmp / "ours") == losses(tmp / "theirs")
 
 
+@campaign
 def test_a_tokenizer_that_fails_says_so(tmp):
     (tmp / "text.txt").write_text(sample_text() * 20)
     for fault, wanted in [
@@ -496,6 +501,7 @@ def test_a_tokenizer_that_fails_says_so(tmp):
 # ---- declarations ----
 
 
+@campaign
 def test_no_table_of_a_plugin_ends_a_program_by_anything_but_a_message(tmp):
     """Random tables: most are refused, the others are declared, and never is there a crash or a bug."""
     plugin = str(BUILD / "tests/random_plugin.so")

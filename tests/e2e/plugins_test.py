@@ -42,6 +42,7 @@ def test_a_schedule_of_a_plugin_says_the_rate_behind_the_warm_up(tmp):
     assert all(any(abs(float(number) - rate) < 1e-12 for number in plotted) for rate in want.values())
 
 
+@campaign
 def test_an_update_rule_of_a_plugin_is_that_of_a_plain_script_however_weights_are_cut(tmp):
     torch = needs("torch")
     from optimizers_test import Rule, near, prepared, run_anew
@@ -66,6 +67,7 @@ def test_an_update_rule_of_a_plugin_is_that_of_a_plain_script_however_weights_ar
         assert near(ours, wanted, 1e-9), (ranks, layout, ours, wanted)
 
 
+@campaign
 def test_its_state_is_saved_resharded_and_kept_in_weights_of_bf16(tmp):
     prepare(tmp)
     for number, more in enumerate(
@@ -92,6 +94,7 @@ def test_its_state_is_saved_resharded_and_kept_in_weights_of_bf16(tmp):
         assert state_digest(elsewhere) == digest
 
 
+@campaign
 def test_a_callback_counts_over_restarts_and_draws_numbers_that_are_not_drawn_again(tmp):
     prepare(tmp)
     words = [
@@ -403,7 +406,7 @@ def test_a_plugin_that_fails_costs_neither_the_run_nor_a_checkpoint_unless_it_up
         expect=2,
         env={"FAULT": "rate"},
     ).stderr
-    assert "the schedule wild of" in message and "says nan for step 3" in message, message
+    assert "the schedule wild of" in message and "returns nan for step 3" in message, message
     message = run(
         "train",
         *options(tmp, tmp / "update", "--plugin", FAULTY, "--optimizer.name", "still"),

@@ -2,7 +2,7 @@
 a save."""
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import LLAMA_TINY, records, run, sample_text, write_config
+from lockstep_testing import LLAMA_TINY, campaign, records, run, sample_text, write_config
 
 STEPS = 6
 FLIP = ["--train.inject", "rank=1,phase=save.plan,step=2,kind=flip"]
@@ -106,6 +106,7 @@ def test_saves_in_turn_find_a_difference_within_so_many_also_across_a_resume(tmp
     assert len(step_folders(tmp / "flipped")) <= 4, ended
 
 
+@campaign
 def test_without_repair_a_difference_ends_the_run_or_is_told_of_and_one_rank_is_saved(tmp):
     prepare(tmp)
     train(tmp, "whole", ranks=3)

@@ -113,6 +113,7 @@ def test_a_delay_in_epochs_ends_with_the_step_that_fills_them(tmp):
     assert "eval.on_save has no effect: no checkpoint is saved" in refused, refused
 
 
+@campaign
 def test_an_evaluation_does_not_depend_on_its_micro_batch(tmp):
     prepare(tmp)
     changes = {"eval.every": 4, "train.micro_batch": 2, "eval.batches": 5}
@@ -387,6 +388,7 @@ def test_options_that_are_fixed_may_change_where_it_is_allowed_and_it_is_recorde
     assert "n_layer of the model's config: saved 2, now 3" in refused, refused
 
 
+@campaign
 def test_a_seed_that_is_drawn_is_recorded_and_kept(tmp):
     prepare(tmp)
     drawn = {"train.seed": -1, "log.every": 1}
@@ -485,6 +487,7 @@ def test_the_same_command_goes_on_after_75_whatever_checkpoint_resume_says(tmp):
             assert resume != "afresh" or (starts(folder)[-1] == 0 and len(former(folder)) > len(aside)), finished.stderr
 
 
+@campaign
 def test_a_run_goes_on_only_with_the_command_that_was_stopped_or_the_job_that_was_requeued(tmp):
     prepare(tmp)
     afresh = {"checkpoint.resume": "afresh", "checkpoint.every": 2}

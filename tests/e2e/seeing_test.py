@@ -443,7 +443,7 @@ def test_a_profile_shows_chosen_ranks_and_its_records_are_of_all(tmp):
     work = [{record["work"] for record in records(tmp / name, "profile")} for name in ["all", "one"]]
     assert work[0] == work[1] and {"forward", "reduction"} <= work[0], work
     told = run("train", *options(tmp, tmp / "two", *PROFILE, "--log.profile_ranks", "[0, 2]"), ranks=2, expect=2).stderr
-    assert "log.profile_ranks names rank 2, and the job has 2 ranks" in told, told
+    assert "log.profile_ranks names rank 2, but the job has 2 ranks" in told, told
 
 
 def test_a_profile_has_shapes_and_memory_where_they_are_asked_for(tmp):

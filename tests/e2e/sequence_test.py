@@ -5,7 +5,7 @@ import re
 import shutil
 
 from checkpoint_files import step_folders
-from lockstep_testing import LLAMA_TINY, campaign, records, run, sample_text
+from lockstep_testing import LLAMA_TINY, campaign, records, run, sample_text, share, shortened
 from layout_runs import (
     check_checkpoint_tools,
     check_failures,
@@ -71,13 +71,14 @@ def test_a_run_on_a_ring_that_is_stopped_goes_on_bit_for_bit(tmp):
     check_resumes_bit_for_bit(tmp, RINGS)
 
 
+@shortened
 def test_losses_are_those_of_one_rank_whatever_divides_the_rows(tmp):
     prepared(tmp)
     fixed = [*ODD, "--precision.dtype", "fp64", "--eval.every", 2, "--eval.batches", 1]
     run("train", *options(tmp, tmp / "one", *fixed, steps=4))
     want = losses(tmp / "one")
     evaluated = [(record["loss"], record["tokens"]) for record in records(tmp / "one", "eval")]
-    for ranks, layout in [
+    layouts = [
         (2, ["--parallel.ulysses", 2]),
         (4, ["--parallel.ulysses", 2, "--parallel.tp", 2]),
         (3, ["--parallel.ring", 3]),
@@ -98,7 +99,8 @@ def test_losses_are_those_of_one_rank_whatever_divides_the_rows(tmp):
         ),
         (4, ["--parallel.ulysses", 4, "--parallel.dp_shard", 1, "--parallel.cp_fsdp_mode", "none"]),
         (6, ["--parallel.ulysses", 2, "--parallel.dp_shard", 3, "--parallel.cp_fsdp_mode", "ulysses_only"]),
-    ]:
+    ]
+    for ranks, layout in share(layouts, 3):
         folder = tmp / "-".join(map(str, layout))
         run("train", *options(tmp, folder, *fixed, *layout, steps=4), ranks=ranks)
         got = losses(folder)
@@ -194,6 +196,7 @@ def test_samples_are_those_of_one_rank(tmp):
     check_samples(tmp, [(None, []), (2, ["--parallel.ulysses", 2]), (3, ["--parallel.ring", 3]), (8, together)])
 
 
+@shortened
 def test_a_failure_on_one_rank_ends_the_job_with_its_message_and_saves_nothing(tmp):
     prepared(tmp)
     for axis in ["ulysses", "ring"]:

@@ -7,7 +7,7 @@ import re
 import time
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, PATIENCE_S, campaign, records, run
+from lockstep_testing import BUILD, PATIENCE_S, campaign, records, run, shortened
 from layout_runs import (
     check_resumes_bit_for_bit,
     check_resumes_on_other_layouts,
@@ -41,6 +41,7 @@ LAYOUTS = [
 ]
 
 
+@shortened
 def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
     prepare(tmp)
     check_resumes_bit_for_bit(tmp, LAYOUTS)
@@ -128,6 +129,7 @@ def test_a_text_that_fails_on_one_rank_costs_a_run_of_shards_neither_steps_nor_c
     assert [path.name for path in step_folders(tmp / "failed")] == [path.name for path in step_folders(tmp / "whole")]
 
 
+@campaign
 def test_every_option_of_shards_shows_in_the_program(tmp):
     prepare(tmp)
 
@@ -188,6 +190,7 @@ def test_every_option_of_shards_shows_in_the_program(tmp):
 IN_BACKWARD = ["--optimizer.in_backward", "true", "--train.on_nonfinite", "stop"]
 
 
+@campaign
 def test_an_optimizer_in_backward_gives_the_same_run_with_less_memory_and_goes_on(tmp):
     prepare(tmp)
     for ranks, layout in [(3, []), (3, ["--parallel.dp_shard", 3])]:
@@ -287,6 +290,7 @@ def test_one_unit_of_all_blocks_is_warned_of_also_in_the_words_of_transformers(t
         assert (warning in done.stderr) == warned, done.stderr
 
 
+@campaign
 def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):
     prepare(tmp)
     for ranks, layout, words in [

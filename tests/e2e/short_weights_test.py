@@ -6,7 +6,7 @@ import json
 import numpy
 
 from checkpoint_files import read_tensor, state_digest, step_folders, tensors_of
-from lockstep_testing import needs, run, token_stream
+from lockstep_testing import needs, run, shortened, token_stream
 from optimizers_test import Rule, adamw, near, prepared, run_anew
 from parity_test import torch_run
 from layout_runs import check_resumes_bit_for_bit, losses, options, prepare
@@ -54,6 +54,7 @@ def test_what_rounding_takes_is_lost_unless_it_is_kept(tmp):
     assert kept < lost / 5 and kept < moved / 10 and lost > moved / 20, (moved, lost, kept)
 
 
+@shortened
 def test_runs_go_on_bit_for_bit_on_any_layout(tmp):
     prepare(tmp, n_head=2)
     layouts = [

@@ -13,7 +13,7 @@ import subprocess
 import time
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, SOURCE, program, records, run, sample_text, write_config
+from lockstep_testing import BUILD, GPT2_TINY, SOURCE, campaign, program, records, run, sample_text, write_config
 from running_jobs import with_short_and_long_deadline
 
 PAUSES = int(os.environ.get("LOCKSTEP_TEST_PAUSES", 2))
@@ -218,6 +218,7 @@ def test_a_rank_that_never_goes_on_ends_the_job_and_the_checkpoint_before_stays(
     )
 
 
+@campaign
 def test_storage_that_is_slow_for_one_rank_costs_time_alone(tmp):
     prepare(tmp)
     want, lost = whole_run(tmp)

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 
 from checkpoint_files import manifest_of, state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, records, run, sample_text, write_config
+from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, campaign, records, run, sample_text, write_config
 
 POINTS = int(os.environ.get("LOCKSTEP_TEST_POINTS", 1))
 ALL = POINTS > 1
@@ -386,6 +386,7 @@ def check_never_far_behind(folder, most):
             newer = [step for step in newer if step > record["step"]]
 
 
+@campaign
 def test_a_local_tier_before_slow_storage_is_never_far_behind_and_loses_nothing(tmp):
     """Each write into the folder of the run takes a while; jobs are stopped and killed, and go on."""
     prepare(tmp)

@@ -16,6 +16,7 @@ from lockstep_testing import (
     GPT2_TINY,
     PATIENCE_S,
     SOURCE,
+    campaign,
     program,
     records,
     run,
@@ -144,6 +145,7 @@ def check_outlived(tmp, name, call, code, first, period, ranks, rank, more=()):
     return failed
 
 
+@campaign
 def test_storage_that_keeps_another_bit_is_found_by_reading_back(tmp):
     prepare(tmp)
     lie = faults("pwrite", "lie", 30, rank=1, path="/part-")
@@ -164,6 +166,7 @@ def test_storage_that_keeps_another_bit_is_found_by_reading_back(tmp):
         check_whole(tmp / name, reference(tmp, 2))
 
 
+@campaign
 def test_a_call_that_fails_once_fails_one_save_and_training_goes_on(tmp):
     prepare(tmp)
     for name, call, code, first, ranks, rank in [
@@ -232,6 +235,7 @@ def saved_run(tmp, name, ranks):
     return options(tmp, tmp / name, "--checkpoint.every", 2, steps=10)
 
 
+@campaign
 def test_an_errno_on_one_rank_is_looked_at_anew_and_no_checkpoint_is_put_aside(tmp):
     prepare(tmp)
     newest = "step-0000000008"
@@ -319,6 +323,7 @@ def test_a_save_that_nothing_follows_must_succeed(tmp):
         assert not events(tmp / name) and not step_folders(tmp / name) and left_over(tmp / name) == []
 
 
+@campaign
 def test_few_descriptors_cost_no_checkpoint(tmp):
     prepare(tmp)
     digests = reference(tmp, 1, steps=6)
@@ -444,6 +449,7 @@ def test_the_only_sound_checkpoint_stays_where_there_is_no_room(tmp):
     run("checkpoint-inspect", tmp / "run", "--verify=fingerprints")
 
 
+@campaign
 def test_behind_a_quota_that_free_space_says_nothing_of_an_older_checkpoint_goes_first(tmp):
     prepare(tmp)
     background = ["--checkpoint.background", "true"]

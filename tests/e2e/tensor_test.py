@@ -4,7 +4,7 @@ import json
 import re
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import LLAMA_TINY, campaign, run, write_config
+from lockstep_testing import LLAMA_TINY, campaign, run, shortened, write_config
 from layout_runs import (
     check_checkpoint_tools,
     check_failures,
@@ -39,6 +39,7 @@ def prepared(tmp, **model):
     (tmp / "model/config.json").write_text(json.dumps(dict(MODEL, **model)))
 
 
+@shortened
 def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
     prepared(tmp)
     check_resumes_bit_for_bit(tmp, LAYOUTS)
@@ -93,6 +94,7 @@ def test_more_ranks_than_key_heads_share_blocks_with_norms_of_queries_and_keys(t
     )
 
 
+@campaign
 def test_initial_weights_are_those_of_one_rank_to_the_bit(tmp):
     prepared(tmp)
     tp = [(2, ["--parallel.tp", 2]), (3, ["--parallel.tp", 3]), (6, ["--parallel.tp", 6])]
@@ -150,6 +152,7 @@ def test_samples_are_those_of_one_rank(tmp):
     check_samples(tmp, [(None, []), *tp])
 
 
+@shortened
 def test_a_failure_on_one_rank_ends_the_job_with_its_message_and_saves_nothing(tmp):
     prepared(tmp)
     check_failures(tmp, 3, ["--parallel.tp", 3], ["forward", "backward", "data", "evaluation", "lane", "optimizer"])

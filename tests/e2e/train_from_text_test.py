@@ -277,7 +277,11 @@ def test_token_files_become_a_dataset_of_the_cache_where_they_lie_until_they_cha
             train(tmp, tmp / f"dataset-{name}-{ranks}", {"data.path": tmp / name}, ranks=ranks)
             assert losses(tmp / f"run-{name}-{ranks}") == losses(tmp / f"dataset-{name}-{ranks}") != []
             again = train(tmp, tmp / f"run-{name}-{ranks}", {**changes, "train.max_steps": 5}, ranks=ranks).stderr
-            assert f"prepared before: {made}" in again and entries(tmp / f"cache-{name}-{ranks}") == [made], again
+            assert (
+                "already prepared: " in again
+                and str(made) in again
+                and entries(tmp / f"cache-{name}-{ranks}") == [made]
+            ), again
     for name, file in [("in-place", "m.bin"), ("copied", "train/")]:
         shards = json.loads((entries(tmp / f"cache-{name}-2")[0] / "DATASET.json").read_text())["splits"]["train"][
             "shards"

@@ -113,6 +113,7 @@ def test_a_run_killed_half_way_and_resumed_ends_with_the_same_bits(tmp):
         assert losses(whole) == losses(broken)
 
 
+@campaign
 def test_the_same_global_batches_on_any_number_of_ranks(tmp):
     prepare(tmp, GPT2_TINY)
     reference = None

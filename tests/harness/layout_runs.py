@@ -1,7 +1,7 @@
 """The same run of a small model on any layout, and checks that hold on every layout."""
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, records, run, sample_text, share, write_config
 
 
 def prepare(tmp, **model):
@@ -53,8 +53,8 @@ def losses(folder):
 
 
 def check_resumes_bit_for_bit(tmp, layouts, *more):
-    """On each of `layouts` (ranks, options), a run that is stopped and resumed equals one that is not stopped."""
-    for number, (ranks, layout) in enumerate(layouts):
+    """On a share() of `layouts` (ranks, options), a run that is stopped and resumed equals one that is not stopped."""
+    for number, (ranks, layout) in enumerate(share(layouts, 4)):
         whole, parts = tmp / f"whole{number}", tmp / f"parts{number}"
         run("train", *options(tmp, whole, *layout, "--checkpoint.every", 3, *more), ranks=ranks)
         stopped = options(tmp, parts, *layout, "--train.inject", "rank=1,phase=data,step=3,kind=stop")
@@ -121,8 +121,8 @@ def check_samples(tmp, layouts):
 
 
 def check_failures(tmp, ranks, layout, phases):
-    """A failure on rank 1 in each of `phases` of step 2 ends the job with its own code and message, and nothing newer is saved."""
-    for phase in phases:
+    """A failure on rank 1 in each of a share() of `phases` of step 2 ends the job with its own code and message, and nothing newer is saved."""
+    for phase in share(phases, 3):
         folder = tmp / f"{'-'.join(map(str, layout))}-{phase}"
         injected = ["--eval.every", 2, "--train.inject", f"rank=1,phase={phase},step=2,kind=throw,code=5"]
         done = run("train", *options(tmp, folder, *layout, *injected), ranks=ranks, expect=None)

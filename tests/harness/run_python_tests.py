@@ -1,8 +1,8 @@
-"""run_python_tests.py FILE [--campaign] [NAME …]: runs the test_* functions of FILE and prints TAP, so that every claim is counted.
+"""run_python_tests.py FILE [--campaign|--all] [NAME …]: runs the test_* functions of FILE and prints TAP, so that every claim is counted.
 
 A test is a function without arguments or with one, `tmp` (a fresh folder). It fails by raising; it skips by raising
-unittest.SkipTest(reason). With --campaign, tests marked @campaign or @shortened run, with all cases; without, all tests
-but those marked @campaign. With names, the tests whose name contains one of them run, however they are marked.
+unittest.SkipTest(reason). With --campaign, tests marked @campaign or @shortened run, with all cases; with --all, all
+tests with all cases; without, all tests but those marked @campaign. With names, the tests whose name contains one of them run, however they are marked.
 """
 
 import importlib.util
@@ -29,15 +29,15 @@ def main() -> int:
     tests = [
         (name, function) for name, function in vars(module).items() if name.startswith("test_") and callable(function)
     ]
-    campaign = "--campaign" in sys.argv[2:]
-    parts = [word for word in sys.argv[2:] if word != "--campaign"]
-    if campaign:
+    campaign, everything = "--campaign" in sys.argv[2:], "--all" in sys.argv[2:]
+    parts = [word for word in sys.argv[2:] if not word.startswith("--")]
+    if campaign or everything:
         os.environ["LOCKSTEP_TEST_ALL"] = "1"
     if parts:
         tests = [test for test in tests if any(part in test[0] for part in parts)]
     elif campaign:
         tests = [test for test in tests if hasattr(test[1], "campaign") or hasattr(test[1], "shortened")]
-    else:
+    elif not everything:
         tests = [test for test in tests if not hasattr(test[1], "campaign")]
     failed = 0
     print(f"1..{len(tests)}", flush=True)
