@@ -1104,4 +1104,4 @@ def test_another_field_and_another_end_of_text_are_used(tmp):
     prepare(tmp / "a.jsonl", "--output", tmp / "other", *options, "--data.end_of_text", "!")
     assert token_stream(tmp / "other").tolist() == [64, 0, 65]
     done = prepare(tmp / "a.jsonl", "--output", tmp / "none", *options, "--data.end_of_text", "<nothing>", expect=2)
-    assert "the vocabulary has no token '<nothing>'" in done.stderr
+    assert "the vocabulary has no end-of-text token '<nothing>'" in done.stderr
