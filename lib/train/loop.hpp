@@ -70,7 +70,7 @@ class TrainingLoop {
   /// Reports a skipped step, which changed nothing. Throws AgreedError(numerics) on all ranks unless the run may
   /// continue. Collective over the world.
   void skip_step(const StepOutcome& outcome);
-  /// Returns what decides on an evaluation, a save and the end after the step.
+  /// Returns the facts by which decide() chooses an evaluation, a save or the end after the step.
   AfterStep facts_after(const StepOutcome& outcome) const;
   bool evaluation_delay_is_over() const;
   void evaluate();

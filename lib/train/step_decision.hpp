@@ -24,7 +24,8 @@ struct StepDecision {
   bool operator==(const StepDecision&) const = default;
 };
 
-/// Decides what follows a step. If its evaluation ends the run by early stopping, decide again with `last`. Pure.
+/// Decides on the evaluation, the save and the end that follow a step. If the evaluation ends the run by early
+/// stopping, call it again with `last`. Pure.
 StepDecision decide(const AfterStep& facts);
 
 }  // namespace lockstep
