@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "config/option.hpp"
+#include "config/rules.hpp"
 #include "config/train_choices.hpp"
 #include "report/device_peaks.hpp"
 
@@ -15,23 +16,58 @@ namespace lockstep {
 
 namespace {
 
-void check_places(const LogOptions& log, Problems& problems) {
-  if (!log.tensorboard && log.tensorboard_dir)
-    problems.add({"log.tensorboard_dir", "log.tensorboard"},
-                 "log.tensorboard_dir has no effect: log.tensorboard is false");
-  if (log.wandb == WandbMode::online)
-    problems.add(
-        {"log.wandb"},
-        "log.wandb online is not supported: use offline, and upload with wandb sync RUN/wandb/offline-run-*, also "
-        "during the run");
-  const auto moot = [&](const std::string& option, bool given) {
-    if (log.wandb == WandbMode::off && given) problems.add({option}, option + " has no effect: log.wandb is off");
+bool profiles_nothing(const TrainConfig& config) { return !config.profile && !config.log.profile_start_step; }
+
+const std::vector<Rule>& log_rules() {
+  static const std::vector<Rule> all{
+      {{"log.tensorboard_dir", "log.tensorboard"},
+       [](const TrainConfig& config) { return !config.log.tensorboard && config.log.tensorboard_dir; },
+       "log.tensorboard_dir has no effect: log.tensorboard is false"},
+      {{"log.wandb"},
+       [](const TrainConfig& config) { return config.log.wandb == WandbMode::online; },
+       "log.wandb online is not supported: use offline, and upload with wandb sync RUN/wandb/offline-run-*, "
+       "also during the run"},
+      {{"log.wandb_project"},
+       [](const TrainConfig& config) { return config.log.wandb == WandbMode::off && config.log.wandb_project; },
+       "log.wandb_project has no effect: log.wandb is off"},
+      {{"log.wandb_name"},
+       [](const TrainConfig& config) { return config.log.wandb == WandbMode::off && config.log.wandb_name; },
+       "log.wandb_name has no effect: log.wandb is off"},
+      {{"log.wandb_tags"},
+       [](const TrainConfig& config) { return config.log.wandb == WandbMode::off && !config.log.wandb_tags.empty(); },
+       "log.wandb_tags has no effect: log.wandb is off"},
+      {{"log.wandb_every"},
+       [](const TrainConfig& config) { return config.log.wandb == WandbMode::off && config.log.wandb_every; },
+       "log.wandb_every has no effect: log.wandb is off"},
+      {{"log.wandb_dir"},
+       [](const TrainConfig& config) { return config.log.wandb == WandbMode::off && config.log.wandb_dir; },
+       "log.wandb_dir has no effect: log.wandb is off"},
+      {{"log.statistics_every", "log.statistics"},
+       [](const TrainConfig& config) { return config.log.statistics.empty() && config.log.statistics_every; },
+       "log.statistics_every has no effect: log.statistics is empty"},
+      {{"log.profile_dir"},
+       [](const TrainConfig& config) { return profiles_nothing(config) && config.log.profile_dir; },
+       "log.profile_dir has no effect: no step is profiled without log.profile_start_step or --profile"},
+      {{"log.profile_ranks"},
+       [](const TrainConfig& config) { return profiles_nothing(config) && !config.log.profile_ranks.empty(); },
+       "log.profile_ranks has no effect: no step is profiled without log.profile_start_step or --profile"},
+      {{"log.profile_shapes"},
+       [](const TrainConfig& config) { return profiles_nothing(config) && config.log.profile_shapes; },
+       "log.profile_shapes has no effect: no step is profiled without log.profile_start_step or --profile"},
+      {{"log.profile_memory"},
+       [](const TrainConfig& config) { return profiles_nothing(config) && config.log.profile_memory; },
+       "log.profile_memory has no effect: no step is profiled without log.profile_start_step or --profile"},
+      {{"log.profile_start_step", "log.profile_end_step"},
+       [](const TrainConfig& config) { return config.log.profile_end_step && !config.log.profile_start_step; },
+       "log.profile_end_step has no effect without log.profile_start_step"},
+      {{"profile", "log.profile_start_step"},
+       [](const TrainConfig& config) { return config.profile && config.log.profile_start_step; },
+       "--profile and log.profile_start_step both set the steps to profile: leave one out"},
   };
-  moot("log.wandb_project", log.wandb_project.has_value());
-  moot("log.wandb_name", log.wandb_name.has_value());
-  moot("log.wandb_tags", !log.wandb_tags.empty());
-  moot("log.wandb_every", log.wandb_every.has_value());
-  moot("log.wandb_dir", log.wandb_dir.has_value());
+  return all;
+}
+
+void check_wandb(const LogOptions& log, Problems& problems) {
   const bool by_steps_alone = log.every.steps > 0 && log.every == Cadence{.steps = log.every.steps};
   if (log.wandb == WandbMode::off || !log.wandb_every || !by_steps_alone) return;
   if (*log.wandb_every % log.every.steps != 0)
@@ -41,9 +77,6 @@ void check_places(const LogOptions& log, Problems& problems) {
 }
 
 void check_statistics(const LogOptions& log, Problems& problems) {
-  if (log.statistics.empty() && log.statistics_every)
-    problems.add({"log.statistics_every", "log.statistics"},
-                 "log.statistics_every has no effect: log.statistics is empty");
   if (!log.statistics.empty() && !log.statistics_every.value_or(log.every))
     problems.add({"log.statistics", log.statistics_every ? "log.statistics_every" : "log.every"},
                  fmt::format("log.statistics has no effect: {} is never",
@@ -77,19 +110,6 @@ void check_profile(const TrainConfig& config, Problems& problems) {
   const std::optional<std::int64_t>& start = log.profile_start_step;
   const std::optional<std::int64_t>& end = log.profile_end_step;
   const std::vector<std::string> both{"log.profile_start_step", "log.profile_end_step"};
-  const auto moot = [&](const std::string& option, bool given) {
-    if (given && !start && !config.profile)
-      problems.add({option},
-                   option + " has no effect: no step is profiled without log.profile_start_step or --profile");
-  };
-  moot("log.profile_dir", log.profile_dir.has_value());
-  moot("log.profile_ranks", !log.profile_ranks.empty());
-  moot("log.profile_shapes", log.profile_shapes);
-  moot("log.profile_memory", log.profile_memory);
-  if (end && !start) problems.add(both, "log.profile_end_step has no effect without log.profile_start_step");
-  if (config.profile && start)
-    problems.add({"profile", "log.profile_start_step"},
-                 "--profile and log.profile_start_step both set the steps to profile: leave one out");
   if (config.profile && *config.profile > most_steps)
     problems.add({"profile"}, fmt::format("a profile covers at most {} steps, not {}", most_steps, *config.profile));
   if (!start || !end) return;
@@ -103,7 +123,8 @@ void check_profile(const TrainConfig& config, Problems& problems) {
 }  // namespace
 
 void check_log(const TrainConfig& config, Problems& problems) {
-  check_places(config.log, problems);
+  check_rules(log_rules(), config, problems);
+  check_wandb(config.log, problems);
   check_statistics(config.log, problems);
   check_peak(config, problems);
   check_profile(config, problems);

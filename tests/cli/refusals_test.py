@@ -711,6 +711,9 @@ TABLE = [
 # Where the sources refuse what options ask for, and which of their messages cannot be reached by options of train.
 CHECKED = [
     "lib/config/train_check.cpp",
+    "lib/config/optimizer_check.cpp",
+    "lib/config/parallel_check.cpp",
+    "lib/config/precision_check.cpp",
     "lib/config/schedule_check.cpp",
     "lib/config/data_check.cpp",
     "lib/train/run_mesh.cpp",
@@ -750,12 +753,10 @@ def messages():
     found = []
     for name in CHECKED:
         source = (SOURCE / name).read_text()
-        for match in re.finditer(
-            r"(?:problems\.add\(\s*(?:{[^}]*}|\w+),|Error\(\s*ExitCode::usage,|fail\(ExitCode::usage,)\s*(?:fmt::format\()?\s*"
-            r"((?:\"(?:[^\"\\]|\\.)*\"\s*)+)\)?",
-            source,
-            re.S,
-        ):
+        text = r"((?:\"(?:[^\"\\]|\\.)*\"\s*)+)"
+        statement = r"(?:problems\.add\(\s*(?:{[^}]*}|\w+),|Error\(\s*ExitCode::usage,|fail\(ExitCode::usage,)\s*(?:fmt::format\()?\s*"
+        row = r"{{(?:\"[^\"]*\",?\s*)+},\s*(?:\[\]\(const TrainConfig& config\) {.*?},|is_moot<[^>]*>,)\s*"  # of a table of rules
+        for match in [*re.finditer(statement + text, source), *re.finditer(row + text + "}", source, re.S)]:
             found.append("".join(re.findall(r"\"((?:[^\"\\]|\\.)*)\"", match[1])))
     return found
 

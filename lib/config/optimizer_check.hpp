@@ -1,0 +1,12 @@
+// Rules for the options optimizer.*.
+#pragma once
+
+#include "config/problems.hpp"
+#include "config/train_config.hpp"
+
+namespace lockstep {
+
+/// Adds a problem for each contradiction between these options, and between them and the ends of steps. Local, pure.
+void check_optimizer(const TrainConfig& config, Problems& problems);
+
+}  // namespace lockstep
