@@ -68,7 +68,7 @@ void check_storage(const CheckpointOptions& checkpoint, Problems& problems) {
 
 void check_background(const CheckpointOptions& checkpoint, Problems& problems) {
   if (checkpoint.background != Background::never) return;
-  for (const auto& [option, is_set] : {std::pair("checkpoint.on_busy", checkpoint.on_busy.has_value()),
+  for (const auto& [option, is_set] : {std::pair("checkpoint.on_busy", checkpoint.on_busy.is_set()),
                                        std::pair("checkpoint.snapshot_memory", checkpoint.snapshot_memory.has_value())})
     if (is_set)
       problems.add(
@@ -83,7 +83,7 @@ void check_validation(const CheckpointOptions& checkpoint, Problems& problems) {
         {"checkpoint.validation", "checkpoint.every"},
         "checkpoint.validation rolling needs checkpoint.every in steps only: the step of a save selects the part "
         "that it compares");
-  if (checkpoint.validation_saves && !rolls)
+  if (checkpoint.validation_saves.is_set() && !rolls)
     problems.add({"checkpoint.validation_saves", "checkpoint.validation"},
                  "checkpoint.validation_saves has no effect: it applies only to checkpoint.validation rolling");
   if (checkpoint.validation == Compared::none && checkpoint.on_difference != OnDifference::fail)

@@ -89,8 +89,7 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
       "background", checkpoint.background,
       {.brief = "save in the background: true, false or auto",
        .details = "Training stops only while the state is copied. The last save of a run is never in the background"});
-  visit.field("on_busy", checkpoint.on_busy,
-              {.brief = "save due while another is running: skip or wait", .unset = "wait"});
+  visit.field("on_busy", checkpoint.on_busy, {.brief = "save due while another is running: skip or wait"});
   visit.field("snapshot_memory", checkpoint.snapshot_memory,
               {.brief = "memory of a rank for the copy of a background save",
                .details = "It is at least the largest piece. If the state needs more, it is filled several times",
@@ -106,7 +105,6 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
   visit.field("validation_saves", checkpoint.validation_saves,
               {.brief = "saves that validation: rolling takes to compare everything",
                .details = "Each save compares an equal share of each tensor",
-               .unset = "8",
                .unit = "saves",
                .min = 2,
                .max = 1000});

@@ -23,7 +23,7 @@ void check_choice(const std::string& option, const DatasetChoice& dataset, const
     problems.add({option}, fmt::format("{}.name {} may have only letters, digits and . _ -", option, *dataset.name));
   if (!dataset.is_dummy()) {
     for (const auto& [key, is_set] :
-         {std::pair("length", dataset.length.has_value()), {"tokens", dataset.tokens.has_value()}})
+         {std::pair("length", dataset.length.has_value()), {"tokens", dataset.tokens.is_set()}})
       if (is_set)
         problems.add({option}, fmt::format("{}.{} has no effect: it applies only to the path dummy", option, key));
     return;
@@ -104,11 +104,11 @@ void check_samples(const TrainConfig& config, Problems& problems) {
   const auto looks_at_groups = [](SamplePacking packing) {
     return packing == SamplePacking::multipack || packing == SamplePacking::best_fit || plugin_index(packing);
   };
-  if (config.data.packing_group && !looks_at_groups(training) && !looks_at_groups(evaluation))
+  if (config.data.packing_group.is_set() && !looks_at_groups(training) && !looks_at_groups(evaluation))
     problems.add({"data.packing_group", "data.packing"},
                  "data.packing_group has no effect: data.packing is neither multipack nor best_fit");
-  for (const auto& [option, is_set] : {std::pair("data.long_documents", config.data.long_documents.has_value()),
-                                       {"data.pad_to_multiple_of", config.data.pad_to_multiple_of.has_value()}})
+  for (const auto& [option, is_set] : {std::pair("data.long_documents", config.data.long_documents.is_set()),
+                                       {"data.pad_to_multiple_of", config.data.pad_to_multiple_of.is_set()}})
     if (is_set && !packs)
       problems.add({option, "data.packing"},
                    fmt::format("{} has no effect: data.packing is windows, which uses all tokens", option));

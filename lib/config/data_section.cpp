@@ -50,8 +50,7 @@ void describe_choice(Declaration& visit, DatasetChoice& dataset, const std::stri
                .max = most_count});
   visit.field("tokens", dataset.tokens,
               {.brief = "tokens of dummy: random or constant",
-               .details = "random draws ids of the model's vocabulary by data.seed. constant is the id 0",
-               .unset = "random"});
+               .details = "random draws ids of the model's vocabulary by data.seed. constant is the id 0"});
 }
 
 }  // namespace
@@ -121,7 +120,6 @@ void describe(Declaration& visit, DataOptions& data) {
                .on_resume = OnResume::fixed(counts_samples)});
   visit.field("packing_group", data.packing_group,
               {.brief = "documents that multipack and best_fit pack together in one group",
-               .unset = "100000",
                .unit = "documents",
                .min = 1,
                .max = most_count,
@@ -129,11 +127,9 @@ void describe(Declaration& visit, DataOptions& data) {
   visit.field("long_documents", data.long_documents,
               {.brief = "documents longer than a row: split, truncate or drop",
                .details = "It applies to all packings but windows",
-               .unset = "split",
                .on_resume = OnResume::fixed(counts_samples)});
   visit.field("pad_to_multiple_of", data.pad_to_multiple_of,
               {.brief = "pad each packed document to a multiple of this many tokens",
-               .unset = "1",
                .unit = "tokens",
                .min = 1,
                .max = most_count,

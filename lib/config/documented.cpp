@@ -29,6 +29,7 @@ std::string value_name_of(const OptionType& type) {
 
 std::string default_text(const Option& option) {
   if (option.built_in.is_null() && !option.facts.unset.empty()) return "default: " + option.facts.unset;
+  if (!option.value_if_unset.is_null()) return "default: " + to_yaml(option.value_if_unset);
   const bool says_nothing = option.facts.required || option.built_in.is_null() || option.built_in == Json("") ||
                             option.built_in == Json::array() || option.built_in == Json::object();
   const bool flag = option.type.kind == Kind::boolean && option.path.find('.') == std::string::npos;

@@ -76,8 +76,8 @@ std::vector<Difference> differing_fixed_options(const SavedRun& run, const Train
     if (before != after) differences.push_back({option, std::to_string(before), std::to_string(after)});
   };
   compare("train.global_batch", then.global_batch, resolved.global_batch);
-  const auto& said = saved.config.data.pad_to_multiple_of;
-  if (const auto& padded = said ? said : then.pad_to_multiple_of; padded && resolved.pad_to_multiple_of)
+  const auto& set = saved.config.data.pad_to_multiple_of.set();
+  if (const auto& padded = set ? set : then.pad_to_multiple_of; padded && resolved.pad_to_multiple_of)
     compare("data.pad_to_multiple_of", *padded, *resolved.pad_to_multiple_of);
   compare("schedule.warmup_steps", then.length.warmup_steps, resolved.length.warmup_steps);
   if (then.epoch_multiple && resolved.epoch_multiple)

@@ -257,19 +257,12 @@ void describe(Declaration& visit, ScheduleOptions& schedule) {
        .on_resume = OnResume::resolved()});
   ratio("cooldown_ratio", schedule.cooldown_ratio, "cooldown_steps", "schedule.cooldown_steps", true);
   visit.field("cooldown_shape", schedule.cooldown_shape,
-              {.brief = "shape of the wsd cooldown: linear, cosine or sqrt",
-               .unset = "linear",
-               .on_resume = OnResume::fixed()});
+              {.brief = "shape of the wsd cooldown: linear, cosine or sqrt", .on_resume = OnResume::fixed()});
   rate("constant_lr", schedule.constant_lr, "learning rate of the infinite schedule between decay and cooldown");
   visit.field("cycles", schedule.cycles,
-              {.brief = "cycles of cosine with restarts",
-               .unset = "1",
-               .min = 1,
-               .max = most_count,
-               .on_resume = OnResume::fixed()});
+              {.brief = "cycles of cosine with restarts", .min = 1, .max = most_count, .on_resume = OnResume::fixed()});
   visit.field("power", schedule.power,
               {.brief = "power of the polynomial schedule",
-               .unset = "2",
                .min = 0,
                .max = 100,
                .above_min = true,

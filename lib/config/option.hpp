@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "config/defaulted.hpp"
 
 #include <array>
 #include <concepts>
@@ -91,6 +92,7 @@ struct Option {
   Json built_in;
   std::function<Json()> get;
   std::function<void(const Json&)> set;  // takes the result of interpret(): cannot fail
+  Json value_if_unset = nullptr;         // of a Defaulted
 };
 
 class Declaration {
@@ -231,6 +233,13 @@ struct OptionValue<std::optional<T>> {
 };
 
 template <class T>
+struct OptionValue<Defaulted<T>> {
+  static OptionType type() { return OptionValue<std::optional<T>>::type(); }
+  static Json to_json(const Defaulted<T>& value) { return OptionValue<std::optional<T>>::to_json(value.set()); }
+  static std::optional<T> from_json(const Json& json) { return OptionValue<std::optional<T>>::from_json(json); }
+};
+
+template <class T>
 struct OptionValue<std::vector<T>> {
   static OptionType type() { return {.kind = OptionType::Kind::list, .element = {OptionValue<T>::type()}}; }
   static Json to_json(const std::vector<T>& values) {
@@ -320,6 +329,9 @@ void Declaration::field(const std::string& name, T& value, const OptionFacts& fa
                       .built_in = OptionValue<T>::to_json(value),
                       .get = [&value] { return OptionValue<T>::to_json(value); },
                       .set = [&value](const Json& json) { value = OptionValue<T>::from_json(json); }});
+  if constexpr (requires { value.default_value(); })
+    options_.back().value_if_unset =
+        OptionValue<std::decay_t<decltype(value.default_value())>>::to_json(value.default_value());
 }
 
 }  // namespace lockstep

@@ -51,27 +51,25 @@ const std::vector<Rule>& parallel_rules() {
        "parallel.order names an axis twice"},
       {{"parallel.sequence_parallel", "parallel.tp"},
        [](const TrainConfig& config) {
-         return config.parallel.sequence_parallel && size_along(config.parallel.tp) == 1;
+         return config.parallel.sequence_parallel.is_set() && size_along(config.parallel.tp) == 1;
        },
        "parallel.sequence_parallel has no effect: parallel.tp is 1"},
       {{"parallel.ep_outside", "parallel.ep"},
-       [](const TrainConfig& config) {
-         return config.parallel.ep_outside.has_value() && config.parallel.ep.value_or(1) <= 1;
-       },
+       [](const TrainConfig& config) { return config.parallel.ep_outside.is_set() && config.parallel.ep.value() <= 1; },
        "parallel.ep_outside has no effect: parallel.ep is 1"},
       {{"parallel.ep_capacity", "parallel.ep"},
        [](const TrainConfig& config) {
-         return config.parallel.ep_capacity.has_value() && config.parallel.ep.value_or(1) <= 1;
+         return config.parallel.ep_capacity.is_set() && config.parallel.ep.value() <= 1;
        },
        "parallel.ep_capacity has no effect: parallel.ep is 1"},
       {{"parallel.cp_fsdp_mode", "parallel.ulysses"},
        [](const TrainConfig& config) {
-         return config.parallel.cp_fsdp_mode.has_value() && !divides_sequences(config.parallel);
+         return config.parallel.cp_fsdp_mode.is_set() && !divides_sequences(config.parallel);
        },
        "parallel.cp_fsdp_mode has no effect: parallel.ring and parallel.ulysses are 1"},
       {{"parallel.cp_fsdp_mode", "parallel.dp_shard"},
        [](const TrainConfig& config) {
-         return config.parallel.cp_fsdp_mode.has_value() && divides_sequences(config.parallel) &&
+         return config.parallel.cp_fsdp_mode.is_set() && divides_sequences(config.parallel) &&
                 !config.parallel.dp_shard;
        },
        "parallel.cp_fsdp_mode has no effect: without parallel.dp_shard no weights are sharded"},
@@ -87,7 +85,7 @@ const std::vector<Rule>& parallel_rules() {
        },
        "data.max_documents_per_row has no effect: without data.isolate_documents a sample is one document"},
       {{"parallel.schedule", "parallel.pp"},
-       [](const TrainConfig& config) { return config.parallel.schedule.has_value() && has_one_stage(config); },
+       [](const TrainConfig& config) { return config.parallel.schedule.is_set() && has_one_stage(config); },
        "parallel.schedule has no effect: parallel.pp is 1, so there is one stage"},
       {{"parallel.stages_per_rank", "parallel.pp"},
        [](const TrainConfig& config) { return config.parallel.stages_per_rank.has_value() && has_one_stage(config); },
@@ -96,18 +94,18 @@ const std::vector<Rule>& parallel_rules() {
        [](const TrainConfig& config) { return !config.parallel.split_points.empty() && has_one_stage(config); },
        "parallel.split_points has no effect: parallel.pp is 1, so there is one stage"},
       {{"parallel.stage_splitter", "parallel.pp"},
-       [](const TrainConfig& config) { return config.parallel.stage_splitter.has_value() && has_one_stage(config); },
+       [](const TrainConfig& config) { return config.parallel.stage_splitter.is_set() && has_one_stage(config); },
        "parallel.stage_splitter has no effect: parallel.pp is 1, so there is one stage"},
       {{"parallel.stage_splitter", "parallel.split_points"},
        [](const TrainConfig& config) {
-         return config.parallel.stage_splitter.has_value() && !config.parallel.split_points.empty();
+         return config.parallel.stage_splitter.is_set() && !config.parallel.split_points.empty();
        },
        "parallel.stage_splitter and parallel.split_points both set where stages begin: leave one out"},
       {{"parallel.zero", "parallel.dp_shard"},
-       [](const TrainConfig& config) { return config.parallel.zero.has_value() && shards_nothing(config); },
+       [](const TrainConfig& config) { return config.parallel.zero.is_set() && shards_nothing(config); },
        "parallel.zero has no effect: parallel.dp_shard is 1, so nothing is sharded"},
       {{"parallel.prefetch", "parallel.dp_shard"},
-       [](const TrainConfig& config) { return config.parallel.prefetch.has_value() && shards_nothing(config); },
+       [](const TrainConfig& config) { return config.parallel.prefetch.is_set() && shards_nothing(config); },
        "parallel.prefetch has no effect: parallel.dp_shard is 1, so nothing is sharded"},
       {{"parallel.reshard_after_forward", "parallel.dp_shard"},
        [](const TrainConfig& config) {
@@ -132,7 +130,7 @@ const std::vector<Rule>& parallel_rules() {
        "train.offload shards has no effect: parallel.dp_shard is 1, so nothing is sharded"},
       {{"post_local_sgd.period", "post_local_sgd.start_step"},
        [](const TrainConfig& config) {
-         return config.post_local_sgd.period.has_value() && !config.post_local_sgd.start_step;
+         return config.post_local_sgd.period.is_set() && !config.post_local_sgd.start_step;
        },
        "post_local_sgd.period has no effect: without post_local_sgd.start_step no step is local"},
       {{"post_local_sgd.cell", "post_local_sgd.start_step"},

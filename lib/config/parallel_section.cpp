@@ -38,8 +38,7 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
                .unit = "ranks"});
   visit.field("cp_fsdp_mode", parallel.cp_fsdp_mode,
               {.brief = "context-parallel axes that also shard weights, with dp_shard",
-               .details = "Weights are replicated along the others",
-               .unset = "all"});
+               .details = "Weights are replicated along the others"});
   visit.field("tp", parallel.tp,
               {.brief = "tensor-parallel degree",
                .details = "Heads, the width of the MLP and the vocabulary are split; activations are summed inside "
@@ -47,23 +46,20 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
                .unset = "1",
                .unit = "ranks"});
   visit.field("sequence_parallel", parallel.sequence_parallel,
-              {.brief = "sequence parallelism: split norms and residual stream over tp", .unset = "false"});
+              {.brief = "sequence parallelism: split norms and residual stream over tp"});
   visit.field(
       "ep", parallel.ep,
       {.brief = "expert-parallel degree",
        .details = "Rows go to the ranks of their experts and back. It divides the ranks of a stage independently of "
                   "the other axes. Ranks with the same experts shard them where dp_shard shards the rest",
-       .unset = "1",
        .unit = "ranks",
        .min = 1,
        .max = most_count});
   visit.field("ep_outside", parallel.ep_outside,
-              {.brief = "spread expert-parallel ranks far apart; equal experts are neighbours",
-               .unset = "false: expert-parallel ranks are neighbours"});
+              {.brief = "spread expert-parallel ranks far apart; equal experts are neighbours"});
   visit.field("ep_capacity", parallel.ep_capacity,
               {.brief = "expert capacity of a round, relative to an even spread of tokens",
                .details = "More rows go in further rounds; no token is dropped",
-               .unset = "2",
                .min = 1,
                .max = 1e6});
   visit.field(
@@ -75,7 +71,6 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
               {.brief = "ZeRO stage of dp_shard: 1, 2 or 3",
                .details = "1 shards the optimizer state and master weights. 2 also shards gradients after each "
                           "micro-batch. 3 also frees gathered weights after each block",
-               .unset = "3",
                .min = 1,
                .max = 3});
   visit.field("accumulate", parallel.accumulate,
@@ -92,7 +87,6 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
                .unset = "true for zero 3"});
   visit.field("prefetch", parallel.prefetch,
               {.brief = "prefetch depth: blocks whose weights are gathered ahead",
-               .unset = "1",
                .unit = "blocks",
                .min = 0,
                .max = most_count});
@@ -108,8 +102,7 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
        .details =
            "A unit is gathered, reduced and updated at once. A size above the model's makes one unit for each stage",
        .unset = "each block is a unit"});
-  visit.field("schedule", parallel.schedule,
-              {.brief = "pipeline schedule", .details = "Plug-ins add names", .unset = "1f1b"});
+  visit.field("schedule", parallel.schedule, {.brief = "pipeline schedule", .details = "Plug-ins add names"});
   visit.field("stages_per_rank", parallel.stages_per_rank,
               {.brief = "virtual pipeline stages per rank",
                .unset = "2 for zbv and the interleaved schedules, 1 for the others",
@@ -121,9 +114,7 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
                .details = "Empty: stages of equal cost, embedding and head included",
                .value_name = "BLOCK"});
   visit.field("stage_splitter", parallel.stage_splitter,
-              {.brief = "how blocks are split into stages without split_points",
-               .details = "Plug-ins add names",
-               .unset = "balanced"});
+              {.brief = "how blocks are split into stages without split_points", .details = "Plug-ins add names"});
   visit.field("micro_batches", parallel.micro_batches,
               {.brief = "micro-batches of one pass through the pipeline schedule",
                .unset = "the step's micro-batches divided by train.accumulation",
@@ -144,7 +135,6 @@ void describe(Declaration& visit, PostLocalSgdOptions& local) {
                .on_resume = OnResume::fixed()});
   visit.field("period", local.period,
               {.brief = "steps between averages of the weights in local SGD",
-               .unset = "4",
                .unit = "steps",
                .min = 1,
                .max = most_count,
@@ -161,7 +151,7 @@ void describe(Declaration& visit, PostLocalSgdOptions& local) {
 
 bool shards_along(const ParallelOptions& parallel, MeshAxis axis) {
   if (!parallel.dp_shard) return false;
-  switch (parallel.cp_fsdp_mode.value_or(CpFsdpMode::all)) {
+  switch (parallel.cp_fsdp_mode.value()) {
     case CpFsdpMode::all: return true;
     case CpFsdpMode::ulysses_only: return axis == MeshAxis::ulysses;
     case CpFsdpMode::ring_only: return axis == MeshAxis::ring;

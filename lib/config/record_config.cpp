@@ -55,12 +55,9 @@ void describe_records(Declaration& visit, RecordOptions& records) {
               {
                   .brief = "record type: text, tokenized, prompt or messages",
               });
-  visit.field("labels", records.labels,
-              {.brief = "position of labels in tokenized records: aligned or shifted", .unset = "aligned"});
-  visit.field("prompt_field", records.prompt_field,
-              {.brief = "field of the prompt", .unset = "prompt", .value_name = "NAME"});
-  visit.field("completion_field", records.completion_field,
-              {.brief = "field of the completion", .unset = "completion", .value_name = "NAME"});
+  visit.field("labels", records.labels, {.brief = "position of labels in tokenized records: aligned or shifted"});
+  visit.field("prompt_field", records.prompt_field, {.brief = "field of the prompt", .value_name = "NAME"});
+  visit.field("completion_field", records.completion_field, {.brief = "field of the completion", .value_name = "NAME"});
   visit.field("messages_field", records.messages_field,
               {.brief = "field of the messages",
                .unset = "messages, or conversations in records without messages",
@@ -74,8 +71,7 @@ void describe_records(Declaration& visit, RecordOptions& records) {
               {.brief = "trained tokens: completion, assistant, last or all",
                .details = "A prompt and its completion take completion or all. Messages take assistant, last or all",
                .unset = "completion; assistant for messages"});
-  visit.field("add_bos", records.add_bos,
-              {.brief = "begin each sample with the tokenizer's bos_token, once", .unset = "no"});
+  visit.field("add_bos", records.add_bos, {.brief = "begin each sample with the tokenizer's bos_token, once"});
   visit.field(
       "add_eos", records.add_eos,
       {.brief = "end each sample with the end-of-text token, once", .unset = "only after a completion that is text"});
@@ -85,11 +81,9 @@ void describe_records(Declaration& visit, RecordOptions& records) {
                .unit = "tokens",
                .min = 2,
                .max = most_tokens});
-  visit.field("too_long", records.too_long,
-              {.brief = "samples over max_length: drop, truncate, or split into parts", .unset = "drop"});
+  visit.field("too_long", records.too_long, {.brief = "samples over max_length: drop, truncate, or split into parts"});
   visit.field("overlap", records.overlap,
               {.brief = "overlap of split samples in tokens: context that is not trained again",
-               .unset = "0",
                .unit = "tokens",
                .min = 0,
                .max = most_tokens});
@@ -110,24 +104,24 @@ void check_records(const RecordOptions& records, Problems& problems) {
     problems.add({fmt::format("data.{}", option), "data.records"},
                  fmt::format("data.{} has no effect unless data.records is {}", option, join(names, " or ")));
   };
-  only_with(records.labels.has_value(), "labels", {tokenized});
-  only_with(records.prompt_field.has_value(), "prompt_field", {prompt});
-  only_with(records.completion_field.has_value(), "completion_field", {prompt});
+  only_with(records.labels.is_set(), "labels", {tokenized});
+  only_with(records.prompt_field.is_set(), "prompt_field", {prompt});
+  only_with(records.completion_field.is_set(), "completion_field", {prompt});
   only_with(records.messages_field.has_value(), "messages_field", {messages});
   only_with(records.chat_template.has_value(), "chat_template", {prompt, messages});
   only_with(records.train_on.has_value(), "train_on", {prompt, messages});
-  only_with(records.add_bos.has_value(), "add_bos", {tokenized, prompt, messages});
+  only_with(records.add_bos.is_set(), "add_bos", {tokenized, prompt, messages});
   only_with(records.add_eos.has_value(), "add_eos", {tokenized, prompt, messages});
   only_with(records.max_length.has_value(), "max_length", {tokenized, prompt, messages});
   only_with(records.min_length.has_value(), "min_length", {tokenized, prompt, messages});
   check_train_on(records, problems);
-  if (records.too_long && !records.max_length)
+  if (records.too_long.is_set() && !records.max_length)
     problems.add({"data.too_long", "data.max_length"}, "data.too_long has no effect without data.max_length");
-  if (records.overlap && records.too_long != TooLong::split)
+  if (records.overlap.is_set() && records.too_long.value() != TooLong::split)
     problems.add({"data.overlap", "data.too_long"}, "data.overlap has no effect unless data.too_long is split");
-  if (records.overlap && records.max_length && *records.overlap >= *records.max_length)
+  if (records.overlap.is_set() && records.max_length && records.overlap.value() >= *records.max_length)
     problems.add({"data.overlap", "data.max_length"}, fmt::format("data.overlap {} must be below data.max_length {}",
-                                                                  *records.overlap, *records.max_length));
+                                                                  records.overlap.value(), *records.max_length));
   if (records.min_length && records.max_length && *records.min_length > *records.max_length)
     problems.add({"data.min_length", "data.max_length"}, fmt::format("data.min_length {} is above data.max_length {}",
                                                                      *records.min_length, *records.max_length));
@@ -137,21 +131,21 @@ Json json_of(const RecordOptions& records) {
   Json json{{"records", choice_name(records.form)}};
   switch (records.form) {
     case RecordForm::text: return json;
-    case RecordForm::tokenized: json["labels"] = choice_name(records.labels.value_or(LabelPlace::aligned)); break;
+    case RecordForm::tokenized: json["labels"] = choice_name(records.labels.value()); break;
     case RecordForm::messages: json["messages_field"] = records.messages_field.value_or("messages"); break;
     case RecordForm::prompt:
-      json["prompt_field"] = records.prompt_field.value_or("prompt");
-      json["completion_field"] = records.completion_field.value_or("completion");
+      json["prompt_field"] = records.prompt_field.value();
+      json["completion_field"] = records.completion_field.value();
       break;
   }
   if (records.form != RecordForm::tokenized) json["train_on"] = choice_name(records.trained());
-  json["add_bos"] = records.add_bos.value_or(false);
+  json["add_bos"] = records.add_bos.value();
   json["add_eos"] = records.adds_eos();
   const auto number = [](const std::optional<std::int64_t>& value) { return value ? Json(*value) : Json(); };
   json["max_length"] = number(records.max_length);
   json["min_length"] = number(records.min_length);
-  if (records.max_length) json["too_long"] = choice_name(records.too_long.value_or(TooLong::drop));
-  if (records.too_long == TooLong::split) json["overlap"] = records.overlap.value_or(0);
+  if (records.max_length) json["too_long"] = choice_name(records.too_long.value());
+  if (records.too_long.value() == TooLong::split) json["overlap"] = records.overlap.value();
   return json;
 }
 

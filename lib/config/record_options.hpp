@@ -2,6 +2,8 @@
 // data/record_reader.hpp, data/sample_shape.hpp.
 #pragma once
 
+#include "config/defaulted.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -35,13 +37,16 @@ enum class TooLong { drop, truncate, split };
 /// Options of records. If not set: the usual choice for the record form, or no limit.
 struct RecordOptions {
   RecordForm form = RecordForm::text;
-  std::optional<LabelPlace> labels;
-  std::optional<std::string> prompt_field, completion_field, messages_field;
-  std::optional<std::string> chat_template;  // file, or folder that holds one
+  Defaulted<LabelPlace> labels{LabelPlace::aligned};
+  Defaulted<std::string> prompt_field{"prompt"}, completion_field{"completion"};
+  std::optional<std::string> messages_field;  // default: messages, or conversations
+  std::optional<std::string> chat_template;   // file, or folder that holds one
   std::optional<TrainOn> train_on;
-  std::optional<bool> add_bos, add_eos;
-  std::optional<std::int64_t> max_length, min_length, overlap;  // tokens
-  std::optional<TooLong> too_long;
+  Defaulted<bool> add_bos{false};
+  std::optional<bool> add_eos;
+  std::optional<std::int64_t> max_length, min_length;  // tokens
+  Defaulted<std::int64_t> overlap{0};                  // tokens
+  Defaulted<TooLong> too_long{TooLong::drop};
 
   TrainOn trained() const {
     return train_on.value_or(form == RecordForm::messages ? TrainOn::assistant : TrainOn::completion);

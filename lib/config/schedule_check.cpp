@@ -52,10 +52,10 @@ void check_schedule_takes(const ScheduleOptions& schedule, Problems& problems) {
                                    {"schedule.min_lr", floor, schedule.min_lr != 0, "0"},
                                    {"schedule.cooldown_steps", cooldown, schedule.cooldown_steps.has_value(), "null"},
                                    {"schedule.cooldown_ratio", cooldown, schedule.cooldown_ratio.has_value(), "null"},
-                                   {"schedule.cooldown_shape", shape, schedule.cooldown_shape.has_value(), "null"},
+                                   {"schedule.cooldown_shape", shape, schedule.cooldown_shape.is_set(), "null"},
                                    {"schedule.constant_lr", constant_rate, schedule.constant_lr.has_value(), "null"},
-                                   {"schedule.cycles", cycles, schedule.cycles.has_value(), "null"},
-                                   {"schedule.power", power, schedule.power.has_value(), "null"},
+                                   {"schedule.cycles", cycles, schedule.cycles.is_set(), "null"},
+                                   {"schedule.power", power, schedule.power.is_set(), "null"},
                                    {"schedule.timescale", scale, schedule.timescale.has_value(), "null"}}) {
     if (!given.is_set || (taken & given.what) != 0) continue;
     moot.emplace_back(given.option);

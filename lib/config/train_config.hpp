@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/precision.hpp"
+#include "config/defaulted.hpp"
 #include "config/optimizer_options.hpp"
 #include "config/packing_options.hpp"
 #include "config/plugin_options.hpp"
@@ -59,15 +60,15 @@ struct ModelOptions {
 
 /// The source of a dataset's samples.
 struct DatasetChoice {
-  static constexpr const char* dummy = "dummy";  // path of a dataset without files: its tokens are generated
-  std::string path;                              // token shards of prepare-data, text, or dummy
-  std::optional<std::string> name;               // default: last part of the path
-  std::optional<std::string> split;              // default: data.train_split, or data.validation_split
-  std::optional<std::int64_t> samples;           // the first N samples; for dummy, their number
-  std::optional<PartChoice> shard;               // part of these samples
-  std::optional<std::int64_t> length;            // tokens of a sample of dummy; default: data.sequence_length
-  std::optional<DummyTokens> tokens;             // of dummy; default: random
-  std::optional<std::string> prepared;           // no option: folder of the prepared text; not set: not prepared yet
+  static constexpr const char* dummy = "dummy";        // path of a dataset without files: its tokens are generated
+  std::string path;                                    // token shards of prepare-data, text, or dummy
+  std::optional<std::string> name;                     // default: last part of the path
+  std::optional<std::string> split;                    // default: data.train_split, or data.validation_split
+  std::optional<std::int64_t> samples;                 // the first N samples; for dummy, their number
+  std::optional<PartChoice> shard;                     // part of these samples
+  std::optional<std::int64_t> length;                  // tokens of a sample of dummy; default: data.sequence_length
+  Defaulted<DummyTokens> tokens{DummyTokens::random};  // of dummy
+  std::optional<std::string> prepared;  // no option: folder of the prepared text; not set: not prepared yet
   bool is_dummy() const { return path == dummy; }
   const std::string& folder() const { return prepared ? *prepared : path; }
 };
@@ -96,15 +97,15 @@ struct DataOptions {
   bool isolate_documents = false;                     // attention does not cross document boundaries
   std::optional<std::int64_t> max_documents_per_row;  // maximum to plan for; default: sequence_length
   SamplePacking packing = SamplePacking::windows;     // how documents become samples
-  std::optional<std::int64_t> packing_group;          // documents sorted together; default: 100000
-  std::optional<LongDocuments> long_documents;        // default: split
-  std::optional<std::int64_t> pad_to_multiple_of;     // tokens; default: 1
-  std::optional<std::int64_t> seed;                   // of the sample order; default: train.seed
-  bool repeat_order = false;                          // each epoch has the order of the first
-  bool drop_last = false;                             // an epoch ends with its last whole step
-  bool short_last_step = false;                       // an epoch ends with a step of the remaining samples
-  std::int64_t prefetch = 2;                          // batches made ahead of their steps
-  VerifyData verify = VerifyData::use;                // when shard hashes are verified
+  Defaulted<std::int64_t> packing_group{100000};      // documents sorted together
+  Defaulted<LongDocuments> long_documents{LongDocuments::split};
+  Defaulted<std::int64_t> pad_to_multiple_of{1};  // tokens
+  std::optional<std::int64_t> seed;               // of the sample order; default: train.seed
+  bool repeat_order = false;                      // each epoch has the order of the first
+  bool drop_last = false;                         // an epoch ends with its last whole step
+  bool short_last_step = false;                   // an epoch ends with a step of the remaining samples
+  std::int64_t prefetch = 2;                      // batches made ahead of their steps
+  VerifyData verify = VerifyData::use;            // when shard hashes are verified
 };
 
 enum class AccumulateGradients { whole, shards, sums };
@@ -115,30 +116,30 @@ enum class StageSplitter { balanced };                                          
 enum class PipelineOrder { gpipe, one_f_one_b, interleaved_1f1b, interleaved_zero_bubble, zbv };  // plug-ins add names
 
 struct ParallelOptions {
-  std::optional<AxisSize> pp;                     // pipeline-parallel degree: stages; default: 1
-  std::vector<MeshAxis> order;                    // of mesh axes, the fastest last; axes that are not listed come first
-  std::optional<AxisSize> dp_replicate;           // ranks with equal state; default: the remaining ranks
-  std::optional<AxisSize> dp_shard;               // FSDP degree; default: 1
-  std::optional<AxisSize> ring;                   // context-parallel degree of ring attention; default: 1
-  std::optional<AxisSize> ulysses;                // context-parallel degree of Ulysses; default: 1
-  std::optional<CpFsdpMode> cp_fsdp_mode;         // default: all
-  std::optional<AxisSize> tp;                     // tensor-parallel degree; default: 1
-  std::optional<bool> sequence_parallel;          // splits the residual stream by rows over tp; default: false
-  std::optional<std::int64_t> ep;                 // expert-parallel degree within a stage; default: 1
-  std::optional<bool> ep_outside;                 // expert-parallel ranks are far apart, not neighbours; default: false
-  std::optional<double> ep_capacity;              // expert rows of a round, relative to an even spread; default: 2
-  std::optional<std::int64_t> zero;               // ZeRO stage, 1 to 3; default: 3
-  std::optional<AccumulateGradients> accumulate;  // default: shards for stages 2 and 3, otherwise whole
+  std::optional<AxisSize> pp;            // pipeline-parallel degree: stages; default: 1
+  std::vector<MeshAxis> order;           // of mesh axes, the fastest last; axes that are not listed come first
+  std::optional<AxisSize> dp_replicate;  // ranks with equal state; default: the remaining ranks
+  std::optional<AxisSize> dp_shard;      // FSDP degree; default: 1
+  std::optional<AxisSize> ring;          // context-parallel degree of ring attention; default: 1
+  std::optional<AxisSize> ulysses;       // context-parallel degree of Ulysses; default: 1
+  Defaulted<CpFsdpMode> cp_fsdp_mode{CpFsdpMode::all};
+  std::optional<AxisSize> tp;                         // tensor-parallel degree; default: 1
+  Defaulted<bool> sequence_parallel{false};           // splits the residual stream by rows over tp
+  Defaulted<std::int64_t> ep{1};                      // expert-parallel degree within a stage
+  Defaulted<bool> ep_outside{false};                  // expert-parallel ranks are far apart, not neighbours
+  Defaulted<double> ep_capacity{2};                   // expert rows of a round, relative to an even spread
+  Defaulted<std::int64_t> zero{3};                    // ZeRO stage, 1 to 3
+  std::optional<AccumulateGradients> accumulate;      // default: shards for stages 2 and 3, otherwise whole
   std::optional<AfterForward> reshard_after_forward;  // default: true for stage 3 only
   std::optional<bool> reshard_after_backward;         // default: true for stage 3 only
-  std::optional<std::int64_t> prefetch;               // units gathered ahead; default: 1
-  std::vector<NamePattern> units;               // patterns of tensors that form a unit of their own within a block
-  std::optional<ByteSize> bucket_size;          // neighbouring blocks up to this size form a unit; default: each block
-  std::optional<PipelineOrder> schedule;        // pipeline schedule; default: 1f1b
+  Defaulted<std::int64_t> prefetch{1};                // units gathered ahead
+  std::vector<NamePattern> units;       // patterns of tensors that form a unit of their own within a block
+  std::optional<ByteSize> bucket_size;  // neighbouring blocks up to this size form a unit; default: each block
+  Defaulted<PipelineOrder> schedule{PipelineOrder::one_f_one_b};  // pipeline schedule
   std::optional<std::int64_t> stages_per_rank;  // virtual stages; default: 2 for zbv and interleaved, else 1
   std::vector<std::string> split_points;  // first blocks of the stages after the first; empty: stage_splitter decides
-  std::optional<StageSplitter> stage_splitter;  // default: balanced
-  std::optional<std::int64_t> micro_batches;    // of a pass through the schedule; default: given by the batch
+  Defaulted<StageSplitter> stage_splitter{StageSplitter::balanced};
+  std::optional<std::int64_t> micro_batches;  // of a pass through the schedule; default: given by the batch
 };
 
 /// Returns whether weights that are sharded over dp_shard are sharded along this context-parallel axis too.
@@ -155,7 +156,7 @@ struct LossScaleOptions {
 
 struct PostLocalSgdOptions {
   std::optional<std::int64_t> start_step;  // first local step, from 0; not set: no local SGD
-  std::optional<std::int64_t> period;      // steps between averages; default: 4
+  Defaulted<std::int64_t> period{4};       // steps between averages
   std::optional<std::int64_t> cell;        // data ranks that keep summing gradients; default: as dp_shard
 };
 
@@ -179,13 +180,13 @@ struct ScheduleOptions {
   std::optional<std::int64_t> decay_steps;  // step at which the decay ends; default: the last step
   std::optional<double> decay_ratio;        // instead, as a fraction of the run's steps
   double min_lr = 0;
-  std::optional<std::int64_t> cooldown_steps;   // of wsd: last steps of the decay; of infinite: last steps of the run
-  std::optional<double> cooldown_ratio;         // instead, as a fraction of the run's steps
-  std::optional<CooldownShape> cooldown_shape;  // of wsd; default: linear
-  std::optional<double> constant_lr;            // of infinite, between decay and cooldown
-  std::optional<std::int64_t> cycles;           // of cosine; default: 1
-  std::optional<double> power;                  // of polynomial; default: 2
-  std::optional<std::int64_t> timescale;        // of inverse_sqrt, steps; default: warmup_steps, or 10000
+  std::optional<std::int64_t> cooldown_steps;  // of wsd: last steps of the decay; of infinite: last steps of the run
+  std::optional<double> cooldown_ratio;        // instead, as a fraction of the run's steps
+  Defaulted<CooldownShape> cooldown_shape{CooldownShape::linear};  // of wsd
+  std::optional<double> constant_lr;                               // of infinite, between decay and cooldown
+  Defaulted<std::int64_t> cycles{1};                               // of cosine
+  Defaulted<double> power{2};                                      // of polynomial
+  std::optional<std::int64_t> timescale;  // of inverse_sqrt, steps; default: warmup_steps, or 10000
 };
 
 struct PhaseLimit {
@@ -273,12 +274,12 @@ struct CheckpointOptions {
   std::optional<std::int64_t> max_unpromoted;
   RanksPerFile ranks_per_file;                      // ranks that share one part file
   Background background = Background::automatic;    // whether training continues while a copy of the state is written
-  std::optional<OnBusy> on_busy;                    // for a save that is due while one is running; default: wait
+  Defaulted<OnBusy> on_busy{OnBusy::wait};          // for a save that is due while one is running
   std::optional<ByteSize> snapshot_memory;          // for that copy; default: room for all of the state
   bool read_back = false;                           // read each save back and compare it before it counts
   std::vector<MetadataEntry> metadata;              // the user's notes, kept with each checkpoint
   Compared validation = Compared::tensor;           // how thoroughly a save compares replicas
-  std::optional<std::int64_t> validation_saves;     // of rolling: saves that together compare everything; default: 8
+  Defaulted<std::int64_t> validation_saves{8};      // of rolling: saves that together compare everything
   OnDifference on_difference = OnDifference::fail;  // for a save with differing replicas
   std::int64_t max_failures = 3;                    // consecutive failed saves that end the run
   // A start retries unreadable or incomplete checkpoints this long; a save waits this long for files to appear.

@@ -24,8 +24,8 @@ class PromptReader : public RecordReader {
   PromptReader(const Tokenizer& tokenizer, const RecordOptions& options, const MessageFormat* messages)
       : encoder_(tokenizer.encoder()),
         special_tokens_(tokenizer.special_tokens()),
-        prompt_field_(options.prompt_field.value_or("prompt")),
-        completion_field_(options.completion_field.value_or("completion")),
+        prompt_field_(options.prompt_field.value()),
+        completion_field_(options.completion_field.value()),
         trains_on_all_(options.trained() == TrainOn::all),
         names_template_(options.chat_template.has_value()) {
     if (messages != nullptr) conversations_.emplace(tokenizer, *messages);

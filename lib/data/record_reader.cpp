@@ -52,7 +52,7 @@ SampleShape sample_shape(const Tokenizer& tokenizer, const RecordOptions& option
   const auto wanted = [](bool wants, const auto& find) {
     return wants ? std::optional<std::int32_t>(find()) : std::nullopt;
   };
-  return {options, wanted(options.add_bos.value_or(false), [&] { return bos_of(tokenizer); }),
+  return {options, wanted(options.add_bos.value(), [&] { return bos_of(tokenizer); }),
           wanted(options.adds_eos(), [&] { return eos_of(tokenizer); })};
 }
 

@@ -66,8 +66,8 @@ SampleShape::SampleShape(const RecordOptions& options, std::optional<std::int32_
       wants_eos_(options.add_eos.has_value()),
       max_length_(options.max_length),
       min_length_(options.min_length.value_or(0)),
-      overlap_(options.overlap.value_or(0)),
-      too_long_(options.too_long.value_or(TooLong::drop)) {}
+      overlap_(options.overlap.value()),
+      too_long_(options.too_long.value()) {}
 
 void SampleShape::apply(Sample&& sample, const Take& take, RecordCounts& counts) const {
   std::vector<std::int32_t>& ids = sample.ids;

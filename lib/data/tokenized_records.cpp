@@ -20,7 +20,7 @@ using Integers = std::vector<std::int64_t>;
 class TokenizedReader : public RecordReader {
  public:
   TokenizedReader(const Tokenizer& tokenizer, const RecordOptions& options)
-      : vocabulary_(tokenizer.vocabulary()), place_(options.labels.value_or(LabelPlace::aligned)) {}
+      : vocabulary_(tokenizer.vocabulary()), place_(options.labels.value()) {}
 
   Sample read(const simdjson::dom::object& record) override {
     std::optional<Integers> ids = integers(record, "input_ids");

@@ -74,7 +74,7 @@ std::optional<ResolvedRun> agree_on_kept(const TrainConfig& config, Communicator
 
 TrainConfig with_kept_multiple(const TrainConfig& config, Communicator& world) {
   TrainConfig padded = config;
-  if (config.data.pad_to_multiple_of || !packs(config)) return padded;
+  if (config.data.pad_to_multiple_of.is_set() || !packs(config)) return padded;
   if (const std::optional<ResolvedRun> kept = agree_on_kept(config, world))
     padded.data.pad_to_multiple_of = kept->pad_to_multiple_of;
   return padded;

@@ -213,16 +213,16 @@ Mesh mesh_of(const ParallelOptions& parallel, const PostLocalSgdOptions& local, 
     if (size > 1 || name == replica_axis) axes.emplace_back(name, static_cast<int>(size));
   }
   Mesh mesh = make_mesh("world", axes);
-  const std::int64_t experts = parallel.ep.value_or(1);
+  const std::int64_t experts = parallel.ep.value();
   if (experts > 1)
-    divide_experts(mesh, checked_cast<int>(experts, "parallel.ep", ExitCode::usage),
-                   parallel.ep_outside.value_or(false), sharding_of(mesh, parallel).shards > 1);
+    divide_experts(mesh, checked_cast<int>(experts, "parallel.ep", ExitCode::usage), parallel.ep_outside.value(),
+                   sharding_of(mesh, parallel).shards > 1);
   return mesh;
 }
 
 LocalOptions local_options(const PostLocalSgdOptions& local, const Mesh& mesh) {
   if (find_axis(mesh, node_axis) == nullptr) return {};
-  return {.axes = {replica_axis}, .start_step = *local.start_step, .period = local.period.value_or(4)};
+  return {.axes = {replica_axis}, .start_step = *local.start_step, .period = local.period.value()};
 }
 
 int ranks_of(const ParallelOptions& parallel, int started) {
@@ -241,12 +241,11 @@ PipelineOptions pipeline_options(const ParallelOptions& parallel, const std::vec
                                  std::int64_t passes) {
   PipelineOptions options;
   if (ranks == 1) return options;
-  options.schedule = schedule_of(parallel.schedule.value_or(PipelineOrder::one_f_one_b));
+  options.schedule = schedule_of(parallel.schedule.value());
   options.chunks = checked_cast<int>(parallel.stages_per_rank.value_or(usual_chunks(options.schedule)),
                                      "parallel.stages_per_rank", ExitCode::usage);
   options.passes = checked_cast<int>(passes, "train.accumulation", ExitCode::usage);
-  if (parallel.stage_splitter)
-    if (const auto index = plugin_index(*parallel.stage_splitter)) options.split = splitter_of_plugin(*index);
+  if (const auto index = plugin_index(parallel.stage_splitter.value())) options.split = splitter_of_plugin(*index);
   if (!parallel.split_points.empty())
     options.stages = stages_split_at(parallel.split_points, blocks, {options.schedule, ranks, options.chunks, 1});
   return options;
@@ -272,9 +271,9 @@ Sharding sharding_of(const Mesh& mesh, const ParallelOptions& parallel) {
     sharding.blocks.experts = {
         .ranks = axis->size,
         .shards = find_axis(mesh, expert_shard_axis)->size,
-        .capacity = parallel.ep_capacity.value_or(ExpertSharing{}.capacity),
+        .capacity = parallel.ep_capacity.value(),
     };
-  sharding.blocks.rows = sharding.blocks.ranks > 1 && parallel.sequence_parallel.value_or(false);
+  sharding.blocks.rows = sharding.blocks.ranks > 1 && parallel.sequence_parallel.value();
   for (const Axis& axis : mesh.axes) {  // in the order of ranks
     const bool cuts = axis.name == shard_axis || axis.name == outer_shard_axis || axis.name == inner_shard_axis ||
                       (axis.name == ring_axis && shards_along(parallel, MeshAxis::ring)) ||
@@ -291,12 +290,12 @@ Sharding sharding_of(const Mesh& mesh, const ParallelOptions& parallel) {
 }
 
 ShardOptions shard_options(const ParallelOptions& parallel, const Sharding& sharding) {
-  const std::int64_t stage = parallel.zero.value_or(3);
+  const std::int64_t stage = parallel.zero.value();
   const std::optional<AfterForward>& after = parallel.reshard_after_forward;
   return {.reshard_after_forward = after ? after->ranks != 1 : stage == 3,
           .reshard_after_backward = parallel.reshard_after_backward.value_or(stage == 3),
           .accumulate = accumulation(parallel, sharding.shards > 1 && stage > 1),
-          .prefetch = checked_cast<int>(parallel.prefetch.value_or(1), "parallel.prefetch", ExitCode::usage)};
+          .prefetch = checked_cast<int>(parallel.prefetch.value(), "parallel.prefetch", ExitCode::usage)};
 }
 
 }  // namespace lockstep

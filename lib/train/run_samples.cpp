@@ -75,25 +75,24 @@ bool packs(const TrainConfig& config) {
 }
 
 std::optional<PackingSettings> packing_of(const TrainConfig& config, SampleUse use) {
-  constexpr std::int64_t usual_group = 100000;
   const std::optional<PackingMethod> method = method_of(packing_named(config, use));
   if (!method) return {};
   PackingSettings settings{.method = *method,
                            .length = config.data.sequence_length,
-                           .multiple = config.data.pad_to_multiple_of.value_or(1),
-                           .group = config.data.packing_group.value_or(usual_group),
-                           .long_documents = config.data.long_documents.value_or(LongDocuments::split)};
+                           .multiple = config.data.pad_to_multiple_of.value(),
+                           .group = config.data.packing_group.value(),
+                           .long_documents = config.data.long_documents.value()};
   if (*method == PackingMethod::none) settings.multiple = 1;  // the row is padded
   if (const auto index = plugin_index(packing_named(config, use))) {
     settings.by_user = packing_of_plugin(*index);
-    settings.group = config.data.packing_group.value_or(settings.by_user->group);
+    settings.group = config.data.packing_group.set().value_or(settings.by_user->group);
   }
   return settings;
 }
 
 std::optional<std::int64_t> row_multiple(const TrainConfig& config, SampleUse use) {
   if (packing_named(config, use) != SamplePacking::none) return {};
-  return config.data.pad_to_multiple_of.value_or(1);
+  return config.data.pad_to_multiple_of.value();
 }
 
 Shuffled shuffled_of(const TrainConfig& config) {
@@ -130,7 +129,7 @@ std::shared_ptr<const SampleSource> dummy_samples(const TrainConfig& config, con
                          .row_length = config.data.sequence_length,
                          .tokens = choice.length.value_or(config.data.sequence_length),
                          .vocabulary = vocabulary};
-  switch (choice.tokens.value_or(DummyTokens::random)) {
+  switch (choice.tokens.value()) {
     case DummyTokens::random:
       settings.seed = static_cast<std::uint64_t>(config.data.seed.value_or(config.train.seed));
       break;

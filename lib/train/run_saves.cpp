@@ -73,7 +73,7 @@ void RunSaves::save(AfterSave after) {
   const bool may_go_on = in_background() && after == AfterSave::more_steps;
   if (saver_.under_way()) {
     if (may_go_on && begun_step_ == now.step) return;
-    if (may_go_on && options.on_busy.value_or(OnBusy::wait) == OnBusy::skip) {
+    if (may_go_on && options.on_busy.value() == OnBusy::skip) {
       journal_.warn(
           {.step = now.step,
            .name = "save_skipped",
@@ -281,8 +281,7 @@ SaveRequest RunSaves::request_for(RunFolder& folder) const {
 RollingShare RunSaves::share_of_now() const {
   const CheckpointOptions& options = parts_.config.checkpoint;
   if (options.validation != Compared::rolling) return {};
-  constexpr std::int64_t usual_saves = 8;
-  const std::int64_t saves = options.validation_saves.value_or(usual_saves);
+  const std::int64_t saves = options.validation_saves.value();
   const std::int64_t turn = parts_.train_state.step / options.every.steps % saves;
   return {.number = static_cast<std::uint64_t>(turn), .of = static_cast<std::uint64_t>(saves)};
 }

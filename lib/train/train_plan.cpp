@@ -265,7 +265,7 @@ std::int64_t TrainPlan::load_bytes(Rank rank) const {
 
 ResolvedRun TrainPlan::resolved(const TrainConfig& config) const {
   ResolvedRun run{batch.global_batch, configured_samples_per_rank(config), length, config.train.seed};
-  if (packs(config)) run.pad_to_multiple_of = config.data.pad_to_multiple_of.value_or(1);
+  if (packs(config)) run.pad_to_multiple_of = config.data.pad_to_multiple_of.value();
   if (config.data.drop_last && config.data.short_last_step) run.epoch_multiple = epoch_multiple;
   return run;
 }
