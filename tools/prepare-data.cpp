@@ -2,7 +2,7 @@
 #include "app/leave.hpp"
 #include "app/run_tool.hpp"
 #include "config/prepare_config.hpp"
-#include "data/prepare.hpp"
+#include "prepare/prepare.hpp"
 
 int main(int argc, char** argv) {
   // Libraries of object stores cannot be taken down in the order in which static objects go.

@@ -1,7 +1,7 @@
 // Continues as another program, with the same arguments, process and standard streams.
 #pragma once
 
-#include "config/tool.hpp"
+#include "options/tool.hpp"
 
 #include <string>
 

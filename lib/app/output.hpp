@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/json_fwd.hpp"
-#include "config/settings.hpp"
-#include "config/tool.hpp"
+#include "options/settings.hpp"
+#include "options/tool.hpp"
 #include "report/log.hpp"
 
 #include <string_view>

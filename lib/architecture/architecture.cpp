@@ -74,7 +74,7 @@ class BlockBuilder {
   std::string prefix_;
 };
 
-void add_head(BlockDescription& block, const HfConfig& config, const std::string& embedding) {
+void add_head(BlockDescription& block, const ModelConfig& config, const std::string& embedding) {
   block.tensors.push_back({.name = "lm_head.weight",
                            .role = Role::head,
                            .shape = {config.vocabulary, config.channels},
@@ -82,7 +82,7 @@ void add_head(BlockDescription& block, const HfConfig& config, const std::string
                            .alias_of = config.tied_head ? embedding : std::string()});
 }
 
-BlockDescription gpt2_embedding(const HfConfig& config) {
+BlockDescription gpt2_embedding(const ModelConfig& config) {
   BlockBuilder block(Kind::embedding, -1, "transformer.");
   block.normal(Role::token_embedding, "wte.weight", {config.vocabulary, config.channels}, config.initializer_range);
   block.normal(Role::position_embedding, "wpe.weight", {config.max_positions, config.channels},
@@ -90,7 +90,7 @@ BlockDescription gpt2_embedding(const HfConfig& config) {
   return block.take();
 }
 
-BlockDescription gpt2_decoder(const HfConfig& config, int layer) {
+BlockDescription gpt2_decoder(const ModelConfig& config, int layer) {
   const std::int64_t C = config.channels;
   const std::int64_t F = config.feed_forward;
   const double std = config.initializer_range;
@@ -114,7 +114,7 @@ BlockDescription gpt2_decoder(const HfConfig& config, int layer) {
   return description;
 }
 
-BlockDescription gpt2_head(const HfConfig& config) {
+BlockDescription gpt2_head(const ModelConfig& config) {
   BlockBuilder block(Kind::head, -1, "transformer.");
   block.ones(Role::final_norm, "ln_f.weight", {config.channels});
   block.zeros(Role::final_norm_bias, "ln_f.bias", {config.channels});
@@ -123,7 +123,7 @@ BlockDescription gpt2_head(const HfConfig& config) {
   return description;
 }
 
-BlockDescription llama_embedding(const HfConfig& config) {
+BlockDescription llama_embedding(const ModelConfig& config) {
   BlockBuilder block(Kind::embedding, -1, "model.");
   block.normal(Role::token_embedding, "embed_tokens.weight", {config.vocabulary, config.channels},
                config.initializer_range);
@@ -131,7 +131,7 @@ BlockDescription llama_embedding(const HfConfig& config) {
 }
 
 /// The shared expert is the MLP of its layer.
-void add_experts(BlockBuilder& block, const HfConfig& config) {
+void add_experts(BlockBuilder& block, const ModelConfig& config) {
   const std::int64_t E = config.experts.count, F = config.experts.feed_forward, S = config.experts.shared_feed_forward;
   const std::int64_t C = config.channels;
   const std::string module = config.family == Family::mixtral ? "block_sparse_moe." : "mlp.";
@@ -147,7 +147,7 @@ void add_experts(BlockBuilder& block, const HfConfig& config) {
   block.normal(Role::shared_expert_gate, module + "shared_expert_gate.weight", {1, C}, config.initializer_range);
 }
 
-BlockDescription llama_decoder(const HfConfig& config, int layer) {
+BlockDescription llama_decoder(const ModelConfig& config, int layer) {
   const std::int64_t C = config.channels;
   const std::int64_t F = config.feed_forward;
   const std::int64_t Q = config.heads * config.head_size;
@@ -178,7 +178,7 @@ BlockDescription llama_decoder(const HfConfig& config, int layer) {
   return block.take();
 }
 
-BlockDescription llama_head(const HfConfig& config) {
+BlockDescription llama_head(const ModelConfig& config) {
   BlockBuilder block(Kind::head, -1, "model.");
   block.ones(Role::final_norm, "norm.weight", {config.channels});
   BlockDescription description = block.take();
@@ -188,7 +188,7 @@ BlockDescription llama_head(const HfConfig& config) {
 
 }  // namespace
 
-Architecture describe(const HfConfig& config) {
+Architecture describe(const ModelConfig& config) {
   const bool gpt2 = config.family == Family::gpt2;
   Architecture architecture{config, {}};
   architecture.blocks.push_back(gpt2 ? gpt2_embedding(config) : llama_embedding(config));
@@ -259,13 +259,13 @@ std::int64_t matmul_parameter_count(const Architecture& architecture) {
   return count;
 }
 
-std::int64_t attended_keys(const HfConfig& config, int layer, std::int64_t length) {
+std::int64_t attended_keys(const ModelConfig& config, int layer, std::int64_t length) {
   const std::int64_t window = config.window_of(layer);
   return window > 0 ? std::min(window, length) : length;
 }
 
 double flops_per_token(const Architecture& architecture, std::int64_t sequence_length) {
-  const HfConfig& config = architecture.config;
+  const ModelConfig& config = architecture.config;
   const double weights = 6 * static_cast<double>(matmul_parameter_count(architecture));
   std::int64_t keys = 0;
   for (int layer = 0; layer < config.layers; ++layer) keys += attended_keys(config, layer, sequence_length);

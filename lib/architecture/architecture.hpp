@@ -2,7 +2,7 @@
 // weights and no LibTorch. The config's reader is exchange/hf_config.hpp; the network itself is in model/.
 #pragma once
 
-#include "exchange/hf_config.hpp"
+#include "architecture/model_config.hpp"
 #include "layout/layout.hpp"
 #include "program/model_plan.hpp"
 
@@ -95,11 +95,11 @@ struct BlockDescription {
 };
 
 struct Architecture {
-  HfConfig config;
+  ModelConfig config;
   std::vector<BlockDescription> blocks;  // embedding, decoder × L, head
 };
 
-Architecture describe(const HfConfig& config);
+Architecture describe(const ModelConfig& config);
 
 /// Rules from a run's options for stored tensors: which are frozen, how they are updated, and which form units of their
 /// own. `units` has pairs of a name and a predicate; the first that is true decides.
@@ -119,7 +119,7 @@ std::int64_t trained_count(const Architecture& architecture);    // stored eleme
 /// tied to the head; of experts only the number that a token goes to counts.
 std::int64_t matmul_parameter_count(const Architecture& architecture);
 /// Keys that FLOPs count for each query of a layer: all T of a sample, as if attention were not causal, or its window.
-std::int64_t attended_keys(const HfConfig& config, int layer, std::int64_t length);
+std::int64_t attended_keys(const ModelConfig& config, int layer, std::int64_t length);
 /// Model FLOPs of one token, forward and backward: 6N + 12·L·(H·D)·T (Chowdhery et al., "PaLM", 2022, appendix B),
 /// where T is attended_keys of each layer.
 double flops_per_token(const Architecture& architecture, std::int64_t sequence_length);

@@ -33,19 +33,19 @@ class Live {
 };
 
 /// Of queries, keys and values, of all ranks along ulysses together: neighbours may have the same key heads.
-std::int64_t exchanged_columns(const HfConfig& config, std::int64_t ranks) {
+std::int64_t exchanged_columns(const ModelConfig& config, std::int64_t ranks) {
   return (config.heads + 2 * std::max(config.kv_heads, ranks)) * config.head_size;
 }
 
 /// Of keys and values that go around the ring, likewise.
-std::int64_t ring_columns(const HfConfig& config, std::int64_t ranks) {
+std::int64_t ring_columns(const ModelConfig& config, std::int64_t ranks) {
   return 2 * std::max(config.kv_heads, ranks) * config.head_size;
 }
 
 /// The bytes of tensors with a row for each token, and of those with the rows that this rank has of a stream that ranks
 /// share out.
 struct Sizes {
-  Sizes(const HfConfig& config, const BatchShape& batch)
+  Sizes(const ModelConfig& config, const BatchShape& batch)
       : rows(batch.rows()),
         own_rows(batch.own_rows()),
         compute(rows * size_of(batch.compute)),
@@ -85,7 +85,7 @@ struct FeedForwardSizes {
   std::int64_t passing = 0;                // the most beside what is saved, with autograd
 };
 
-FeedForwardSizes of_mlp(const HfConfig& config, const Sizes& sizes, std::int64_t width, std::int64_t row_gates = 0) {
+FeedForwardSizes of_mlp(const ModelConfig& config, const Sizes& sizes, std::int64_t width, std::int64_t row_gates = 0) {
   const std::int64_t activated = sizes.compute * width;
   const std::int64_t raised = config.gated_mlp ? 2 * activated : activated;
   const std::int64_t all = raised + activated + row_gates;
@@ -94,7 +94,7 @@ FeedForwardSizes of_mlp(const HfConfig& config, const Sizes& sizes, std::int64_t
 
 /// The bytes of what experts have beside the rows that they compute.
 struct RoutingSizes {
-  RoutingSizes(const HfConfig& config, const Sizes& sizes, const BatchShape& batch)
+  RoutingSizes(const ModelConfig& config, const Sizes& sizes, const BatchShape& batch)
       : probabilities(sizes.own_wide * config.experts.count),
         weights(sizes.own_wide * config.experts.per_token),
         indices(sizes.own_rows * config.experts.per_token * static_cast<std::int64_t>(sizeof(std::int32_t))),
@@ -138,7 +138,7 @@ FeedForwardSizes of_parallel_experts(const RoutingSizes& routing, std::int64_t a
           .passing = routing.given + rounds - first};
 }
 
-FeedForwardSizes of_experts(const HfConfig& config, const Sizes& sizes, const BatchShape& batch) {
+FeedForwardSizes of_experts(const ModelConfig& config, const Sizes& sizes, const BatchShape& batch) {
   const RoutingSizes routing(config, sizes, batch);
   const std::int64_t activated =
       batch.expert_rows(config.experts.per_token) * config.experts.feed_forward * size_of(batch.compute);
@@ -200,7 +200,7 @@ void add_parallel_experts_backward(Live& backward, const RoutingSizes& routing, 
   backward.drop(routing.given);
 }
 
-void add_experts_backward(Live& backward, const HfConfig& config, const Sizes& sizes, const BatchShape& batch) {
+void add_experts_backward(Live& backward, const ModelConfig& config, const Sizes& sizes, const BatchShape& batch) {
   const RoutingSizes routing(config, sizes, batch);
   const FeedForwardSizes experts = of_experts(config, sizes, batch);
   const std::int64_t dlogits = sizes.own_compute * config.experts.count;
@@ -223,7 +223,7 @@ std::int64_t rows_of(const LinearShape& layer, const Sizes& sizes) {
 }
 
 /// Of the forward of a decoder block that kept such values; `square` is the work of each product within attention.
-double repeated_flops(const HfConfig& config, int layer, const Sizes& sizes, double square, KeepSet keeps) {
+double repeated_flops(const ModelConfig& config, int layer, const Sizes& sizes, double square, KeepSet keeps) {
   const std::vector<LinearShape> layers = linear_layers(config, BlockDescription::Kind::decoder, layer);
   const auto work = [&](std::size_t i) {
     return 2 * static_cast<double>(rows_of(layers[i], sizes) * layers[i].in) * static_cast<double>(layers[i].out);
@@ -239,7 +239,7 @@ double repeated_flops(const HfConfig& config, int layer, const Sizes& sizes, dou
   return flops;
 }
 
-void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const BatchShape& batch) {
+void add_decoder(BlockProfile& result, const ModelConfig& config, int layer, const BatchShape& batch) {
   const Sizes sizes(config, batch);
   const std::int64_t query = config.heads * config.head_size;
   const double square = 2 * static_cast<double>(sizes.rows) *
@@ -372,7 +372,7 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   result.backward_workspace_bytes = backward.beside(handed);
 }
 
-void add_head(BlockProfile& result, const HfConfig& config, const BatchShape& batch) {
+void add_head(BlockProfile& result, const ModelConfig& config, const BatchShape& batch) {
   const Sizes sizes(config, batch);
   const std::int64_t derivative = sizes.compute * config.vocabulary;
   const bool keeps = derivative <= most_kept_logits_bytes, rounds = sizes.rounded > 0;
@@ -394,7 +394,7 @@ void add_head(BlockProfile& result, const HfConfig& config, const BatchShape& ba
 }
 
 /// Its sum has the stream's type, and so has the gradient that its tables get: with dropout, what is left of it.
-void add_embedding(BlockProfile& result, const HfConfig& config, const Sizes& sizes) {
+void add_embedding(BlockProfile& result, const ModelConfig& config, const Sizes& sizes) {
   result.forward_workspace_bytes = result.inference_workspace_bytes = sizes.widened + sizes.product;
   result.backward_workspace_bytes = sizes.widened + sizes.product + (config.dropout.embedding > 0 ? sizes.stream : 0);
 }
@@ -406,7 +406,7 @@ std::int64_t loss_slice_rows(std::int64_t rows, std::int64_t vocabulary) {
                                   std::max<std::int64_t>(1, rows));
 }
 
-std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription::Kind kind, int layer) {
+std::vector<LinearShape> linear_layers(const ModelConfig& config, BlockDescription::Kind kind, int layer) {
   const std::int64_t query = config.heads * config.head_size, key_value = config.kv_heads * config.head_size;
   switch (kind) {
     case BlockDescription::Kind::embedding: return {};
@@ -440,7 +440,7 @@ namespace {
 /// What ranks say over the rows of a micro-batch.
 struct BlockExchangeMaker {
   using Exchange = BlockExchange::Kind;
-  const HfConfig& part;
+  const ModelConfig& part;
   const BatchShape& batch;
   const BlockSharing& sharing;
 
@@ -606,7 +606,7 @@ BlockExchanges exchanges_of_head(const BlockExchangeMaker& make, ForwardFor purp
 
 }  // namespace
 
-BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, const BatchShape& batch,
+BlockExchanges exchanges_of(const ModelConfig& part, BlockDescription::Kind kind, const BatchShape& batch,
                             const BlockSharing& sharing, ForwardFor purpose, int layer) {
   const BlockExchangeMaker make{part, batch, sharing};
   switch (kind) {
@@ -622,7 +622,7 @@ BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, c
   fail(ExitCode::bug, "unknown BlockDescription::Kind {}", static_cast<int>(kind));
 }
 
-std::vector<BlockExchange> repeated_exchanges(const HfConfig& part, const BatchShape& batch,
+std::vector<BlockExchange> repeated_exchanges(const ModelConfig& part, const BatchShape& batch,
                                               const BlockSharing& sharing, KeepSet keeps, int layer) {
   const BlockExchangeMaker make{part, batch, sharing};
   const bool projections = keeps.has(Keep::projections);
@@ -646,7 +646,7 @@ std::vector<BlockExchange> repeated_exchanges(const HfConfig& part, const BatchS
 BlockProfile profile(const Architecture& architecture, std::size_t block, const BatchShape& batch) {
   invariant(block < architecture.blocks.size(), "the profiled block exists");
   using Kind = BlockDescription::Kind;
-  const HfConfig& config = architecture.config;
+  const ModelConfig& config = architecture.config;
   const BlockDescription& description = architecture.blocks[block];
   const Sizes sizes(config, batch);
   BlockProfile result;

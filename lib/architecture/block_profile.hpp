@@ -95,16 +95,16 @@ struct LinearShape {
 
 /// The matrix products of a block with its weights; those of a shared expert come last. An embedding has none. `layer`
 /// is that of a decoder block.
-std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription::Kind kind, int layer);
+std::vector<LinearShape> linear_layers(const ModelConfig& config, BlockDescription::Kind kind, int layer);
 
 /// The collectives of the ranks that share a block, or its rows, in its passes over one micro-batch (tensor, sequence,
 /// context and expert parallelism). `part` is the part of the model that each of these ranks computes. With
 /// ForwardFor::text the head gathers the logits of one row only. `layer` is that of a decoder block. Local, pure.
 enum class ForwardFor { batch, text };
-BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, const BatchShape& batch,
+BlockExchanges exchanges_of(const ModelConfig& part, BlockDescription::Kind kind, const BatchShape& batch,
                             const BlockSharing& sharing, ForwardFor purpose = ForwardFor::batch, int layer = 0);
 /// The collectives of a decoder block's repeated forward, if it kept the values of `keeps`.
-std::vector<BlockExchange> repeated_exchanges(const HfConfig& part, const BatchShape& batch,
+std::vector<BlockExchange> repeated_exchanges(const ModelConfig& part, const BatchShape& batch,
                                               const BlockSharing& sharing, KeepSet keeps, int layer = 0);
 
 /// Returns the profile of architecture.blocks[block]. Local, pure.

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-void check_heads(const HfConfig& config, std::int64_t tensor_ranks, const SequenceRanks& ranks) {
+void check_heads(const ModelConfig& config, std::int64_t tensor_ranks, const SequenceRanks& ranks) {
   const std::int64_t ulysses = ranks.ulysses;
   if (ulysses == 1) return;
   const std::int64_t all = tensor_ranks * ulysses;

@@ -2,7 +2,7 @@
 // has all rows of some heads. Pure.
 #pragma once
 
-#include "exchange/hf_config.hpp"
+#include "architecture/model_config.hpp"
 #include "layout/sequence.hpp"
 
 #include <cstdint>
@@ -12,6 +12,6 @@ namespace lockstep {
 /// Throws Error(usage), with the arithmetic, if the heads of a rank along tp (with `tensor_ranks` of them) cannot be
 /// divided among the ranks along ulysses. There may be fewer key heads than ranks; several ranks then hold the same key
 /// head.
-void check_heads(const HfConfig& config, std::int64_t tensor_ranks, const SequenceRanks& ranks);
+void check_heads(const ModelConfig& config, std::int64_t tensor_ranks, const SequenceRanks& ranks);
 
 }  // namespace lockstep

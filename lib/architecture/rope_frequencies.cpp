@@ -111,7 +111,7 @@ std::int64_t representative_length(const Rope& rope, std::int64_t length) {
   return 0;
 }
 
-std::int64_t longest_length(const HfConfig& config) {
+std::int64_t longest_length(const ModelConfig& config) {
   const Rope& rope = config.rope;
   if (config.positions == Positions::learned) return config.max_positions;
   const auto times_longer = [&](std::int64_t positions) {

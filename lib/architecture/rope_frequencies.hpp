@@ -2,7 +2,7 @@
 // length of the text. Pure; computed in double. The tables of cos and sin: tensor/functions/rotary_table.hpp.
 #pragma once
 
-#include "exchange/hf_config.hpp"
+#include "architecture/model_config.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -23,6 +23,6 @@ std::int64_t representative_length(const Rope& rope, std::int64_t length);
 
 /// Longest text that the model has positions for, in tokens: its max_position_embeddings, or more if its frequencies
 /// reach further.
-std::int64_t longest_length(const HfConfig& config);
+std::int64_t longest_length(const ModelConfig& config);
 
 }  // namespace lockstep

@@ -21,7 +21,7 @@ struct Share {
   std::vector<AxisName> summed = {};
 };
 
-Share share_of(Role role, const HfConfig& config, const BlockSharing& sharing) {
+Share share_of(Role role, const ModelConfig& config, const BlockSharing& sharing) {
   const auto [outputs, inputs] = config.family == Family::gpt2 ? Dims{1, 0} : Dims{};
   constexpr int of_bias = 0, of_table = 0;
   const auto along = [&](int dim, std::int64_t granule = 1) {
@@ -77,7 +77,7 @@ Share share_of(Role role, const HfConfig& config, const BlockSharing& sharing) {
   fail(ExitCode::bug, "unknown Role {}", static_cast<int>(role));
 }
 
-void check_shares(const HfConfig& config, const BlockSharing& sharing) {
+void check_shares(const ModelConfig& config, const BlockSharing& sharing) {
   const std::int64_t ranks = sharing.ranks;
   if (config.experts.count > 0 && !sharing.rows)
     throw Error(ExitCode::usage,
@@ -108,11 +108,11 @@ void check_shares(const HfConfig& config, const BlockSharing& sharing) {
   is_enough("a vocabulary", config.vocabulary);
 }
 
-Share share_of_experts(const LogicalTensor& tensor, const HfConfig& config) {
+Share share_of_experts(const LogicalTensor& tensor, const ModelConfig& config) {
   return {.cut = Split{.axes = {expert_axis}, .dim = 0, .granule = tensor.shape[0] / config.experts.count}};
 }
 
-void check_experts(const HfConfig& config, std::int64_t ranks) {
+void check_experts(const ModelConfig& config, std::int64_t ranks) {
   if (config.experts.count == 0)
     throw Error(ExitCode::usage,
                 fmt::format("parallel.ep {} has no effect: a {} model has no experts", ranks, name_of(config.family)),
@@ -130,7 +130,7 @@ bool is_shared_out(const LogicalTensor& tensor, const BlockSharing& sharing) {
   return sharing.experts.ranks > 1 && (tensor.role == Role::expert_gate_up || tensor.role == Role::expert_down);
 }
 
-BlockSharing sharing_among(int ranks, const HfConfig& config, bool rows) {
+BlockSharing sharing_among(int ranks, const ModelConfig& config, bool rows) {
   const std::int64_t keys = config.kv_heads;
   return {.ranks = ranks,
           .rows = rows && ranks > 1,
@@ -164,7 +164,7 @@ Shape longest_part(const LogicalTensor& tensor, const BlockSharing& sharing) {
   return shape;
 }
 
-HfConfig part_of(HfConfig config, const BlockSharing& sharing) {
+ModelConfig part_of(ModelConfig config, const BlockSharing& sharing) {
   config.heads = ceil_div(config.heads, sharing.ranks);
   config.kv_heads = ceil_div(config.kv_heads, sharing.ranks / sharing.key_replicas);
   config.feed_forward = ceil_div(config.feed_forward, sharing.ranks);

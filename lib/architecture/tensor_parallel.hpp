@@ -12,7 +12,7 @@ namespace lockstep {
 
 /// Returns how `ranks` ranks share the blocks of this model. If it has fewer key heads than ranks, neighbours hold the
 /// same key heads. `rows`: sequence parallelism.
-BlockSharing sharing_among(int ranks, const HfConfig& config, bool rows = false);
+BlockSharing sharing_among(int ranks, const ModelConfig& config, bool rows = false);
 
 /// Sets for each tensor how the ranks cut it, and along which axes its gradients are summed; a single rank cuts
 /// nothing. Throws Error(usage), with the arithmetic, if heads or experts cannot be divided or a width has fewer
@@ -27,6 +27,6 @@ Shape longest_part(const LogicalTensor& tensor, const BlockSharing& sharing);
 
 /// Returns the largest part of the model that one of the ranks computes: its heads, width and vocabulary. The number of
 /// channels stays the same.
-HfConfig part_of(HfConfig config, const BlockSharing& sharing);
+ModelConfig part_of(ModelConfig config, const BlockSharing& sharing);
 
 }  // namespace lockstep

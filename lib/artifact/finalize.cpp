@@ -11,9 +11,9 @@
 #include "base/text.hpp"
 #include "chat/chat_template_file.hpp"
 #include "comm/together.hpp"
-#include "corpus/tokenizer_files.hpp"
 #include "exchange/model_folder.hpp"
 #include "report/progress.hpp"
+#include "tokenizer/tokenizer_files.hpp"
 
 #include <algorithm>
 #include <memory>

@@ -1,12 +1,10 @@
 #include "artifact/model_source.hpp"
 
-#include "architecture/file_tensors.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "chat/chat_template_file.hpp"
-#include "corpus/tokenizer_files.hpp"
-#include "corpus/tokenizers.hpp"
+#include "exchange/file_tensors.hpp"
 #include "exchange/model_folder.hpp"
 #include "exchange/safetensors.hpp"
 #include "store/best_evaluations.hpp"
@@ -14,6 +12,8 @@
 #include "store/checkpoint_verify.hpp"
 #include "store/run_directory.hpp"
 #include "store/tokenizer_record.hpp"
+#include "tokenizer/tokenizer_files.hpp"
+#include "tokenizer/tokenizers.hpp"
 
 #include <algorithm>
 

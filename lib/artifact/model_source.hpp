@@ -23,7 +23,7 @@ struct Companion {
 
 struct ModelSource {
   Path folder;  // of the checkpoint or the Hugging Face files
-  HfConfig config;
+  ModelConfig config;
   std::vector<LogicalTensor> tensors;            // under their names in files, in block order
   std::unique_ptr<TensorSource> weights;         // holds all tensors, in their shapes
   std::vector<Companion> companions;             // tokenizer files

@@ -34,6 +34,13 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(blank) - begin + 1);
 }
 
+std::string lower_ascii(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+
 namespace {
 
 std::string scaled(double value, double step, const std::array<const char*, 7>& units) {

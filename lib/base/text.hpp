@@ -13,6 +13,7 @@ namespace lockstep {
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 std::string_view trim(std::string_view text);
+std::string lower_ascii(std::string_view text);  // other bytes than A to Z stay
 
 /// Returns the candidate nearest to `word` by edit distance, if it is near enough to be a misspelling.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates);

@@ -1,5 +1,5 @@
 // Reads chat templates of models from their files: chat_template.jinja or tokenizer_config.json. Rendering:
-// chat/chat_template.hpp.
+// jinja/chat_template.hpp.
 #pragma once
 
 #include "base/files.hpp"

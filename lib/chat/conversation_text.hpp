@@ -4,8 +4,8 @@
 // remain text: chat/spelled_tokens.hpp.
 #pragma once
 
-#include "chat/chat_template.hpp"
 #include "chat/conversation.hpp"
+#include "jinja/chat_template.hpp"
 
 #include <optional>
 #include <string>

@@ -4,8 +4,8 @@
 #include "config/inspect_config.hpp"
 #include "config/prepare_config.hpp"
 #include "config/reshard_config.hpp"
-#include "config/tool.hpp"
 #include "config/train_config.hpp"
+#include "options/tool.hpp"
 #include "plugin/plugins.hpp"
 
 #include <map>

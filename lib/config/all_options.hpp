@@ -2,7 +2,7 @@
 // that only others have. Options of one program: its own *_config.hpp.
 #pragma once
 
-#include "config/option.hpp"
+#include "options/option.hpp"
 
 #include <string>
 

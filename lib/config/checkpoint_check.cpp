@@ -1,8 +1,8 @@
 #include "config/checkpoint_check.hpp"
 
 #include "config/fixed_options.hpp"
-#include "config/problems.hpp"
 #include "config/train_config.hpp"
+#include "options/problems.hpp"
 
 #include <fmt/format.h>
 

@@ -1,13 +1,13 @@
 // From a command line to a configuration: the single entry for programs. Defaults come first, then files in order (each
 // on its presets), then the command line. All problems are reported together. --help, --version, --build-info,
 // --print-config and --print-schema are answered here. Contents of a configuration: config/train_config.hpp and its
-// neighbours. How options are declared: config/option.hpp.
+// neighbours. How options are declared: options/option.hpp.
 #pragma once
 
-#include "config/option.hpp"
-#include "config/problems.hpp"
-#include "config/settings.hpp"
-#include "config/tool.hpp"
+#include "options/option.hpp"
+#include "options/problems.hpp"
+#include "options/settings.hpp"
+#include "options/tool.hpp"
 
 #include <optional>
 #include <string>

@@ -2,10 +2,10 @@
 
 #include "base/error.hpp"
 #include "config/all_options.hpp"
-#include "config/document.hpp"
-#include "config/interpret.hpp"
-#include "config/layers.hpp"
 #include "config/train_config.hpp"
+#include "dialects/layers.hpp"
+#include "options/document.hpp"
+#include "options/interpret.hpp"
 
 #include <fmt/format.h>
 

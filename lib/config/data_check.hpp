@@ -2,8 +2,8 @@
 // train_check.cpp.
 #pragma once
 
-#include "config/problems.hpp"
 #include "config/train_config.hpp"
+#include "options/problems.hpp"
 
 namespace lockstep {
 

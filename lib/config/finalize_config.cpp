@@ -1,8 +1,8 @@
 #include "config/finalize_config.hpp"
 
-#include "config/option.hpp"
-#include "config/problems.hpp"
-#include "config/tool.hpp"
+#include "options/option.hpp"
+#include "options/problems.hpp"
+#include "options/tool.hpp"
 
 namespace lockstep {
 

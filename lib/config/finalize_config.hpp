@@ -1,8 +1,8 @@
-// The options of finalize-quantize. How options are declared: config/option.hpp.
+// The options of finalize-quantize. How options are declared: options/option.hpp.
 #pragma once
 
-#include "config/plugin_options.hpp"
 #include "config/values.hpp"
+#include "options/plugin_options.hpp"
 
 #include <optional>
 #include <string>

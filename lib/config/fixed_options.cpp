@@ -3,9 +3,9 @@
 #include "base/hash.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
-#include "config/former_options.hpp"
-#include "config/interpret.hpp"
-#include "config/option.hpp"
+#include "options/former_options.hpp"
+#include "options/interpret.hpp"
+#include "options/option.hpp"
 
 #include <algorithm>
 

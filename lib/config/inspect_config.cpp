@@ -2,9 +2,9 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "config/option.hpp"
-#include "config/problems.hpp"
-#include "config/tool.hpp"
+#include "options/option.hpp"
+#include "options/problems.hpp"
+#include "options/tool.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// The options of checkpoint-inspect. How options are declared: config/option.hpp.
+// The options of checkpoint-inspect. How options are declared: options/option.hpp.
 #pragma once
 
 #include "base/verify_level.hpp"

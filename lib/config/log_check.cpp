@@ -2,9 +2,9 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "config/option.hpp"
 #include "config/rules.hpp"
 #include "config/train_choices.hpp"
+#include "options/option.hpp"
 #include "report/device_peaks.hpp"
 
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 // Rules for the options of section log, and the peak rate that they give.
 #pragma once
 
-#include "config/problems.hpp"
 #include "config/train_config.hpp"
+#include "options/problems.hpp"
 
 #include <optional>
 

@@ -1,8 +1,8 @@
 // Options of the optimizer: the section optimizer of a TrainConfig.
 #pragma once
 
-#include "config/option.hpp"
 #include "config/values.hpp"
+#include "options/option.hpp"
 
 #include <array>
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Rules for the options that divide a step among ranks: parallel.* and post_local_sgd.*.
 #pragma once
 
-#include "config/problems.hpp"
 #include "config/train_config.hpp"
+#include "options/problems.hpp"
 
 namespace lockstep {
 

@@ -1,10 +1,10 @@
 #include "config/prepare_config.hpp"
 
-#include "config/option.hpp"
-#include "config/problems.hpp"
-#include "config/ranges.hpp"
 #include "config/record_config.hpp"
-#include "config/tool.hpp"
+#include "options/option.hpp"
+#include "options/problems.hpp"
+#include "options/ranges.hpp"
+#include "options/tool.hpp"
 
 #include <algorithm>
 

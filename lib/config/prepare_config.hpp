@@ -1,10 +1,10 @@
-// The options of prepare-data. How options are declared: config/option.hpp.
+// The options of prepare-data. How options are declared: options/option.hpp.
 #pragma once
 
-#include "config/plugin_options.hpp"
 #include "config/record_options.hpp"
-#include "config/special_tokens.hpp"
 #include "config/values.hpp"
+#include "options/plugin_options.hpp"
+#include "tokenizer/special_tokens.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -1,9 +1,9 @@
 // Declaration of the options in config/record_options.hpp, and the rules between them.
 #pragma once
 
-#include "config/option.hpp"
-#include "config/problems.hpp"
 #include "config/record_options.hpp"
+#include "options/option.hpp"
+#include "options/problems.hpp"
 
 namespace lockstep {
 

@@ -1,8 +1,8 @@
 // Options for records: which fields they have, and which of their tokens are trained on. How records are read:
-// data/record_reader.hpp, data/sample_shape.hpp.
+// prepare/record_reader.hpp, prepare/sample_shape.hpp.
 #pragma once
 
-#include "config/defaulted.hpp"
+#include "options/defaulted.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -5,13 +5,13 @@
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "config/configured_mesh.hpp"
-#include "config/interpret.hpp"
-#include "config/option.hpp"
-#include "config/problems.hpp"
-#include "config/ranges.hpp"
-#include "config/suggestion.hpp"
-#include "config/tool.hpp"
 #include "config/train_choices.hpp"
+#include "options/interpret.hpp"
+#include "options/option.hpp"
+#include "options/problems.hpp"
+#include "options/ranges.hpp"
+#include "options/suggestion.hpp"
+#include "options/tool.hpp"
 
 #include <algorithm>
 #include <charconv>

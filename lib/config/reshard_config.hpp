@@ -1,9 +1,9 @@
-// The options of checkpoint-reshard. How options are declared: config/option.hpp.
+// The options of checkpoint-reshard. How options are declared: options/option.hpp.
 #pragma once
 
-#include "config/option.hpp"
-#include "config/plugin_options.hpp"
 #include "config/values.hpp"
+#include "options/option.hpp"
+#include "options/plugin_options.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -1,8 +1,8 @@
 // Combinations of options that are refused, as tables: which options, when, and why.
 #pragma once
 
-#include "config/problems.hpp"
 #include "config/train_config.hpp"
+#include "options/problems.hpp"
 
 #include <string>
 #include <vector>

@@ -6,7 +6,7 @@
 #include "base/json_integer.hpp"
 #include "base/rounding.hpp"
 #include "base/words.hpp"
-#include "config/ranges.hpp"
+#include "options/ranges.hpp"
 
 namespace lockstep {
 

@@ -1,8 +1,8 @@
 // The sections train, eval, divergence and sample of train.
-#include "config/option.hpp"
-#include "config/ranges.hpp"
 #include "config/train_choices.hpp"
 #include "config/train_sections.hpp"
+#include "options/option.hpp"
+#include "options/ranges.hpp"
 
 namespace lockstep {
 

@@ -1,10 +1,10 @@
 #include "config/schedule_check.hpp"
 
 #include "base/text.hpp"
-#include "config/option.hpp"
-#include "config/problems.hpp"
 #include "config/run_length.hpp"
 #include "config/train_choices.hpp"
+#include "options/option.hpp"
+#include "options/problems.hpp"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
 // Rules for the options of the learning-rate schedule.
 #pragma once
 
-#include "config/problems.hpp"
 #include "config/train_config.hpp"
+#include "options/problems.hpp"
 
 namespace lockstep {
 

@@ -1,8 +1,9 @@
-#include "config/synonyms.hpp"
+#include "options/synonyms.hpp"
+
+#include "base/text.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 namespace lockstep {
 
@@ -204,17 +205,11 @@ constexpr std::array<Synonyms, 17> choices{{
     {"experts", " moe moe_act moe_activation "},
 }};
 
-std::string lower(std::string_view text) {
-  std::string result;
-  for (const char c : text) result += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
-
 template <std::size_t count>
 std::vector<std::string_view> meant_by(std::string_view word, const std::array<Synonyms, count>& table) {
   std::vector<std::string_view> found;
   if (word.empty() || word.find(' ') != std::string_view::npos) return found;
-  const std::string between_blanks = " " + lower(word) + " ";
+  const std::string between_blanks = " " + lower_ascii(word) + " ";
   for (const Synonyms& synonyms : table) {
     if (synonyms.words.find(between_blanks) != std::string_view::npos) found.push_back(synonyms.meant);
   }

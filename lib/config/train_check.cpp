@@ -4,11 +4,11 @@
 #include "config/optimizer_check.hpp"
 #include "config/parallel_check.hpp"
 #include "config/precision_check.hpp"
-#include "config/ranges.hpp"
 #include "config/rules.hpp"
 #include "config/schedule_check.hpp"
 #include "config/train_choices.hpp"
 #include "config/train_config.hpp"
+#include "options/ranges.hpp"
 #include "plugin/plugins.hpp"
 
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 // The names of the values that enumeration options of train can have.
 #pragma once
 
-#include "config/option.hpp"
 #include "config/train_config.hpp"
+#include "options/option.hpp"
 
 namespace lockstep {
 

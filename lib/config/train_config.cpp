@@ -1,9 +1,9 @@
 #include "config/train_config.hpp"
 
-#include "config/option.hpp"
-#include "config/ranges.hpp"
-#include "config/tool.hpp"
 #include "config/train_sections.hpp"
+#include "options/option.hpp"
+#include "options/ranges.hpp"
+#include "options/tool.hpp"
 
 namespace lockstep {
 

@@ -1,16 +1,16 @@
 // The options of train: a struct for each canonical section, with the keys of the files. describe() declares them; the
-// parser, help, manual, completion and schema come from that declaration (config/option.hpp). How a command line
+// parser, help, manual, completion and schema come from that declaration (options/option.hpp). How a command line
 // becomes a TrainConfig: config/command_line.hpp.
 #pragma once
 
 #include "base/precision.hpp"
-#include "config/defaulted.hpp"
 #include "config/optimizer_options.hpp"
 #include "config/packing_options.hpp"
-#include "config/plugin_options.hpp"
 #include "config/prepare_config.hpp"
 #include "config/sample_options.hpp"
 #include "config/values.hpp"
+#include "options/defaulted.hpp"
+#include "options/plugin_options.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -4,12 +4,9 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
-#include "config/interpret.hpp"
-#include "config/ranges.hpp"
+#include "options/interpret.hpp"
+#include "options/ranges.hpp"
 #include "plugin/plugins.hpp"
-
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
 
 #include <algorithm>
 #include <cctype>
@@ -21,124 +18,12 @@ namespace lockstep {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& text, const std::string& form) {
-  fail(ExitCode::usage, "\"{}\" is not of the form {}", text, form);
-}
-
 bool whole_number(const std::string& text, std::int64_t& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc{} && end == text.data() + text.size() && value >= 0;
 }
 
 }  // namespace
-
-std::string Seconds::form() { return "DURATION: 90s, 15m or 1h30m"; }
-
-Seconds Seconds::parse(const std::string& text) {
-  const std::optional<double> seconds = parse_seconds(text);
-  if (!seconds || !std::isfinite(*seconds)) refuse(text, form());
-  return {*seconds};
-}
-
-std::string Seconds::text() const {
-  constexpr double most_whole = 1e15;  // seconds: doubles of this size are whole numbers and fit 64 bits
-  const auto whole = std::abs(value) < most_whole ? static_cast<std::int64_t>(value) : 0;
-  if (static_cast<double>(whole) != value) return fmt::format("{}s", value);
-  if (whole == 0 || whole % 60 != 0) return fmt::format("{}s", whole);
-  if (whole % 3600 != 0)
-    return whole > 3600 ? fmt::format("{}h{}m", whole / 3600, whole % 3600 / 60) : fmt::format("{}m", whole / 60);
-  return fmt::format("{}h", whole / 3600);
-}
-
-std::string ByteSize::form() { return "SIZE: 512, 64MiB or 5GB"; }
-
-ByteSize ByteSize::parse(const std::string& text) {
-  const bool number_first = !text.empty() && text.front() >= '0' && text.front() <= '9';
-  const std::optional<std::uint64_t> bytes = number_first ? parse_bytes(text) : std::nullopt;
-  if (!bytes) refuse(text, form());
-  return {*bytes};
-}
-
-std::string ByteBudget::form() { return "SIZE|PERCENT%"; }
-
-ByteBudget ByteBudget::parse(const std::string& text) {
-  if (!text.ends_with('%')) return {.size = ByteSize::parse(text), .share = {}};
-  double percent = 0;
-  const char* const last = text.data() + text.size() - 1;
-  const auto [end, error] = std::from_chars(text.data(), last, percent);
-  if (error != std::errc{} || end != last || !(percent >= 0 && percent <= 100)) refuse(text, form());
-  return {.size = {}, .share = percent / 100};
-}
-
-std::string ByteBudget::text() const { return share ? fmt::format("{}%", *share * 100) : size.text(); }
-
-std::string ByteSize::text() const {
-  constexpr std::uint64_t mebibyte = 1024 * 1024;
-  if (bytes != 0 && bytes % mebibyte == 0) return fmt::format("{}MiB", bytes / mebibyte);
-  return fmt::format("{}", bytes);
-}
-
-struct NamePattern::Compiled {
-  pcre2_code* regex = nullptr;
-  pcre2_match_context* limits = pcre2_match_context_create(nullptr);
-
-  explicit Compiled(const std::string& text) {
-    constexpr std::size_t longest = 4096;
-    constexpr std::uint32_t most_steps = 1'000'000;  // of a search: nested repeats would take for ever
-    if (limits == nullptr) throw std::bad_alloc();
-    pcre2_set_match_limit(limits, most_steps);
-    int error = PCRE2_ERROR_HEAPLIMIT;
-    PCRE2_SIZE place = 0;
-    if (text.size() <= longest) {
-      regex = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                            PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, &error, &place, nullptr);
-    }
-    if (regex == nullptr) {
-      pcre2_match_context_free(limits);
-      fail(ExitCode::usage, "\"{}\" is not a regular expression: {}", shortened(text),
-           text.size() > longest ? "it is too long" : reason_of(error, place));
-    }
-  }
-  Compiled(const Compiled&) = delete;
-  Compiled& operator=(const Compiled&) = delete;
-  ~Compiled() {
-    pcre2_code_free(regex);
-    pcre2_match_context_free(limits);
-  }
-
- private:
-  static std::string shortened(const std::string& text) {
-    return text.size() <= 100 ? text : text.substr(0, 100) + "...";
-  }
-  static std::string reason_of(int error, std::size_t place) {
-    std::string text(160, '\0');
-    const int length = pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(text.data()), text.size());
-    text.resize(length < 0 ? 0 : static_cast<std::size_t>(length));
-    return fmt::format("{}, at character {}", text, place + 1);
-  }
-};
-
-std::string NamePattern::form() { return "REGEX"; }
-
-NamePattern NamePattern::parse(const std::string& text) {
-  NamePattern pattern;
-  pattern.text_ = text;
-  pattern.compiled_ = std::make_shared<const Compiled>(text);
-  return pattern;
-}
-
-bool NamePattern::matches(std::string_view name) const {
-  if (!compiled_) return false;
-  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(pcre2_match_data_create(1, nullptr),
-                                                                                  &pcre2_match_data_free);
-  if (!match) throw std::bad_alloc();
-  const int found = pcre2_match(compiled_->regex, reinterpret_cast<PCRE2_SPTR>(name.data()), name.size(), 0, 0,
-                                match.get(), compiled_->limits);
-  if (found < PCRE2_ERROR_NOMATCH)
-    throw Error(ExitCode::usage, fmt::format("matching \"{}\" with {} takes too many steps", text_, name),
-                "avoid nested repeats such as (a*)*");
-  return found >= 0;
-}
 
 std::string Resume::form() { return "auto|never|afresh|latest|best|STEP|PATH"; }
 
@@ -174,7 +59,7 @@ CheckpointChoice CheckpointChoice::parse(const std::string& text) {
   if (text == "last") return {};
   if (text == "best") return {.by = Kind::best};
   std::int64_t step = 0;
-  if (!whole_number(text, step)) refuse(text, form());
+  if (!whole_number(text, step)) refuse_form(text, form());
   return {.by = Kind::step, .step = step};
 }
 
@@ -232,7 +117,7 @@ std::string Cadence::form() { return "CADENCE: 100 steps, 0.5 epochs, 10m, sever
 
 Cadence Cadence::parse(const std::string& text) {
   if (text == "never") return {};
-  if (trim(text).empty()) refuse(text, form());
+  if (trim(text).empty()) refuse_form(text, form());
   constexpr std::string_view between = " + ";
   Cadence cadence;
   for (std::size_t begin = 0, end = 0; end < text.size(); begin = end + between.size()) {
@@ -247,7 +132,7 @@ Cadence Cadence::parse(const std::string& text) {
       if (cadence.time.value > 0) fail(ExitCode::usage, "\"{}\" has a time twice", text);
       cadence.time.value = *seconds;
     } else {
-      refuse(text, form());
+      refuse_form(text, form());
     }
   }
   return cadence;
@@ -265,7 +150,7 @@ std::string Delay::form() { return "DELAY: 100 steps, 0.5 epochs or 0"; }
 
 Delay Delay::parse(const std::string& text) {
   const auto counted = steps_or_epochs(text);
-  if (!counted) refuse(text, form());
+  if (!counted) refuse_form(text, form());
   return {counted->steps, counted->epochs};
 }
 
@@ -276,7 +161,7 @@ std::string SaveInterval::form() { return "auto or a TIME such as 90s, 15m or 1h
 SaveInterval SaveInterval::parse(const std::string& text) {
   if (text == "auto") return {.automatic = true};
   const std::optional<double> seconds = parse_seconds(text);
-  if (!seconds || !std::isfinite(*seconds) || *seconds <= 0) refuse(text, form());
+  if (!seconds || !std::isfinite(*seconds) || *seconds <= 0) refuse_form(text, form());
   return {.time = {*seconds}};
 }
 
@@ -295,7 +180,8 @@ Recompute Recompute::parse(const std::string& text) {
     if (text == entry.table->name) return {.plugin = text};
   constexpr std::string_view prefix = "every:";
   Recompute recompute;
-  if (!text.starts_with(prefix) || !whole_number(text.substr(prefix.size()), recompute.every)) refuse(text, form());
+  if (!text.starts_with(prefix) || !whole_number(text.substr(prefix.size()), recompute.every))
+    refuse_form(text, form());
   if (recompute.every < 1 || recompute.every > INT32_MAX)
     fail(ExitCode::usage, "\"{}\": every K-th block needs a K from 1 to {}", text, INT32_MAX);
   return recompute;
@@ -320,7 +206,7 @@ ValidationSplit ValidationSplit::parse(const std::string& text) {
   } else if (text.starts_with("count:")) {
     split.by = Kind::count;
   } else {
-    refuse(text, form());
+    refuse_form(text, form());
   }
   const char* const begin = text.data() + colon + 1;
   const char* const end = text.data() + text.size();
@@ -352,7 +238,7 @@ std::string TokenizerChoice::form() { return "bytes|chars|PATH"; }
 TokenizerChoice TokenizerChoice::parse(const std::string& text) {
   if (text == "bytes") return {Kind::bytes, {}};
   if (text == "chars") return {Kind::chars, {}};
-  if (text.empty()) refuse(text, form());
+  if (text.empty()) refuse_form(text, form());
   return {Kind::files, text};
 }
 
@@ -370,7 +256,7 @@ std::string AfterForward::form() { return "true|false|RANKS"; }
 AfterForward AfterForward::parse(const std::string& text) {
   if (const std::optional<bool> lets_go = boolean_word(text)) return {*lets_go ? 0 : 1};
   AfterForward after;
-  if (!whole_number(text, after.ranks) || after.ranks < 2) refuse(text, form());
+  if (!whole_number(text, after.ranks) || after.ranks < 2) refuse_form(text, form());
   return after;
 }
 
@@ -382,7 +268,8 @@ AxisSize AxisSize::parse(const std::string& text) {
   if (text == "node") return {.ranks = of_node};
   AxisSize size;
   constexpr std::int64_t most = 1 << 30;
-  if (text != "auto" && (!whole_number(text, size.ranks) || size.ranks < 1 || size.ranks > most)) refuse(text, form());
+  if (text != "auto" && (!whole_number(text, size.ranks) || size.ranks < 1 || size.ranks > most))
+    refuse_form(text, form());
   return size;
 }
 
@@ -396,7 +283,7 @@ RanksPerFile RanksPerFile::parse(const std::string& text) {
   RanksPerFile result;
   constexpr std::int64_t most = 1 << 30;
   if (text != "node" && (!whole_number(text, result.ranks) || result.ranks < 1 || result.ranks > most))
-    refuse(text, form());
+    refuse_form(text, form());
   return result;
 }
 
@@ -413,7 +300,7 @@ PartChoice PartChoice::parse(const std::string& text) {
   };
   const bool well = slash != std::string::npos && number(std::string_view(text).substr(0, slash), result.part) &&
                     number(std::string_view(text).substr(slash + 1), result.parts);
-  if (!well) refuse(text, form());
+  if (!well) refuse_form(text, form());
   if (result.part < 1 || result.part > result.parts)
     fail(ExitCode::usage, "\"{}\" is not a part of {}: parts are counted from 1, and the last is {}/{}", text,
          std::max<std::int64_t>(result.parts, 1), std::max<std::int64_t>(result.parts, 1),
@@ -431,7 +318,7 @@ MetadataEntry MetadataEntry::parse(const std::string& text) {
   const bool well = equals != std::string::npos && equals > 0 &&
                     std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(equals), names) &&
                     std::none_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
-  if (!well) refuse(text, form());
+  if (!well) refuse_form(text, form());
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 std::string MetadataEntry::text() const { return key + "=" + value; }
@@ -442,7 +329,7 @@ PlotTarget PlotTarget::parse(const std::string& text) {
   if (text == "text") return {};
   if (text.ends_with(".svg")) return {Kind::svg, text};
   if (text.ends_with(".json")) return {Kind::json, text};
-  refuse(text, form());
+  refuse_form(text, form());
 }
 
 std::string PlotTarget::text() const { return kind == Kind::text ? "text" : path; }

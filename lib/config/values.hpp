@@ -1,65 +1,14 @@
-// Option values with a text form of their own: durations, byte counts, name patterns, starts of a run, validation
-// splits. Each type parses its text once; later code never compares strings. How options are declared:
-// config/option.hpp.
+// Option values with a text form of their own: starts of a run, cadences, validation splits. Each type parses its text
+// once; later code never compares strings. It has the three functions that options/quantities.hpp describes.
 #pragma once
 
-#include <compare>
+#include "options/name_pattern.hpp"
+#include "options/quantities.hpp"
+
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 
 namespace lockstep {
-
-// Every value type here has three functions. form() describes the text, for help and messages. parse(text) throws
-// Error(usage) with the reason. text() returns a text that parse() reads back to an equal value.
-
-/// Seconds is a duration: "90", "90s", "15m", "1h30m".
-struct Seconds {
-  double value = 0;
-  static std::string form();
-  static Seconds parse(const std::string& text);
-  std::string text() const;
-  auto operator<=>(const Seconds&) const = default;
-};
-
-/// ByteSize is a size of memory or files: "512", "64MiB", "5GB".
-struct ByteSize {
-  std::uint64_t bytes = 0;
-  static std::string form();
-  static ByteSize parse(const std::string& text);
-  std::string text() const;
-  auto operator<=>(const ByteSize&) const = default;
-};
-
-/// ByteBudget is a size of memory, or a part of the memory that would be needed: "5GB", "40%".
-struct ByteBudget {
-  ByteSize size;                // if share is not set
-  std::optional<double> share;  // from 0 to 1
-  static std::string form();
-  static ByteBudget parse(const std::string& text);
-  std::string text() const;
-  bool operator==(const ByteBudget&) const = default;
-};
-
-/// NamePattern is a regular expression (PCRE2). It is searched anywhere in a tensor's name; "^…$" matches the whole
-/// name.
-class NamePattern {
- public:
-  static std::string form();
-  static NamePattern parse(const std::string& text);
-  const std::string& text() const { return text_; }
-  /// Returns whether the pattern occurs in `name`. A pattern that was not parsed matches nothing. Local. Throws
-  /// Error(usage) if the search takes too many steps.
-  bool matches(std::string_view name) const;
-  bool operator==(const NamePattern& other) const { return text_ == other.text_; }
-
- private:
-  struct Compiled;
-  std::string text_;
-  std::shared_ptr<const Compiled> compiled_;
-};
 
 /// Resume says where a run starts. "auto": the newest valid checkpoint, or from scratch if there is none. "never": from
 /// scratch; there must be no checkpoint. "afresh": from scratch; existing checkpoints are put aside first. "latest",

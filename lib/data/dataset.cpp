@@ -2,10 +2,10 @@
 
 #include "base/error.hpp"
 #include "chat/chat_template_file.hpp"
-#include "corpus/tokenizer_files.hpp"
-#include "corpus/tokenizers.hpp"
 #include "data/packing_index.hpp"
 #include "store/listed_path.hpp"
+#include "tokenizer/tokenizer_files.hpp"
+#include "tokenizer/tokenizers.hpp"
 
 #include <set>
 #include <string_view>

@@ -4,8 +4,8 @@
 
 #include "base/files.hpp"
 #include "base/output_folder.hpp"
-#include "corpus/tokenizer.hpp"
 #include "store/token_shards.hpp"
+#include "tokenizer/tokenizer.hpp"
 
 #include <memory>
 #include <string>
@@ -13,7 +13,7 @@
 namespace lockstep {
 
 /// The file, in the folder of a dataset made from text, that stores the stamps and content sums of its input files
-/// (data/input_contents.hpp).
+/// (prepare/input_contents.hpp).
 constexpr const char* input_memory_name = "INPUTS.json";
 
 struct Dataset {

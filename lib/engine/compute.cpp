@@ -151,7 +151,7 @@ void Engine::forward(Run& run, const Action& action) {
 
 void Engine::count_choices(Run& run, const Block& block, const Replay& told) const {
   if (told.loads.empty() || !(shares_rows(tensor_lane()) || is_first_of_sharers())) return;
-  const HfConfig& config = model_.config();
+  const ModelConfig& config = model_.config();
   const auto first = static_cast<std::size_t>(config.expert_layers(block.description().layer) * config.experts.count);
   for (std::size_t expert = 0; expert < told.loads.size(); ++expert)
     run.expert_loads[first + expert] += told.loads[expert];

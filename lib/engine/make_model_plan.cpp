@@ -14,7 +14,7 @@ namespace lockstep {
 
 namespace {
 
-BatchShape batch_shape(const HfConfig& config, const UnitTypes& types, const MicroBatchShape& shape,
+BatchShape batch_shape(const ModelConfig& config, const UnitTypes& types, const MicroBatchShape& shape,
                        const Processor& processor, const BlockSharing& sharing) {
   const std::int64_t number = size_of(types.master);
   const std::int64_t key_heads = std::max<std::int64_t>(1, config.kv_heads / shape.sequence.ulysses);
@@ -35,7 +35,7 @@ BatchShape batch_shape(const HfConfig& config, const UnitTypes& types, const Mic
 
 /// What gemm_rounded keeps after the products of decoder blocks. Those that lead back to the stream are not rounded on
 /// the way forward, but for those of experts, of which one may have the rows of all tokens.
-std::int64_t rounding_scratch(const HfConfig& config, std::int64_t rows, const Processor& processor) {
+std::int64_t rounding_scratch(const ModelConfig& config, std::int64_t rows, const Processor& processor) {
   std::int64_t most = 0;
   for (int layer = 0; layer < config.layers; ++layer) {
     for (const LinearShape& product : linear_layers(config, BlockDescription::Kind::decoder, layer)) {
@@ -47,8 +47,8 @@ std::int64_t rounding_scratch(const HfConfig& config, std::int64_t rows, const P
   return most;
 }
 
-std::vector<Recomputation> recomputations_of(const BlockProfile& costs, const HfConfig& part, const BatchShape& batch,
-                                             const BlockSharing& sharing, int layer) {
+std::vector<Recomputation> recomputations_of(const BlockProfile& costs, const ModelConfig& part,
+                                             const BatchShape& batch, const BlockSharing& sharing, int layer) {
   std::vector<Recomputation> all = costs.recomputations;
   for (std::size_t index = 0; index < all.size(); ++index)
     all[index].exchanges = repeated_exchanges(part, batch, sharing, KeepSet::at(index), layer);
@@ -63,7 +63,7 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
   Architecture architecture = whole;  // of which this rank computes its part
   cut_over(architecture, sharding.blocks);
   architecture.config = part_of(whole.config, sharding.blocks);
-  const HfConfig& config = architecture.config;
+  const ModelConfig& config = architecture.config;
   plan.row_shares = sharding.blocks.row_shares();
   const BatchShape batch = batch_shape(config, types, shape, processor, sharding.blocks);
   const std::int64_t boundary_bytes = batch.own_rows() * config.channels * size_of(types.handed_out());
@@ -98,9 +98,11 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
   return plan;
 }
 
-std::int64_t expert_loads(const HfConfig& config) { return config.expert_layers(config.layers) * config.experts.count; }
+std::int64_t expert_loads(const ModelConfig& config) {
+  return config.expert_layers(config.layers) * config.experts.count;
+}
 
-std::int64_t heartbeat_bytes_of(const HfConfig& config, std::int64_t datasets) {
+std::int64_t heartbeat_bytes_of(const ModelConfig& config, std::int64_t datasets) {
   return heartbeat_bytes +
          (expert_loads(config) + std::int64_t{numbers_of_use} * datasets) * std::int64_t{sizeof(double)};
 }

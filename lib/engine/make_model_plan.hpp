@@ -33,8 +33,8 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
 
 /// Number of extra values that the heartbeat of a training step sums: for each layer with experts and each expert, the
 /// tokens routed to it.
-std::int64_t expert_loads(const HfConfig& config);
+std::int64_t expert_loads(const ModelConfig& config);
 /// Bytes that each rank contributes to the heartbeat, with expert loads and the uses of `datasets` datasets.
-std::int64_t heartbeat_bytes_of(const HfConfig& config, std::int64_t datasets = 0);
+std::int64_t heartbeat_bytes_of(const ModelConfig& config, std::int64_t datasets = 0);
 
 }  // namespace lockstep

@@ -49,7 +49,7 @@ void Engine::heartbeat(Run& run, const Action& action) {
   mine.failure = run.failure;
   const HeartbeatData all = agree(run, action, mine);
   const auto valid_tokens = static_cast<double>(run.order->valid_tokens);
-  const HfConfig& config = model_.config();
+  const ModelConfig& config = model_.config();
   const auto balanced = static_cast<double>(run.order->samples * config.expert_layers(config.layers));
   run.outcome = {.loss = valid_tokens > 0 ? all.loss_sum / valid_tokens : 0,
                  .aux_loss = config.experts.aux_coefficient > 0 && balanced > 0

@@ -108,7 +108,7 @@ struct Engine::Run {
 
   /// The factor of a layer's auxiliary loss, summed over samples, in the gradient. It corresponds to the mean over all
   /// samples and all layers with experts.
-  std::optional<double> aux_scale(const HfConfig& config) const {
+  std::optional<double> aux_scale(const ModelConfig& config) const {
     if (order == nullptr || config.experts.aux_coefficient == 0) return {};
     const auto parts = static_cast<double>(order->samples * config.expert_layers(config.layers));
     // A cell counts by itself, as for the loss.

@@ -2,7 +2,9 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "exchange/hf_family.hpp"
 #include "exchange/hf_keys.hpp"
+#include "exchange/hf_rope.hpp"
 #include "exchange/plugin_family.hpp"
 
 #include <algorithm>
@@ -95,7 +97,7 @@ std::int64_t read_token(HfKeys& keys, const std::string& key, std::int64_t other
   return value->get<std::int64_t>();
 }
 
-void read_gpt2(HfKeys& keys, HfConfig& config) {
+void read_gpt2(HfKeys& keys, ModelConfig& config) {
   config.vocabulary = keys.required_integer({"vocab_size"}, 1, most_tokens);
   config.channels = keys.required_integer({"n_embd", "hidden_size"}, 1, most_channels);
   config.layers = keys.required_integer({"n_layer", "num_hidden_layers"}, 1, most_layers);
@@ -151,7 +153,7 @@ Defaults defaults_of(Family family) {
   fail(ExitCode::bug, "{} does not have the Llama layout", name_of(family));
 }
 
-void read_heads(HfKeys& keys, HfConfig& config, const Defaults& defaults) {
+void read_heads(HfKeys& keys, ModelConfig& config, const Defaults& defaults) {
   config.heads = keys.required_integer({"num_attention_heads"}, 1, most_channels);
   const std::int64_t left_out = keys.is_null("num_key_value_heads") ? 0 : defaults.kv_heads;
   config.kv_heads =
@@ -177,7 +179,7 @@ void read_heads(HfKeys& keys, HfConfig& config, const Defaults& defaults) {
 }
 
 /// Biases of q, k, v, of the attention's output and of the MLP, where a family has keys for them.
-void read_biases(HfKeys& keys, HfConfig& config) {
+void read_biases(HfKeys& keys, ModelConfig& config) {
   config.qkv_bias = config.output_bias = config.mlp_bias = false;
   switch (config.family) {
     case Family::llama: config.mlp_bias = keys.boolean("mlp_bias", false); [[fallthrough]];
@@ -204,7 +206,7 @@ bool applies_to_all_layers(Family family) {
 }
 
 /// Which layers have a window where the config does not list them.
-std::vector<bool> windowed_layers(HfKeys& keys, const HfConfig& config, bool has_window) {
+std::vector<bool> windowed_layers(HfKeys& keys, const ModelConfig& config, bool has_window) {
   std::vector<bool> windowed(static_cast<std::size_t>(config.layers), has_window);
   if (applies_to_all_layers(config.family)) return windowed;
   const std::int64_t border = keys.integer({"max_window_layers"}, 0, most_tokens).value_or(28);
@@ -217,7 +219,7 @@ std::vector<bool> windowed_layers(HfKeys& keys, const HfConfig& config, bool has
 }
 
 /// layer_types, where they are given; notes a problem for what they do not say of each layer.
-std::vector<bool> listed_layers(HfKeys& keys, const HfConfig& config, bool has_window, std::vector<bool> windowed) {
+std::vector<bool> listed_layers(HfKeys& keys, const ModelConfig& config, bool has_window, std::vector<bool> windowed) {
   const Json* const kinds = keys.find("layer_types");
   if (kinds == nullptr) return windowed;
   const auto is = [](const char* name) { return [name](const Json& kind) { return kind == name; }; };
@@ -243,7 +245,7 @@ std::vector<bool> listed_layers(HfKeys& keys, const HfConfig& config, bool has_w
   return windowed;
 }
 
-void read_windows(HfKeys& keys, HfConfig& config, const Defaults& defaults) {
+void read_windows(HfKeys& keys, ModelConfig& config, const Defaults& defaults) {
   const bool is_always_used = config.family == Family::mistral || config.family == Family::mixtral;
   const bool is_used = is_always_used || keys.boolean("use_sliding_window", false);
   std::int64_t window = keys.is_null("sliding_window") ? 0 : defaults.window;
@@ -257,8 +259,8 @@ void read_windows(HfKeys& keys, HfConfig& config, const Defaults& defaults) {
   for (const bool layer : windowed) config.windows.push_back(layer ? window : 0);
 }
 
-void read_expert_counts(HfKeys& keys, HfConfig& config, const std::vector<std::string>& count_keys, std::int64_t count,
-                        std::int64_t per_token) {
+void read_expert_counts(HfKeys& keys, ModelConfig& config, const std::vector<std::string>& count_keys,
+                        std::int64_t count, std::int64_t per_token) {
   Experts& experts = config.experts;
   experts.count = keys.integer(count_keys, 1, most_experts).value_or(count);
   experts.per_token = keys.integer({"num_experts_per_tok"}, 1, most_experts).value_or(per_token);
@@ -269,7 +271,7 @@ void read_expert_counts(HfKeys& keys, HfConfig& config, const std::vector<std::s
   if (keys.boolean("output_router_logits", false)) experts.aux_coefficient = coefficient;
 }
 
-void read_mixtral_experts(HfKeys& keys, HfConfig& config) {
+void read_mixtral_experts(HfKeys& keys, ModelConfig& config) {
   read_expert_counts(keys, config, {"num_local_experts", "num_experts"}, 8, 2);
   config.experts.feed_forward = config.feed_forward;
   config.experts.layers.assign(static_cast<std::size_t>(config.layers), true);
@@ -278,7 +280,7 @@ void read_mixtral_experts(HfKeys& keys, HfConfig& config) {
 }
 
 /// Layers without experts: those that mlp_only_layers lists, and all but every decoder_sparse_step-th.
-void read_qwen_experts(HfKeys& keys, HfConfig& config) {
+void read_qwen_experts(HfKeys& keys, ModelConfig& config) {
   const bool shares = config.family == Family::qwen2_moe;
   read_expert_counts(keys, config, {"num_experts", "num_local_experts"}, shares ? 60 : 128, shares ? 4 : 8);
   config.experts.feed_forward = keys.integer({"moe_intermediate_size"}, 1, most_features).value_or(shares ? 1408 : 768);
@@ -301,7 +303,7 @@ void read_qwen_experts(HfKeys& keys, HfConfig& config) {
 }
 
 /// Llama and the families of its shape.
-void read_llama(HfKeys& keys, HfConfig& config, const std::string& origin) {
+void read_llama(HfKeys& keys, ModelConfig& config, const std::string& origin) {
   const Defaults defaults = defaults_of(config.family);
   config.vocabulary = keys.required_integer({"vocab_size"}, 1, most_tokens);
   config.channels = keys.required_integer({"hidden_size"}, 1, most_channels);
@@ -329,18 +331,6 @@ void read_llama(HfKeys& keys, HfConfig& config, const std::string& origin) {
 
 }  // namespace
 
-std::int64_t HfConfig::window_of(int layer) const {
-  return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)];
-}
-
-bool HfConfig::has_experts(int layer) const {
-  return experts.count > 0 && experts.layers[static_cast<std::size_t>(layer)];
-}
-
-std::int64_t HfConfig::expert_layers(std::int64_t first) const {
-  return std::count(experts.layers.begin(), experts.layers.begin() + std::min(first, std::ssize(experts.layers)), true);
-}
-
 std::string hf_dtype_name(DType dtype) {
   switch (dtype) {
     case DType::f64: return "float64";
@@ -362,7 +352,7 @@ std::string hf_dtype_name(DType dtype) {
   fail(ExitCode::bug, "no torch_dtype for {}", name_of(dtype));
 }
 
-HfConfig parse_hf_config(const std::string& text, const std::string& origin) {
+ModelConfig parse_hf_config(const std::string& text, const std::string& origin) {
   if (text.size() > longest)
     fail(ExitCode::input, "{}: {} bytes are too many for a model's configuration (at most {})", origin, text.size(),
          longest);
@@ -372,7 +362,7 @@ HfConfig parse_hf_config(const std::string& text, const std::string& origin) {
   if (!document->is_object())
     fail(ExitCode::input, "{}: cannot use it as a model's configuration: it is not a JSON object", origin);
   HfKeys keys(*document, origin);
-  HfConfig config;
+  ModelConfig config;
   config.family = read_family(keys);
   if (config.family == Family::gpt2)
     read_gpt2(keys, config);

@@ -1,6 +1,8 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "exchange/hf_config.hpp"
+#include "exchange/hf_family.hpp"
+#include "exchange/hf_rope.hpp"
 
 namespace lockstep {
 
@@ -23,7 +25,7 @@ void write_token(Json& document, const char* key, std::int64_t token) {
   document[key] = token < 0 ? Json(nullptr) : Json(token);
 }
 
-void write_gpt2(Json& document, const HfConfig& config) {
+void write_gpt2(Json& document, const ModelConfig& config) {
   for (const char* const alias : {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"})
     document.erase(alias);
   document["n_embd"] = config.channels;
@@ -41,7 +43,7 @@ void write_gpt2(Json& document, const HfConfig& config) {
   document["resid_pdrop"] = config.dropout.residual;
 }
 
-void write_experts(Json& document, const HfConfig& config) {
+void write_experts(Json& document, const ModelConfig& config) {
   const Experts& experts = config.experts;
   const bool mixtral = config.family == Family::mixtral;
   document[mixtral ? "num_local_experts" : "num_experts"] = experts.count;
@@ -52,7 +54,7 @@ void write_experts(Json& document, const HfConfig& config) {
   if (experts.shared_feed_forward > 0) document["shared_expert_intermediate_size"] = experts.shared_feed_forward;
 }
 
-void write_llama(Json& document, const HfConfig& config) {
+void write_llama(Json& document, const ModelConfig& config) {
   document["hidden_size"] = config.channels;
   document["intermediate_size"] = config.feed_forward;
   document["num_hidden_layers"] = config.layers;
@@ -72,7 +74,7 @@ void write_llama(Json& document, const HfConfig& config) {
 
 }  // namespace
 
-Json to_json(const HfConfig& config, const std::string& dtype_name) {
+Json to_json(const ModelConfig& config, const std::string& dtype_name) {
   Json document = config.original ? *config.original : Json::object();
   document["architectures"] = Json::array({class_of(config.family)});
   document["model_type"] = name_of(config.family);
@@ -90,7 +92,7 @@ Json to_json(const HfConfig& config, const std::string& dtype_name) {
   return document;
 }
 
-std::vector<std::string> problems_in_transformers(const HfConfig& config) {
+std::vector<std::string> problems_in_transformers(const ModelConfig& config) {
   std::vector<std::string> problems;
   if (config.family == Family::llama && config.channels % config.heads != 0)
     problems.push_back(

@@ -40,20 +40,6 @@ constexpr std::array untrained{
 
 }  // namespace
 
-std::string_view name_of(Family family) {
-  switch (family) {
-    case Family::gpt2: return "gpt2";
-    case Family::llama: return "llama";
-    case Family::mistral: return "mistral";
-    case Family::qwen2: return "qwen2";
-    case Family::qwen3: return "qwen3";
-    case Family::mixtral: return "mixtral";
-    case Family::qwen2_moe: return "qwen2_moe";
-    case Family::qwen3_moe: return "qwen3_moe";
-  }
-  fail(ExitCode::bug, "unknown Family {}", static_cast<int>(family));
-}
-
 std::string_view class_of(Family family) {
   switch (family) {
     case Family::gpt2: return "GPT2LMHeadModel";

@@ -1,15 +1,13 @@
-// The model families that Lockstep trains, under their Hugging Face names, and the missing features of other families.
+// Hugging Face names of the model families that Lockstep trains, and the missing features of other families.
 #pragma once
+
+#include "architecture/model_config.hpp"
 
 #include <optional>
 #include <string_view>
 
 namespace lockstep {
 
-enum class Family { gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe };
-
-/// Returns model_type as Hugging Face spells it: "gpt2", "llama".
-std::string_view name_of(Family family);
 /// Returns the class in a config's `architectures`: "LlamaForCausalLM".
 std::string_view class_of(Family family);
 

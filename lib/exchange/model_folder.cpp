@@ -219,12 +219,12 @@ bool is_below(const Path& path, const Path& folder) { return *path.lexically_rel
 
 }  // namespace
 
-HfConfig read_hf_config(const Path& path) {
+ModelConfig read_hf_config(const Path& path) {
   const Path file = is_folder(path) ? path / "config.json" : path;
   return parse_hf_config(read_file(file), file.string());
 }
 
-Head head_in(const Path& folder, const HfConfig& config) {
+Head head_in(const Path& folder, const ModelConfig& config) {
   if (!config.tied_head) return Head::as_configured;
   Remarks unheard;
   const std::unique_ptr<TensorSource> files = open_safetensors(folder);
@@ -237,7 +237,7 @@ Head head_in(const Path& folder, const HfConfig& config) {
   return comparable && are_equal(*files, *head, *embedding) ? Head::as_configured : Head::own;
 }
 
-HfConfig with_head(HfConfig config, Head head) {
+ModelConfig with_head(ModelConfig config, Head head) {
   if (head == Head::as_configured) return config;
   config.tied_head = false;
   Json document = *config.original;

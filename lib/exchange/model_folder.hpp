@@ -15,7 +15,7 @@
 namespace lockstep {
 
 /// Reads the config of a folder (its config.json) or of the file itself. Throws as parse_hf_config does.
-HfConfig read_hf_config(const Path& path);
+ModelConfig read_hf_config(const Path& path);
 
 /// Head says how the output head of a model is stored in its folder.
 enum class Head {
@@ -24,9 +24,9 @@ enum class Head {
 };
 /// Compares head and embedding piece by piece, if config.json ties them and the files have both. As in transformers,
 /// they are tied only if they are equal. Local. Throws as open_safetensors does.
-Head head_in(const Path& folder, const HfConfig& config);
+Head head_in(const Path& folder, const ModelConfig& config);
 /// Returns the config of a model with this head: untied for Head::own.
-HfConfig with_head(HfConfig config, Head head);
+ModelConfig with_head(ModelConfig config, Head head);
 
 /// Defaults of text generation: a file of model folders and exports, and a document of checkpoints.
 inline constexpr const char* generation_config_file = "generation_config.json";

@@ -1,6 +1,6 @@
 // Token files of other programs: which files an input consists of, their formats, and the place of the tokens. Starts
 // of documents: exchange/document_index.hpp, and for MDS exchange/mds.hpp. How such files become a dataset:
-// data/in_place.hpp.
+// prepare/in_place.hpp.
 #pragma once
 
 #include "base/files.hpp"

@@ -89,7 +89,7 @@ std::vector<std::int32_t> row_samples(const Batch& batch) {
 
 }  // namespace
 
-BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const SequencePlace& place,
+BatchTensors to_tensors(const Batch& batch, const ModelConfig& config, const SequencePlace& place,
                         const std::optional<DropoutDraw>& draw) {
   const auto count = static_cast<std::size_t>(batch.samples * batch.length);
   invariant(batch.tokens.size() == count && batch.labels.size() == count && batch.positions.size() == count,
@@ -173,7 +173,7 @@ Parameter& Block::get(Role role) const {
 
 namespace {
 
-WeightLayout layout_of(const HfConfig& config) {
+WeightLayout layout_of(const ModelConfig& config) {
   return config.family == Family::gpt2 ? WeightLayout::in_out : WeightLayout::out_in;
 }
 
@@ -186,7 +186,7 @@ Dropout dropout_of(double rate, const BatchTensors& batch, int layer, DropoutSit
 
 class Embedding : public Block {
  public:
-  Embedding(const HfConfig& config, const BlockDescription& description, Precision precision,
+  Embedding(const ModelConfig& config, const BlockDescription& description, Precision precision,
             std::vector<Parameter*> parameters)
       : Block(description, precision, std::move(parameters)),
         dropout_(config.dropout.embedding),
@@ -228,7 +228,7 @@ class Mlp : public FeedForward {
   };
   /// With a gate `up` has two weights, and their biases; else the activation adds the bias. A `row_gate` (1, C) says
   /// how much of what the MLP gives counts for each row.
-  Mlp(const HfConfig& config, const Layer& up, Parameter* up_bias, const Layer& down, Parameter* row_gate = nullptr)
+  Mlp(const ModelConfig& config, const Layer& up, Parameter* up_bias, const Layer& down, Parameter* row_gate = nullptr)
       : activation_(config.activation),
         gated_(config.gated_mlp),
         up_(up.weights, up.biases, layout_of(config)),
@@ -266,7 +266,7 @@ class ExpertMlps : public FeedForward {
  public:
   /// The parameters of experts are those of as many as there are, or of this rank's; `shared` null: no expert is
   /// shared.
-  ExpertMlps(const HfConfig& config, Parameter& router, Parameter& gate_up, Parameter& down,
+  ExpertMlps(const ModelConfig& config, Parameter& router, Parameter& gate_up, Parameter& down,
              std::unique_ptr<Mlp> shared, double capacity)
       : activation_(config.activation),
         router_(router, config.experts.per_token, config.experts.normalised),
@@ -338,7 +338,7 @@ class ExpertMlps : public FeedForward {
 /// x + attention(norm(x)), then x + mlp(norm(x)).
 class Decoder : public Block {
  public:
-  Decoder(const HfConfig& config, const BlockDescription& description, Precision precision,
+  Decoder(const ModelConfig& config, const BlockDescription& description, Precision precision,
           std::vector<Parameter*> parameters, RotaryTable* rotary, double expert_capacity)
       : Block(description, precision, std::move(parameters)),
         shape_{config.heads, config.kv_heads, config.head_size, config.window_of(description.layer)},
@@ -421,13 +421,13 @@ class Decoder : public Block {
     if (find(Role::qkv)) return {find(Role::qkv_bias)};
     return {find(Role::query_bias), find(Role::key_bias), find(Role::value_bias)};
   }
-  std::unique_ptr<FeedForward> make_feed_forward(const HfConfig& config, double expert_capacity) const {
+  std::unique_ptr<FeedForward> make_feed_forward(const ModelConfig& config, double expert_capacity) const {
     if (!config.has_experts(description().layer)) return make_mlp(config);
     return std::make_unique<ExpertMlps>(config, get(Role::router), get(Role::expert_gate_up), get(Role::expert_down),
                                         config.has_shared_expert(description().layer) ? make_mlp(config) : nullptr,
                                         expert_capacity);
   }
-  std::unique_ptr<Mlp> make_mlp(const HfConfig& config) const {
+  std::unique_ptr<Mlp> make_mlp(const ModelConfig& config) const {
     const Mlp::Layer down{{&get(Role::down)}, {find(Role::down_bias)}};
     if (!config.gated_mlp)
       return std::make_unique<Mlp>(config, Mlp::Layer{{&get(Role::up)}, {nullptr}}, find(Role::up_bias), down);
@@ -449,7 +449,7 @@ class Decoder : public Block {
 
 class Head : public HeadBlock {
  public:
-  Head(const HfConfig& config, const BlockDescription& description, Precision precision,
+  Head(const ModelConfig& config, const BlockDescription& description, Precision precision,
        std::vector<Parameter*> parameters)
       : HeadBlock(description, precision, std::move(parameters)),
         norm_(config.norm, config.norm_eps, get(Role::final_norm), find(Role::final_norm_bias)),
@@ -475,18 +475,18 @@ class Head : public HeadBlock {
 
 }  // namespace
 
-std::unique_ptr<Block> make_embedding(const HfConfig& config, const BlockDescription& description, Precision precision,
-                                      std::vector<Parameter*> parameters) {
+std::unique_ptr<Block> make_embedding(const ModelConfig& config, const BlockDescription& description,
+                                      Precision precision, std::vector<Parameter*> parameters) {
   return std::make_unique<Embedding>(config, description, precision, std::move(parameters));
 }
 
-std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Precision precision,
+std::unique_ptr<Block> make_decoder(const ModelConfig& config, const BlockDescription& description, Precision precision,
                                     std::vector<Parameter*> parameters, RotaryTable* rotary, double expert_capacity) {
   return std::make_unique<Decoder>(config, description, precision, std::move(parameters), rotary, expert_capacity);
 }
 
-std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Precision precision,
-                                     std::vector<Parameter*> parameters) {
+std::unique_ptr<HeadBlock> make_head(const ModelConfig& config, const BlockDescription& description,
+                                     Precision precision, std::vector<Parameter*> parameters) {
   return std::make_unique<Head>(config, description, precision, std::move(parameters));
 }
 

@@ -59,7 +59,7 @@ struct BatchTensors {
 /// Copies the part of `batch` for the rank at `place`. Padding after the last row has no label and is a segment of its
 /// own. With a `draw` (in a training step) dropout is active as configured, and tokens per expert are counted. Throws
 /// Error(input) for a token or label outside the vocabulary or a position outside the model's range, naming it.
-BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const SequencePlace& place = {},
+BatchTensors to_tensors(const Batch& batch, const ModelConfig& config, const SequencePlace& place = {},
                         const std::optional<DropoutDraw>& draw = {});
 
 /// The values that a forward leaves to its recomputation. Decisions: the recomputation follows them. Activations: it
@@ -151,12 +151,12 @@ class HeadBlock : public Block {
 /// describes. `parameters` has one entry for each tensor of the description, in its order. Throw Error(bug) for a
 /// description that lacks a role. The decoder blocks of a model share one table of rotary embeddings, which must
 /// outlive them; null if positions are not rotary.
-std::unique_ptr<Block> make_embedding(const HfConfig& config, const BlockDescription& description, Precision precision,
-                                      std::vector<Parameter*> parameters);
-std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Precision precision,
+std::unique_ptr<Block> make_embedding(const ModelConfig& config, const BlockDescription& description,
+                                      Precision precision, std::vector<Parameter*> parameters);
+std::unique_ptr<Block> make_decoder(const ModelConfig& config, const BlockDescription& description, Precision precision,
                                     std::vector<Parameter*> parameters, RotaryTable* rotary,
                                     double expert_capacity = ExpertSharing{}.capacity);
-std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Precision precision,
-                                     std::vector<Parameter*> parameters);
+std::unique_ptr<HeadBlock> make_head(const ModelConfig& config, const BlockDescription& description,
+                                     Precision precision, std::vector<Parameter*> parameters);
 
 }  // namespace lockstep

@@ -47,7 +47,7 @@ Model::Model(const Architecture& architecture, Precision precision, const Update
   cut_over(architecture_, place.sharding.blocks);
   const std::vector<LogicalTensor> stored = stored_tensors(architecture_);
   const auto part = static_cast<std::size_t>(coordinate(place.mesh, place.rank, pipeline_axis));
-  const HfConfig own_config = part_of(config(), place.sharding.blocks);
+  const ModelConfig own_config = part_of(config(), place.sharding.blocks);
   UnitTypes types = unit_types(precision, states);
   if (memory.weights == WeightMemory::compute) types.only = types.compute;
   for (const UnitPlan& plan : units_of(architecture_, types, buckets, place.sharding)) {

@@ -30,7 +30,7 @@ class Model {
         const UnitMemory& memory = {});
 
   const Architecture& architecture() const { return architecture_; }
-  const HfConfig& config() const { return architecture_.config; }
+  const ModelConfig& config() const { return architecture_.config; }
   Precision precision() const { return precision_; }
   /// The type of activations between blocks; default: the stream type.
   at::ScalarType output_type() const { return output_type_; }

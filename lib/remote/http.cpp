@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <chrono>
 #include <exception>
@@ -94,9 +93,7 @@ struct HttpClient::Attempt {
     }
     const std::size_t colon = line.find(':');
     if (colon == std::string_view::npos) return;
-    std::string name(line.substr(0, colon));
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    answer.headers[name] = trim(line.substr(colon + 1));
+    answer.headers[lower_ascii(line.substr(0, colon))] = trim(line.substr(colon + 1));
   }
 };
 

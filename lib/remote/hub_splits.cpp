@@ -2,7 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "config/document.hpp"
+#include "options/document.hpp"
 #include "remote/file_pattern.hpp"
 
 #include <algorithm>

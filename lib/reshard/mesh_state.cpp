@@ -5,8 +5,8 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
-#include "config/document.hpp"
 #include "layout/sequence.hpp"
+#include "options/document.hpp"
 
 #include <algorithm>
 #include <charconv>

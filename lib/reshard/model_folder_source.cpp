@@ -1,8 +1,8 @@
 #include "reshard/model_folder_source.hpp"
 
-#include "architecture/file_tensors.hpp"
 #include "base/json.hpp"
 #include "base/rounding.hpp"
+#include "exchange/file_tensors.hpp"
 #include "reshard/made_from.hpp"
 #include "reshard/model_layouts.hpp"
 #include "store/tensor_source.hpp"
@@ -24,7 +24,7 @@ std::map<std::string, std::vector<std::string>> aliases_in(const Architecture& a
 }
 
 /// What a job of one rank would say of its model, had it these weights.
-Manifest manifest_of(const Path& folder, const HfConfig& config, const Architecture& architecture,
+Manifest manifest_of(const Path& folder, const ModelConfig& config, const Architecture& architecture,
                      const TensorSource& weights) {
   Manifest manifest;
   manifest.mesh = job_mesh({}, 1);
@@ -58,7 +58,7 @@ std::uint64_t spread_of(const Shape& stored, const Shape& as, const Box& box) {
 class ModelFolderSource final : public StateSource {
  public:
   ModelFolderSource(const Path& folder, Head head) : folder_(folder) {
-    const HfConfig config = with_head(read_hf_config(folder), head);
+    const ModelConfig config = with_head(read_hf_config(folder), head);
     const Architecture architecture = describe(config);
     weights_ = open_stored_weights(folder, architecture);
     manifest_ = manifest_of(folder, config, architecture, *weights_);

@@ -2,7 +2,7 @@
 // dp_shard, stages over pp, experts over ep. Training has the same rules (architecture/, program/stages.hpp). Pure.
 #pragma once
 
-#include "exchange/hf_config.hpp"
+#include "architecture/model_config.hpp"
 #include "layout/layout.hpp"
 
 #include <cstdint>
@@ -31,7 +31,7 @@ Mesh job_mesh(const MeshRequest& asked, int key_replicas);
 std::vector<AxisName> row_axes(const MeshRequest& asked, const Mesh& mesh);
 
 struct ModelFacts {
-  HfConfig config;
+  ModelConfig config;
   std::int64_t sequence_length = 1;  // stages are balanced for it
 };
 

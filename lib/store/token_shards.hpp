@@ -2,15 +2,15 @@
 // is one stream of tokens, document after document, cut into shards; a shard is mapped when it is first read. Our own
 // shards are equally long; others are parts of a token file of another program, which is read in place. Text documents
 // are joined by the end-of-text token. Documents made of records follow each other without it, and a mask marks the
-// tokens that may count as labels. Making a dataset: data/prepare.hpp. The tokens of a training step:
+// tokens that may count as labels. Making a dataset: prepare/prepare.hpp. The tokens of a training step:
 // data/data_loader.hpp.
 #pragma once
 
 #include "base/files.hpp"
 #include "base/hash.hpp"
 #include "base/json_fwd.hpp"
-#include "config/special_tokens.hpp"
 #include "layout/dtype.hpp"
+#include "tokenizer/special_tokens.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -77,9 +77,10 @@ struct DatasetManifest {
   SpecialTokens special_tokens = SpecialTokens::special;  // how special tokens spelled out in documents were read
   std::int64_t shard_tokens = 0;                          // of every shard of a split but the last; outside, at most
   TokenMasks masks = TokenMasks::absent;
-  std::string options;              // JSON text of the options that made it, for people and for look-up
-  std::string inputs = "null";      // JSON text of its inputs, likewise
-  std::optional<Hash128> key = {};  // of everything that decides its bytes (data/preparation_key.hpp); not set: unknown
+  std::string options;          // JSON text of the options that made it, for people and for look-up
+  std::string inputs = "null";  // JSON text of its inputs, likewise
+  std::optional<Hash128> key =
+      {};  // of everything that decides its bytes (prepare/preparation_key.hpp); not set: unknown
   SplitEntry train;
   SplitEntry validation;
 

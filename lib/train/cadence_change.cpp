@@ -1,7 +1,7 @@
 #include "train/cadence_change.hpp"
 
 #include "base/error.hpp"
-#include "config/problems.hpp"
+#include "options/problems.hpp"
 
 #include <algorithm>
 #include <array>

@@ -6,12 +6,12 @@
 #include "comm/heartbeat.hpp"
 #include "comm/session.hpp"
 #include "config/train_config.hpp"
-#include "corpus/tokenizer.hpp"
 #include "engine/engine.hpp"
 #include "model/sampled_text.hpp"
 #include "plugin/lockstep_plugin.h"
 #include "report/recorder.hpp"
 #include "store/component.hpp"
+#include "tokenizer/tokenizer.hpp"
 #include "train/run_journal.hpp"
 #include "train/train_state.hpp"
 

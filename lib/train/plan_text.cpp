@@ -17,14 +17,14 @@ namespace lockstep {
 namespace {
 
 /// Of attention, where layers have one.
-std::string window_of(const HfConfig& model) {
+std::string window_of(const ModelConfig& model) {
   const auto windowed = std::ranges::count_if(model.windows, [](std::int64_t window) { return window > 0; });
   if (windowed == 0) return "";
   return fmt::format(", a window of {} in {}", counted(std::ranges::max(model.windows), "token"),
                      counted(windowed, "layer"));
 }
 
-Row model_row(const HfConfig& model) {
+Row model_row(const ModelConfig& model) {
   const std::string text =
       fmt::format("{}, {}, {}, {} ({} for keys and values), vocabulary {}{}", name_of(model.family),
                   counted(model.layers, "layer"), counted(model.channels, "channel"), counted(model.heads, "head"),
@@ -136,7 +136,7 @@ std::vector<Row> packing_rows(const TrainConfig& config, const TrainPlan& plan) 
 
 /// How evenly ranks of a ring share what attention computes of a sample of one document.
 Row ring_row(const TrainConfig& config, const TrainPlan& plan) {
-  const HfConfig& model = plan.architecture.config;
+  const ModelConfig& model = plan.architecture.config;
   const SequenceRanks ranks = sequence_ranks(plan.mesh);
   const std::vector<std::int64_t> sample{0, config.data.sequence_length};
   double most = 1;

@@ -3,7 +3,7 @@
 #include "base/error.hpp"
 #include "base/words.hpp"
 #include "config/fixed_options.hpp"
-#include "config/ranges.hpp"
+#include "options/ranges.hpp"
 
 namespace lockstep {
 

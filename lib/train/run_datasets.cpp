@@ -5,7 +5,7 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
-#include "corpus/same_encoding.hpp"
+#include "tokenizer/same_encoding.hpp"
 
 #include <algorithm>
 #include <filesystem>

@@ -6,10 +6,10 @@
 #include "base/random.hpp"
 #include "comm/launch.hpp"
 #include "comm/together.hpp"
-#include "corpus/tokenizers.hpp"
 #include "report/final_metrics.hpp"
 #include "report/run_curve.hpp"
 #include "report/wandb_sink.hpp"
+#include "tokenizer/tokenizers.hpp"
 
 #include <unistd.h>
 

@@ -6,8 +6,8 @@
 #include "comm/communicator.hpp"
 #include "comm/failure.hpp"
 #include "config/train_config.hpp"
-#include "corpus/tokenizer.hpp"
 #include "report/recorder.hpp"
+#include "tokenizer/tokenizer.hpp"
 #include "train/run_folder.hpp"
 
 #include <optional>

@@ -175,7 +175,7 @@ ParallelOptions with_nodes_filled(ParallelOptions parallel, std::optional<int> n
   return parallel;
 }
 
-Mesh mesh_of(const ParallelOptions& parallel, const PostLocalSgdOptions& local, const HfConfig& model, int ranks) {
+Mesh mesh_of(const ParallelOptions& parallel, const PostLocalSgdOptions& local, const ModelConfig& model, int ranks) {
   std::vector<AskedAxis> asked = axes_asked(parallel);
   const std::int64_t taken = product_of(asked);
   const bool one_is_left = one_takes_the_rest(asked);

@@ -2,8 +2,8 @@
 // general: layout/mesh.hpp.
 #pragma once
 
+#include "architecture/model_config.hpp"
 #include "config/train_config.hpp"
-#include "exchange/hf_config.hpp"
 #include "layout/nodes.hpp"
 #include "program/model_plan.hpp"
 #include "program/program_options.hpp"
@@ -24,7 +24,7 @@ ParallelOptions with_nodes_filled(ParallelOptions parallel, std::optional<int> n
 /// along dp_node. If tp exceeds the number of key heads of `model`, ranks with the same key heads lie along tp_keys.
 /// With expert parallelism the mesh also has expert axes. Pure. Throws Error(usage), with the arithmetic, if the axes
 /// do not take all ranks, or cells do not divide them.
-Mesh mesh_of(const ParallelOptions& parallel, const PostLocalSgdOptions& local, const HfConfig& model, int ranks);
+Mesh mesh_of(const ParallelOptions& parallel, const PostLocalSgdOptions& local, const ModelConfig& model, int ranks);
 
 /// Returns the options of local steps of post-local SGD; without axes if there is one cell. Pure.
 LocalOptions local_options(const PostLocalSgdOptions& local, const Mesh& mesh);

@@ -1,4 +1,5 @@
-// Finds the model that a run starts from if it is a model of the Hugging Face hub. Its datasets: data/hub_inputs.hpp.
+// Finds the model that a run starts from if it is a model of the Hugging Face hub. Its datasets:
+// prepare/hub_inputs.hpp.
 #pragma once
 
 #include "base/files.hpp"

@@ -4,9 +4,9 @@
 #include "base/hash.hpp"
 #include "comm/together.hpp"
 #include "config/data_check.hpp"
-#include "corpus/object_store.hpp"
 #include "data/dataset.hpp"
 #include "exchange/model_folder.hpp"
+#include "readers/object_store.hpp"
 #include "train/run_datasets.hpp"
 #include "train/run_tokenizer.hpp"
 

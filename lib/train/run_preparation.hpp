@@ -1,11 +1,11 @@
 // Prepares text that a training run names in place of datasets. All ranks prepare it before the run makes its plan,
-// into a folder that later runs find. The preparation: data/prepare.hpp.
+// into a folder that later runs find. The preparation: prepare/prepare.hpp.
 #pragma once
 
 #include "app/output.hpp"
 #include "comm/session.hpp"
 #include "config/train_config.hpp"
-#include "data/prepare.hpp"
+#include "prepare/prepare.hpp"
 
 #include <string>
 #include <vector>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "comm/communicator.hpp"
-#include "config/settings.hpp"
 #include "config/train_config.hpp"
+#include "options/settings.hpp"
 
 namespace lockstep {
 

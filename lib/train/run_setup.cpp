@@ -1,11 +1,11 @@
 #include "train/run_setup.hpp"
 
-#include "architecture/file_tensors.hpp"
 #include "architecture/rope_frequencies.hpp"
 #include "base/checked_cast.hpp"
 #include "base/json.hpp"
 #include "base/words.hpp"
 #include "comm/together.hpp"
+#include "exchange/file_tensors.hpp"
 #include "exchange/hf_config.hpp"
 #include "optim/groups.hpp"
 #include "store/best_evaluations.hpp"
@@ -115,7 +115,7 @@ std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan&
   std::vector<std::string> warnings = remarks_on_groups(config, plan).warnings;
   std::ranges::copy(plan.weights.warnings, std::back_inserter(warnings));
   if (!plan.tokenizer_warning.empty()) warnings.push_back(plan.tokenizer_warning);
-  const HfConfig& model = plan.architecture.config;
+  const ModelConfig& model = plan.architecture.config;
   if (const std::int64_t longest = longest_length(model); config.data.sequence_length > longest)
     warnings.push_back(
         fmt::format("data.sequence_length is {}, but the model's config is for {} positions: rotary positions have no "

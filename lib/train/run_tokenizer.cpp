@@ -4,11 +4,11 @@
 #include "base/hash.hpp"
 #include "base/text.hpp"
 #include "comm/together.hpp"
-#include "corpus/same_encoding.hpp"
-#include "corpus/tokenizers.hpp"
 #include "plugin/plugins.hpp"
 #include "remote/hub_cache.hpp"
 #include "store/run_directory.hpp"
+#include "tokenizer/same_encoding.hpp"
+#include "tokenizer/tokenizers.hpp"
 #include "train/run_files.hpp"
 
 #include <fmt/format.h>

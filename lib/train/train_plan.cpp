@@ -36,8 +36,8 @@ namespace {
 constexpr std::int64_t evaluation_chunk =
     16;  // micro-batches in one evaluation program, at most: keeps the list short on long splits
 
-HfConfig read_model_config(const ModelOptions& options, Head head) {
-  HfConfig config = with_head(read_hf_config(Path(options.path ? *options.path : *options.config)), head);
+ModelConfig read_model_config(const ModelOptions& options, Head head) {
+  ModelConfig config = with_head(read_hf_config(Path(options.path ? *options.path : *options.config)), head);
   DropoutRates& rates = config.dropout;
   if (const auto& all = options.dropout) rates = {.embedding = *all, .attention = *all, .residual = *all};
   rates.embedding = options.embedding_dropout.value_or(rates.embedding);
@@ -75,7 +75,7 @@ void mark_tensors(const TrainConfig& config, Architecture& architecture) {
 }
 
 /// Learned positions end; rotary ones go on (warnings_on).
-void check_length(const TrainConfig& config, const HfConfig& model) {
+void check_length(const TrainConfig& config, const ModelConfig& model) {
   const std::int64_t longest = longest_length(model);
   if (model.positions == Positions::learned && config.data.sequence_length > longest) {
     fail(ExitCode::usage, "data.sequence_length is {}, but the model has {} positions", config.data.sequence_length,
@@ -311,7 +311,7 @@ OffloadOptions offload_options(const TrainOptions& train) {
 
 namespace {
 
-KeepSet keep_set_of(const std::vector<RecomputeKeep>& asked, const HfConfig& model) {
+KeepSet keep_set_of(const std::vector<RecomputeKeep>& asked, const ModelConfig& model) {
   KeepSet keeps;
   for (const RecomputeKeep keep : asked) {
     switch (keep) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "architecture/architecture.hpp"
-#include "architecture/file_tensors.hpp"
 #include "base/json_fwd.hpp"
 #include "config/run_length.hpp"
 #include "config/train_config.hpp"
@@ -11,6 +10,7 @@
 #include "data/dataset.hpp"
 #include "data/mixture.hpp"
 #include "engine/make_model_plan.hpp"
+#include "exchange/file_tensors.hpp"
 #include "layout/nodes.hpp"
 #include "model/sampled_text.hpp"
 #include "program/batch_plan.hpp"

@@ -1,8 +1,8 @@
 // jsonl-speed FOLDER [ROUNDS]: how fast one thread finds the texts of a file of JSON lines, from the page cache. Goal:
 // 0.5 GB a second.
 #include "base/files.hpp"
-#include "corpus/block_reader.hpp"
-#include "corpus/json_lines.hpp"
+#include "readers/block_reader.hpp"
+#include "readers/json_lines.hpp"
 #include "timed.hpp"
 
 #include <fmt/format.h>

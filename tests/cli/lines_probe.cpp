@@ -1,7 +1,7 @@
 // lines-probe INPUT…: the bytes that these inputs give, as preparation reads them.
 #include "base/error.hpp"
-#include "corpus/byte_reader.hpp"
-#include "corpus/input_files.hpp"
+#include "readers/byte_reader.hpp"
+#include "readers/input_files.hpp"
 
 #include <array>
 #include <cstdio>

@@ -3,8 +3,8 @@
 // every document is a sample; writes FOLDER/loss.json, FOLDER/gradients/NAME.npy and FOLDER/logits.npy. The gradient is
 // that of the mean loss over counted labels and, where the model has one, the auxiliary loss of its experts times its
 // coefficient: a mean over samples and layers.
-#include "architecture/file_tensors.hpp"
 #include "base/files.hpp"
+#include "exchange/file_tensors.hpp"
 #include "exchange/model_folder.hpp"
 #include "model/model.hpp"
 #include "tensor/runtime.hpp"
@@ -72,7 +72,7 @@ double loss_scale(const Model& model) { return model.precision() == Precision::f
 
 /// What the sum of auxiliary losses over samples and layers counts for in the loss.
 double aux_factor(const Model& model, const BatchTensors& batch) {
-  const HfConfig& config = model.config();
+  const ModelConfig& config = model.config();
   const auto parts =
       static_cast<double>(std::max<std::int64_t>(1, batch.samples * config.expert_layers(config.layers)));
   return config.experts.aux_coefficient / parts;

@@ -1,13 +1,13 @@
 // Chat templates as others wrote them, rendered over a conversation, and the files that they come in.
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "chat/chat_template.hpp"
 #include "chat/chat_template_file.hpp"
-#include "chat/template_memory.hpp"
-#include "corpus/tokenizers.hpp"
-#include "data/message_format.hpp"
-#include "data/record_reader.hpp"
 #include "fuzz/targets.hpp"
+#include "jinja/chat_template.hpp"
+#include "jinja/template_memory.hpp"
+#include "prepare/message_format.hpp"
+#include "prepare/record_reader.hpp"
+#include "tokenizer/tokenizers.hpp"
 
 #include <array>
 #include <memory>

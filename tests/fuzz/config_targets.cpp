@@ -3,13 +3,13 @@
 #include "base/text.hpp"
 #include "comm/injection.hpp"
 #include "config/command_line.hpp"
-#include "config/dialect.hpp"
 #include "config/finalize_config.hpp"
 #include "config/fixed_options.hpp"
 #include "config/inspect_config.hpp"
 #include "config/prepare_config.hpp"
 #include "config/reshard_config.hpp"
 #include "config/train_config.hpp"
+#include "dialects/dialect.hpp"
 #include "fuzz/targets.hpp"
 
 #include <algorithm>

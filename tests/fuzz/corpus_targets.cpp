@@ -2,11 +2,11 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
-#include "corpus/block_reader.hpp"
-#include "corpus/byte_level.hpp"
-#include "corpus/json_lines.hpp"
-#include "corpus/tokenizers.hpp"
 #include "fuzz/targets.hpp"
+#include "readers/block_reader.hpp"
+#include "readers/json_lines.hpp"
+#include "tokenizer/byte_level.hpp"
+#include "tokenizer/tokenizers.hpp"
 
 #include <zlib.h>
 #include <zstd.h>

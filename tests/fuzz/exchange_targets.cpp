@@ -28,8 +28,8 @@ constexpr const char* qwen_config =
 
 /// What is accepted has a size, and says the same once exported.
 void read_hf(const std::string& text) {
-  const HfConfig config = parse_hf_config(text, "config.json");
-  const HfConfig again = parse_hf_config(to_text(to_json(config, "float32")), "exported config.json");
+  const ModelConfig config = parse_hf_config(text, "config.json");
+  const ModelConfig again = parse_hf_config(to_text(to_json(config, "float32")), "exported config.json");
   const Architecture architecture = describe(config);
   require(parameter_count(architecture) > 0 && parameter_count(describe(again)) == parameter_count(architecture),
           "the exported config is of another model");

@@ -13,7 +13,7 @@ namespace lockstep::test {
 
 /// Saves the initial weights of a model at step 1 by `count` ranks, which are threads. Each rank has boxes of its own:
 /// rows, or columns of matrices if `dim` is 1.
-inline void save_sharded(const Path& run, const HfConfig& config, int count, int dim) {
+inline void save_sharded(const Path& run, const ModelConfig& config, int count, int dim) {
   on_ranks(count, [&](Communicator& ranks) {
     const World world{make_mesh("world", {{"dp_replicate", 1}, {"dp_shard", ranks.size()}}), {}};
     std::list<std::vector<float>> weights;

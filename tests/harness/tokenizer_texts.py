@@ -8,7 +8,7 @@ import subprocess
 
 from lockstep_testing import PATIENCE_S
 
-PROBE = pathlib.Path(os.environ["LOCKSTEP_BUILD"]).resolve() / "tests/unit/corpus/tokenize-probe"
+PROBE = pathlib.Path(os.environ["LOCKSTEP_BUILD"]).resolve() / "tests/unit/tokenizer/tokenize-probe"
 SOURCE = pathlib.Path(os.environ["LOCKSTEP_SOURCE"]).resolve()
 # Random texts for each tokenizer; the campaign of `make test-full` asks for more.
 TEXTS = int(os.environ.get("LOCKSTEP_TOKENIZER_TEXTS", "1000"))

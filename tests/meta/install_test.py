@@ -32,7 +32,7 @@ def test_programs_pages_and_completions_have_a_name_of_their_own_and_a_bare_one(
             assert found == expected, (folder, found)
     plugins = {
         path.name
-        for path in [BUILD / "lib/corpus/lockstep-tables.so", BUILD / "lib/remote/lockstep-http.so"]
+        for path in [BUILD / "lib/readers/lockstep-tables.so", BUILD / "lib/remote/lockstep-http.so"]
         if path.exists()
     }
     assert {path.name for path in (prefix / "libexec/lockstep").iterdir()} == {"train-job"} | plugins

@@ -6,23 +6,22 @@ import unittest
 from lockstep_testing import BUILD, SOURCE, run_command
 
 ROOMS = (
-    "base report plugin config layout program quant store exchange architecture chat remote corpus comm app reshard data artifact "
-    "tensor model optim engine checkpoint train"
+    "base report plugin unicode jinja chat options remote tokenizer dialects config layout program quant store architecture exchange "
+    "readers comm app reshard data prepare artifact tensor model optim engine checkpoint train"
 ).split()
 # Headers of a library, and the only rooms whose sources include them.
 LIBRARIES = {
     r"mpi\.h": ["comm"],
     r"(hdf5|H5\w+)\.h": ["store"],
     r"(torch|ATen|c10)/.*": ["tensor", "model", "optim", "engine", "checkpoint", "train"],
-    r"yaml-cpp/.*": ["config"],
-    r"CLI/.*": ["config"],
+    r"yaml-cpp/.*": ["options"],
     r"spdlog/.*": ["report"],
-    r"simdjson\.h": ["exchange", "corpus"],
-    r"pcre2\.h": ["corpus", "config", "optim"],
+    r"simdjson\.h": ["base", "exchange", "tokenizer", "readers"],
+    r"pcre2\.h": ["tokenizer", "options", "optim"],
     r"curl/.*": ["remote"],
 }
 # Rooms that take values, never a configuration: who uses them need not know an option. In store, the body of checkpoint-inspect alone does.
-WITHOUT_CONFIGURATION = "base report plugin layout program quant store exchange architecture chat remote corpus comm tensor model engine checkpoint".split()
+WITHOUT_CONFIGURATION = "layout program quant store architecture exchange readers comm data tensor model engine checkpoint".split()
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 
 

@@ -2,7 +2,7 @@
 // tensor/kernels/activation_kernel.hpp.
 #pragma once
 
-#include "exchange/hf_config.hpp"
+#include "architecture/model_config.hpp"
 #include "tensor/parameter.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,7 @@
 // Tables of cos and sin for rotary positions. The frequencies: architecture/rope_frequencies.hpp.
 #pragma once
 
-#include "exchange/rope.hpp"
+#include "architecture/model_config.hpp"
 
 #include <ATen/core/Tensor.h>
 

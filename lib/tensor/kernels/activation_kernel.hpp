@@ -2,7 +2,7 @@
 // forward and backward.
 #pragma once
 
-#include "exchange/hf_config.hpp"
+#include "architecture/model_config.hpp"
 #include "tensor/kernels/number.hpp"
 
 namespace lockstep {

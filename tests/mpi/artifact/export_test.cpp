@@ -1,8 +1,8 @@
-#include "architecture/file_tensors.hpp"
 #include "artifact/finalize.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "comm/together.hpp"
+#include "exchange/file_tensors.hpp"
 #include "harness/sharded_model.hpp"
 #include "harness/shared_folder.hpp"
 #include "unit/architecture/configs.hpp"
@@ -56,7 +56,7 @@ class MadeWeights final : public TensorSource {
   std::vector<TensorDescription> list_;
 };
 
-ModelSource made_source(const HfConfig& config) {
+ModelSource made_source(const ModelConfig& config) {
   ModelSource source;
   source.folder = "/nowhere";
   source.config = config;
@@ -115,9 +115,9 @@ void expect_failure(const ExportFolder& folder, const ModelSource& source, ExitC
 
 LOCKSTEP_MPI_TEST(ranks_together_write_the_bytes_that_one_alone_writes, test::at_least(1)) {
   std::vector<std::pair<ModelSource, Recipe>> cases;
-  for (const HfConfig& config : {tiny_gpt2(), tiny_llama(), tiny_qwen3(), tiny_qwen3_moe(), tiny_qwen2_moe()})
+  for (const ModelConfig& config : {tiny_gpt2(), tiny_llama(), tiny_qwen3(), tiny_qwen3_moe(), tiny_qwen2_moe()})
     cases.emplace_back(made_source(config), Recipe::none);
-  for (const HfConfig& config : {tiny_llama(), tiny_qwen3()}) cases.emplace_back(made_source(config), Recipe::int8);
+  for (const ModelConfig& config : {tiny_llama(), tiny_qwen3()}) cases.emplace_back(made_source(config), Recipe::int8);
   cases.emplace_back(large_source(), Recipe::none);
   cases.emplace_back(large_source(), Recipe::int8);
   for (const auto& [source, recipe] : cases) {
@@ -133,7 +133,7 @@ LOCKSTEP_MPI_TEST(ranks_together_write_the_bytes_that_one_alone_writes, test::at
 }
 
 LOCKSTEP_MPI_TEST(a_sharded_checkpoint_gives_the_files_of_the_whole_one, test::at_least(1)) {
-  for (const HfConfig& config : {tiny_gpt2(), tiny_qwen3(), tiny_qwen3_moe()}) {
+  for (const ModelConfig& config : {tiny_gpt2(), tiny_qwen3(), tiny_qwen3_moe()}) {
     const ExportFolder folder;
     together(world(), "save", [&] {
       if (world().rank() != 0) return;

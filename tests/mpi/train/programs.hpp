@@ -7,9 +7,9 @@
 #include "comm/together.hpp"
 #include "config/command_line.hpp"
 #include "config/prepare_config.hpp"
-#include "data/prepare.hpp"
 #include "harness/mpi_test.hpp"
 #include "harness/temporary_folder.hpp"
+#include "prepare/prepare.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #include "architecture/architecture.hpp"
 
-#include "architecture/file_tensors.hpp"
 #include "base/error.hpp"
+#include "exchange/file_tensors.hpp"
 #include "unit/architecture/configs.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(llama_heads_may_be_wider_than_the_stream_and_key_value_head
 }
 
 BOOST_AUTO_TEST_CASE(biases_appear_where_the_config_asks_for_them) {
-  HfConfig config = tiny_llama();
+  ModelConfig config = tiny_llama();
   config.qkv_bias = config.output_bias = true;
   config.mlp_bias = true;
   const Architecture model = describe(config);
@@ -126,7 +126,7 @@ BOOST_AUTO_TEST_CASE(gpt2_scales_the_start_of_residual_projections_by_depth) {
 }
 
 BOOST_AUTO_TEST_CASE(gpt2_small_has_124_439_808_parameters_and_the_flops_of_the_paper) {
-  const HfConfig config =
+  const ModelConfig config =
       parse_hf_config(R"({"model_type":"gpt2","vocab_size":50257,"n_embd":768,"n_layer":12,"n_head":12,
     "n_positions":1024,"resid_pdrop":0,"embd_pdrop":0,"attn_pdrop":0})",
                       "gpt2.json");

@@ -18,12 +18,12 @@ BOOST_AUTO_TEST_SUITE(context_parallel)
 
 namespace {
 
-HfConfig model(std::int64_t heads, std::int64_t key_heads) {
+ModelConfig model(std::int64_t heads, std::int64_t key_heads) {
   return tiny_llama({.vocabulary = 29, .width = 24, .heads = heads, .intermediate = 22, .key_value_heads = key_heads})
       .config;
 }
 
-std::string refusal(const HfConfig& config, std::int64_t tensor_ranks, int ulysses) {
+std::string refusal(const ModelConfig& config, std::int64_t tensor_ranks, int ulysses) {
   try {
     check_heads(config, tensor_ranks, {ulysses});
   } catch (const Error& error) {
@@ -49,9 +49,9 @@ BOOST_AUTO_TEST_CASE(key_heads_are_shared_out_or_had_several_times) {
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_share_rows_exchange_heads_around_attention_as_often_as_they_have_them) {
-  const HfConfig config = model(12, 2);  // heads of 2 elements
-  BatchShape batch{2, 7, DType::bf16};   // 14 rows
-  batch.sequence = {4};                  // 4 of each, and the key heads twice
+  const ModelConfig config = model(12, 2);  // heads of 2 elements
+  BatchShape batch{2, 7, DType::bf16};      // 14 rows
+  batch.sequence = {4};                     // 4 of each, and the key heads twice
   const auto kinds = [](const std::vector<BlockExchange>& exchanges) {
     std::string text;
     for (const BlockExchange& exchange : exchanges)
@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_rows_exchange_heads_around_attention_as_of
   BOOST_TEST(kinds(alone.backward) == "ulysses 192; ulysses 320; ");
   for (const auto kind : {BlockDescription::Kind::embedding, BlockDescription::Kind::head})
     BOOST_TEST((exchanges_of(config, kind, batch, {}) == BlockExchanges{}));
-  const HfConfig half = part_of(model(12, 12), {.ranks = 2});
+  const ModelConfig half = part_of(model(12, 12), {.ranks = 2});
   batch.sequence = {2};  // 7 rows of each
   const BlockExchanges both = exchanges_of(half, BlockDescription::Kind::decoder, batch, {.ranks = 2});
   BOOST_TEST(kinds(both.forward) == "ulysses 504; ulysses 168; tp 672; tp 672; ");
@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_rows_exchange_heads_around_attention_as_of
   BOOST_TEST(again({Keep::projections, Keep::mlp}) == "ulysses 168; ");
   BOOST_TEST(again({Keep::attention, Keep::projections}) == "tp 192; ");
   BOOST_TEST(again({Keep::mlp}) == "tp 192; ulysses 504; ulysses 168; tp 672; ");
-  HfConfig normed = half;
+  ModelConfig normed = half;
   normed.query_key_norm = true;  // is repeated, and what ranks make of it too
   BOOST_TEST(kinds(repeated_exchanges(normed, batch, {.ranks = 2}, {Keep::attention, Keep::projections, Keep::mlp})) ==
              "ulysses 504; ");

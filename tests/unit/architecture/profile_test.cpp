@@ -9,7 +9,7 @@ using namespace lockstep;
 BOOST_AUTO_TEST_SUITE(profiles)
 
 BOOST_AUTO_TEST_CASE(flops_of_all_blocks_and_passes_add_up_to_the_flops_of_the_tokens) {
-  for (const HfConfig& config : {tiny_gpt2(), tiny_llama(), tiny_qwen3(), tiny_qwen3_moe(), tiny_qwen2_moe()}) {
+  for (const ModelConfig& config : {tiny_gpt2(), tiny_llama(), tiny_qwen3(), tiny_qwen3_moe(), tiny_qwen2_moe()}) {
     const Architecture model = describe(config);
     const BatchShape batch{3, 5, DType::f32};
     double sum = 0;
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(a_layer_of_experts_keeps_the_rows_of_those_that_tokens_go_t
 }
 
 BOOST_AUTO_TEST_CASE(a_shared_expert_keeps_what_an_mlp_does_and_a_gate_for_each_row) {
-  HfConfig unshared = tiny_qwen2_moe();
+  ModelConfig unshared = tiny_qwen2_moe();
   unshared.experts.shared_feed_forward = 0;
   const BatchShape batch{1, 4, DType::bf16};
   const BlockProfile cost = profile(describe(tiny_qwen2_moe()), 2, batch),
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(a_shared_expert_keeps_what_an_mlp_does_and_a_gate_for_each_
 }
 
 BOOST_AUTO_TEST_CASE(what_is_kept_for_a_repetition_is_not_computed_again_nor_the_product_that_ends_a_layer) {
-  const auto again = [](const HfConfig& config, std::size_t block, const BatchShape& batch, KeepSet keeps) {
+  const auto again = [](const ModelConfig& config, std::size_t block, const BatchShape& batch, KeepSet keeps) {
     return profile(describe(config), block, batch).recomputations[keeps.index()];
   };
   // rows 6, C 8, F 32, H 2: attention's output in bf16 and row sums in fp32; qkv, x2 in fp32, activation in.
@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(the_head_keeps_one_gradient_of_the_logits_and_gives_one_num
 }
 
 BOOST_AUTO_TEST_CASE(between_the_halves_of_a_backward_each_product_keeps_its_input_and_its_output_gradient) {
-  const auto deferred = [](const HfConfig& config, std::size_t block, const BatchShape& batch) {
+  const auto deferred = [](const ModelConfig& config, std::size_t block, const BatchShape& batch) {
     return profile(describe(config), block, batch).deferred_bytes;
   };
   // rows 6, C 8, F 32: qkv, attention output, up, down

@@ -21,8 +21,8 @@ void check(const Rope& rope, std::int64_t length, const std::vector<double>& rad
     BOOST_TEST(found.radians[i] == radians[i], boost::test_tools::tolerance(1e-14));
 }
 
-HfConfig with_rope(const Rope& rope, std::int64_t positions) {
-  HfConfig config = tiny_llama();
+ModelConfig with_rope(const Rope& rope, std::int64_t positions) {
+  ModelConfig config = tiny_llama();
   config.rope = rope;
   config.max_positions = positions;
   return config;

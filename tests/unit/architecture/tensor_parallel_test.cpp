@@ -64,13 +64,13 @@ BOOST_AUTO_TEST_CASE(matrices_are_cut_by_whole_heads_by_the_width_and_by_the_voc
 
 BOOST_AUTO_TEST_CASE(what_one_rank_computes_is_its_share_and_all_shares_are_the_model) {
   const Architecture whole = shared(1);
-  const HfConfig part = part_of(whole.config, {.ranks = 2});
+  const ModelConfig part = part_of(whole.config, {.ranks = 2});
   BOOST_TEST(part.heads == 6);
   BOOST_TEST(part.kv_heads == 3);
   BOOST_TEST(part.feed_forward == 11);
   BOOST_TEST(part.vocabulary == 15);  // the other rank has 14
   BOOST_TEST(part.channels == 24);
-  const auto flops = [](const HfConfig& config, const Architecture& of) {
+  const auto flops = [](const ModelConfig& config, const Architecture& of) {
     Architecture own = of;
     own.config = config;
     return profile(own, 1, {2, 7, DType::f32}).forward_flops;
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(what_ranks_hold_alike_has_units_of_its_own) {
 }
 
 BOOST_AUTO_TEST_CASE(what_ranks_say_within_a_block_is_of_rows_and_a_long_loss_comes_in_slices) {
-  const HfConfig part = part_of(shared(2).config, {.ranks = 2});
+  const ModelConfig part = part_of(shared(2).config, {.ranks = 2});
   const BatchShape batch{2, 7, DType::bf16};
   const BlockExchanges layer = exchanges_of(part, BlockDescription::Kind::decoder, batch, {.ranks = 2});
   BOOST_TEST(layer.forward.size() == 2u);
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(what_ranks_say_within_a_block_is_of_rows_and_a_long_loss_co
   BOOST_TEST(layer.backward.size() == 2u);
   BOOST_TEST(layer.backward[0].bytes() == 14 * 24 * 2);
   BOOST_TEST(layer.backward[0].bytes_of(5, 1) == 5 * 24 * 2);
-  HfConfig wide = part;
+  ModelConfig wide = part;
   wide.vocabulary = logits_at_once / 5;
   const BlockExchanges head = exchanges_of(wide, BlockDescription::Kind::head, batch, {.ranks = 2});
   BOOST_TEST(head.forward.size() == 3u);  // rows 0 to 4, 5 to 9, 10 to 13

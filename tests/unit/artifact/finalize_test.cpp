@@ -4,10 +4,10 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "checkpoint/save.hpp"
-#include "corpus/tokenizers.hpp"
 #include "exchange/safetensors.hpp"
 #include "quant/bfloat16.hpp"
 #include "reshard/reshard.hpp"
+#include "tokenizer/tokenizers.hpp"
 #include "unit/architecture/configs.hpp"
 #include "unit/exchange/folder.hpp"
 
@@ -26,7 +26,7 @@ BOOST_AUTO_TEST_SUITE(finalize_quantize)
 namespace {
 
 /// Saves a checkpoint of a model with the initial weights of `seed`, as one rank would; returns its folder.
-Path save_model(const Path& run, const HfConfig& config, std::int64_t step, std::uint64_t seed) {
+Path save_model(const Path& run, const ModelConfig& config, std::int64_t step, std::uint64_t seed) {
   const Architecture model = describe(config);
   const Mesh mesh = single_axis_world(1).mesh;
   std::map<std::string, std::vector<float>> weights;
@@ -109,7 +109,7 @@ std::uint64_t bytes_of_files(const Path& folder) {
 
 BOOST_FIXTURE_TEST_CASE(what_eight_ranks_cut_by_columns_is_written_and_read_at_one_reading, Folder) {
   if (!bytes_read_so_far()) return;
-  HfConfig config = tiny_gpt2();  // whose first matrix of an MLP is stored inputs by outputs
+  ModelConfig config = tiny_gpt2();  // whose first matrix of an MLP is stored inputs by outputs
   Json original = *config.original;
   original.update({{"vocab_size", 16}, {"n_embd", 256}, {"n_head", 8}, {"n_inner", 73728}, {"n_layer", 1}});
   config = parse_hf_config(to_text(original), "config.json");
@@ -134,7 +134,7 @@ BOOST_FIXTURE_TEST_CASE(what_eight_ranks_cut_by_columns_is_written_and_read_at_o
 }
 
 BOOST_FIXTURE_TEST_CASE(a_run_is_exported_from_its_newest_checkpoint_with_its_tokenizer, Folder) {
-  const HfConfig config = tiny_gpt2();
+  const ModelConfig config = tiny_gpt2();
   save_model(path / "run", config, 5, 1);
   save_model(path / "run", config, 10, 2);
   save_tokenizer(*bytes_tokenizer(), path / "run" / "tokenizer");
@@ -168,7 +168,7 @@ BOOST_FIXTURE_TEST_CASE(a_damaged_newest_checkpoint_is_passed_over_with_the_reas
 }
 
 BOOST_FIXTURE_TEST_CASE(int8_weights_unpack_to_the_values_whose_error_is_reported, Folder) {
-  const HfConfig config = tiny_llama();
+  const ModelConfig config = tiny_llama();
   const Path checkpoint = save_model(path / "run", config, 1, 3);
   FinalizeConfig to = request(checkpoint, path / "out");
   to.recipe = Recipe::int8;
@@ -219,7 +219,7 @@ BOOST_FIXTURE_TEST_CASE(the_plan_has_the_bytes_of_the_export, Folder) {
 
 BOOST_FIXTURE_TEST_CASE(weights_that_are_not_finite_are_refused_by_name_and_row, Folder) {
   write_counting(path, {{"model.embed_tokens.weight", {13, 12}, DType::f32}});
-  HfConfig config = tiny_llama();
+  ModelConfig config = tiny_llama();
   ModelSource source;
   source.folder = path;
   source.config = config;

@@ -4,8 +4,8 @@
 // parsed once. With --folder FOLDER [NAME] it prints what read_chat_template finds there.
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "chat/chat_template.hpp"
 #include "chat/chat_template_file.hpp"
+#include "jinja/chat_template.hpp"
 
 #include <iostream>
 #include <map>

@@ -1,4 +1,4 @@
-#include "config/faces.hpp"
+#include "options/faces.hpp"
 #include "config/finalize_config.hpp"
 #include "config/inspect_config.hpp"
 #include "config/prepare_config.hpp"

@@ -3,11 +3,11 @@
 #include "base/text.hpp"
 #include "config/finalize_config.hpp"
 #include "config/fixed_options.hpp"
-#include "config/former_options.hpp"
 #include "config/inspect_config.hpp"
-#include "config/option.hpp"
 #include "config/prepare_config.hpp"
 #include "config/reshard_config.hpp"
+#include "options/former_options.hpp"
+#include "options/option.hpp"
 #include "sample_config.hpp"
 
 #include <boost/test/unit_test.hpp>

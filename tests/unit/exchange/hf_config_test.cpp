@@ -41,7 +41,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_gpt2_config_has_the_defaults_of_its_family) {
-  const HfConfig config = parse_hf_config(gpt2, "config.json");
+  const ModelConfig config = parse_hf_config(gpt2, "config.json");
   BOOST_CHECK(config.family == Family::gpt2);
   BOOST_TEST(config.feed_forward == 64);
   BOOST_TEST(config.head_size == 4);
@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(a_gpt2_config_has_the_defaults_of_its_family) {
 }
 
 BOOST_AUTO_TEST_CASE(a_llama_config_has_the_defaults_of_its_family) {
-  const HfConfig config = parse_hf_config(llama, "config.json");
+  const ModelConfig config = parse_hf_config(llama, "config.json");
   BOOST_CHECK(config.family == Family::llama);
   BOOST_TEST(config.kv_heads == 4);
   BOOST_TEST(config.head_size == 4);
@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(a_rope_scaling_reads_back_as_it_was_from_what_is_written) {
             "original_max_position_embeddings": 64})",
         R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
             "original_max_position_embeddings": 64})"}) {
-    const HfConfig config = parse_hf_config(with(llama, R"({"rope_scaling": )" + std::string(scaling) + "}"), "c");
+    const ModelConfig config = parse_hf_config(with(llama, R"({"rope_scaling": )" + std::string(scaling) + "}"), "c");
     const Json document = to_json(config, "float32");
     BOOST_CHECK(parse_hf_config(document.dump(), "c").rope == config.rope);
     Json one = document;  // as each version of transformers reads it
@@ -149,16 +149,17 @@ BOOST_AUTO_TEST_CASE(a_rope_scaling_reads_back_as_it_was_from_what_is_written) {
 
 BOOST_AUTO_TEST_CASE(families_of_the_shape_of_llama_differ_in_what_they_have) {
   const auto of = [](const std::string& more) { return parse_hf_config(with(llama, more), "c"); };
-  const HfConfig mistral = of(R"({"model_type": "mistral", "num_key_value_heads": 2})");
+  const ModelConfig mistral = of(R"({"model_type": "mistral", "num_key_value_heads": 2})");
   BOOST_TEST((!mistral.qkv_bias && !mistral.output_bias && !mistral.mlp_bias && !mistral.query_key_norm));
   BOOST_TEST(mistral.window_of(0) == 4096);  // transformers' default where the key is absent
   BOOST_TEST(of(R"({"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": null})").window_of(1) == 0);
   BOOST_TEST(mistral.max_positions == 131072);
-  const HfConfig qwen2 = of(R"({"model_type": "qwen2", "num_key_value_heads": null})");
+  const ModelConfig qwen2 = of(R"({"model_type": "qwen2", "num_key_value_heads": null})");
   BOOST_TEST((qwen2.qkv_bias && !qwen2.output_bias && !qwen2.mlp_bias && !qwen2.query_key_norm));
   BOOST_TEST(qwen2.kv_heads == 4);
   BOOST_TEST(qwen2.windows.empty());
-  const HfConfig qwen3 = of(R"({"architectures": ["Qwen3ForCausalLM"], "model_type": null, "num_key_value_heads": 2})");
+  const ModelConfig qwen3 =
+      of(R"({"architectures": ["Qwen3ForCausalLM"], "model_type": null, "num_key_value_heads": 2})");
   BOOST_TEST((!qwen3.qkv_bias && !qwen3.output_bias && qwen3.query_key_norm));
   BOOST_TEST(qwen3.head_size == 128);
   BOOST_TEST(has(error_of(with(llama, R"({"model_type": "qwen2"})"), ExitCode::input), "num_key_value_heads 32"));
@@ -190,17 +191,17 @@ BOOST_AUTO_TEST_CASE(windows_are_those_of_the_layers_that_a_config_names) {
 
 BOOST_AUTO_TEST_CASE(experts_are_those_that_a_config_names_with_the_defaults_of_transformers) {
   const auto of = [](const std::string& more) { return parse_hf_config(with(llama, more), "c"); };
-  const HfConfig mixtral = of(R"({"model_type": "mixtral", "num_key_value_heads": 2, "intermediate_size": 40})");
+  const ModelConfig mixtral = of(R"({"model_type": "mixtral", "num_key_value_heads": 2, "intermediate_size": 40})");
   BOOST_TEST((mixtral.experts.count == 8 && mixtral.experts.per_token == 2 && mixtral.experts.feed_forward == 40));
   BOOST_TEST((mixtral.experts.normalised && mixtral.has_experts(0) && mixtral.has_experts(1)));
   BOOST_TEST((mixtral.norm_eps == 1e-5 && mixtral.rope.theta == 1e6 && mixtral.window_of(0) == 0));
   BOOST_TEST(of(R"({"model_type": "mixtral", "num_key_value_heads": 2, "sliding_window": 5})").window_of(1) == 5);
   const std::string qwen = R"("model_type": "qwen3_moe", "num_key_value_heads": 2, "num_hidden_layers": 5)";
-  const HfConfig defaults = of("{" + qwen + "}");
+  const ModelConfig defaults = of("{" + qwen + "}");
   BOOST_TEST(
       (defaults.experts.count == 128 && defaults.experts.per_token == 8 && defaults.experts.feed_forward == 768));
   BOOST_TEST((!defaults.experts.normalised && defaults.query_key_norm && defaults.head_size == 4));
-  const HfConfig mixed = of("{" + qwen + R"(, "decoder_sparse_step": 2, "mlp_only_layers": [3, 17], "num_experts": 4,
+  const ModelConfig mixed = of("{" + qwen + R"(, "decoder_sparse_step": 2, "mlp_only_layers": [3, 17], "num_experts": 4,
                             "num_experts_per_tok": 4, "norm_topk_prob": true, "moe_intermediate_size": 6})");
   BOOST_TEST((mixed.experts.layers == std::vector<bool>{false, true, false, false, false}));
   BOOST_TEST((mixed.experts.normalised && mixed.experts.per_token == 4 && mixed.experts.feed_forward == 6));
@@ -233,12 +234,12 @@ BOOST_AUTO_TEST_CASE(a_shared_expert_biases_and_windows_of_qwen2_moe_are_those_o
     return with(with(llama, R"({"model_type": "qwen2_moe", "num_key_value_heads": 2, "num_hidden_layers": 5})"), more);
   };
   const auto of = [&](const std::string& more) { return parse_hf_config(text(more), "c"); };
-  const HfConfig defaults = of("{}");
+  const ModelConfig defaults = of("{}");
   BOOST_TEST((defaults.experts.count == 60 && defaults.experts.per_token == 4));
   BOOST_TEST((defaults.experts.feed_forward == 1408 && defaults.experts.shared_feed_forward == 5632));
   BOOST_TEST((!defaults.experts.normalised && defaults.has_shared_expert(4) && !defaults.query_key_norm));
   BOOST_TEST((defaults.qkv_bias && !defaults.output_bias && !defaults.mlp_bias && defaults.windows.empty()));
-  const HfConfig other = of(R"({"qkv_bias": false, "shared_expert_intermediate_size": 9, "mlp_only_layers": [1],
+  const ModelConfig other = of(R"({"qkv_bias": false, "shared_expert_intermediate_size": 9, "mlp_only_layers": [1],
                                 "output_router_logits": true, "use_sliding_window": true, "sliding_window": 3,
                                 "max_window_layers": 3})");
   BOOST_TEST((!other.qkv_bias && other.experts.shared_feed_forward == 9 && other.experts.aux_coefficient == 0.001));
@@ -315,7 +316,7 @@ BOOST_AUTO_TEST_CASE(two_spellings_of_a_size_must_agree) {
 }
 
 BOOST_AUTO_TEST_CASE(a_list_of_end_tokens_is_kept_and_its_first_is_ours) {
-  const HfConfig config = parse_hf_config(with(llama, R"({"eos_token_id": [7, 8], "bos_token_id": null})"), "c");
+  const ModelConfig config = parse_hf_config(with(llama, R"({"eos_token_id": [7, 8], "bos_token_id": null})"), "c");
   BOOST_TEST(config.eos_token == 7);
   BOOST_TEST(config.bos_token == -1);
   const Json document = to_json(config, "bfloat16");
@@ -324,7 +325,7 @@ BOOST_AUTO_TEST_CASE(a_list_of_end_tokens_is_kept_and_its_first_is_ours) {
 }
 
 BOOST_AUTO_TEST_CASE(what_is_written_reads_back_equal_and_keeps_keys_that_we_do_not_know) {
-  HfConfig config = parse_hf_config(
+  ModelConfig config = parse_hf_config(
       with(llama,
            R"({"my_key": {"a": 1}, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}, "head_dim": 6})"),
       "c");
@@ -335,14 +336,14 @@ BOOST_AUTO_TEST_CASE(what_is_written_reads_back_equal_and_keeps_keys_that_we_do_
   BOOST_TEST(document["rope_parameters"]["rope_theta"] == 5e5);
   BOOST_TEST(document["torch_dtype"] == "float32");
   BOOST_TEST(document["dtype"] == "float32");
-  const HfConfig again = parse_hf_config(document.dump(), "c");
+  const ModelConfig again = parse_hf_config(document.dump(), "c");
   BOOST_TEST(again.tied_head);
   BOOST_TEST(again.head_size == 6);
   BOOST_TEST(to_json(again, "float32").dump() == document.dump());
 }
 
 BOOST_AUTO_TEST_CASE(a_dropout_turned_off_is_written_as_off) {
-  HfConfig config = parse_hf_config(with(gpt2, R"({"resid_pdrop": 0.2})"), "c");
+  ModelConfig config = parse_hf_config(with(gpt2, R"({"resid_pdrop": 0.2})"), "c");
   BOOST_TEST((config.dropout == DropoutRates{0.1, 0.1, 0.2}));
   config.dropout = {};
   BOOST_TEST(!parse_hf_config(to_json(config, "float32").dump(), "c").dropout.any());
@@ -375,7 +376,7 @@ BOOST_AUTO_TEST_CASE(mutated_documents_end_in_a_config_or_an_error) {
       }
     }
     try {
-      const HfConfig config = parse_hf_config(text, "fuzz");
+      const ModelConfig config = parse_hf_config(text, "fuzz");
       parse_hf_config(to_json(config, "float32").dump(-1, ' ', false, Json::error_handler_t::replace), "again");
       ++accepted;
     } catch (const Error& error) {

@@ -135,7 +135,7 @@ BOOST_FIXTURE_TEST_CASE(a_tied_head_that_is_alone_is_the_embedding_too, Folder) 
 }
 
 BOOST_FIXTURE_TEST_CASE(a_tied_head_is_its_own_where_one_value_differs, Folder) {
-  const HfConfig tied = parse_hf_config(
+  const ModelConfig tied = parse_hf_config(
       R"({"model_type":"gpt2","vocab_size":700,"n_embd":600,"n_layer":1,"n_head":2,"n_positions":8})", "c");
   const auto head_with = [&](std::size_t changed, float value, bool half) {
     auto embedding = counting(700 * 600, 0), head = embedding;

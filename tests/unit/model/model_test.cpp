@@ -305,7 +305,7 @@ BOOST_AUTO_TEST_CASE(a_missing_tensor_and_another_shape_are_errors_that_name_the
 }
 
 BOOST_AUTO_TEST_CASE(tokens_outside_the_vocabulary_and_positions_outside_the_table_are_errors) {
-  const HfConfig config = small_gpt2().config;
+  const ModelConfig config = small_gpt2().config;
   const auto says = [](const char* text) {
     return [=](const Error& error) {
       return error.code() == ExitCode::input && std::string(error.what()).find(text) != std::string::npos;

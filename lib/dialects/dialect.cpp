@@ -1,0 +1,191 @@
+#include "dialects/dialect.hpp"
+
+#include "base/text.hpp"
+#include "dialects/dialect_tables.hpp"
+#include "options/faces.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace lockstep {
+
+namespace {
+
+OptionType type_of(DialectKey::Value value) {
+  switch (value) {
+    case DialectKey::Value::flag: return {.kind = OptionType::Kind::boolean, .optional = true};
+    case DialectKey::Value::number:
+    case DialectKey::Value::text: return {.kind = OptionType::Kind::text, .optional = true};
+    case DialectKey::Value::list:
+    case DialectKey::Value::map:
+      return {.kind = OptionType::Kind::list, .optional = true, .element = {{.kind = OptionType::Kind::text}}};
+  }
+  throw Error(ExitCode::bug, "unknown DialectKey::Value");
+}
+
+/// The dotted names of all values of a document, down to `depth` maps.
+void leaves(const Node& node, const std::string& prefix, int depth, std::vector<std::string>& names) {
+  for (const Node::Entry& entry : node.entries) {
+    const std::string name = prefix + entry.key;
+    if (entry.value.kind == Node::Kind::map && depth > 0) {
+      leaves(entry.value, name + ".", depth - 1, names);
+    } else {
+      names.push_back(name);
+    }
+  }
+}
+
+bool knows(const Dialect& dialect, const std::string& name) {
+  return std::ranges::any_of(dialect.keys, [&](const DialectKey& key) {
+    return key.name == name || name.starts_with(std::string(key.name) + ".");
+  });
+}
+
+bool knows(const Declaration& canonical, const std::string& name) {
+  return std::ranges::any_of(canonical.options(), [&](const Option& option) {
+    return option.path == name || name.starts_with(option.path + ".");
+  });
+}
+
+/// What a row says of its key.
+std::string meaning(const DialectKey& key) {
+  std::string text;
+  switch (key.state) {
+    case DialectKey::State::taken:
+      text = key.canonical.empty() ? "" : fmt::format("becomes {}", key.canonical);
+      if (!key.note.empty()) text += (text.empty() ? "" : "; ") + std::string(key.note);
+      break;
+    case DialectKey::State::moot: text = fmt::format("has no effect: {}", key.note); break;
+    case DialectKey::State::refused:
+      text = key.harmless.empty() ? fmt::format("is refused: {}", key.note)
+                                  : fmt::format("has no effect as {}; otherwise refused: {}",
+                                                join(split(std::string(key.harmless), '|'), " or "), key.note);
+      break;
+  }
+  if (!key.below.empty()) text += fmt::format("; used only if {} is on", key.below);
+  return text;
+}
+
+}  // namespace
+
+std::span<const Dialect* const> dialects() {
+  static const std::array<const Dialect*, 3> all{&forgather_dialect(), &transformers_dialect(), &xorl_dialect()};
+  return all;
+}
+
+const Dialect* find_dialect(std::string_view name) {
+  const auto all = dialects();
+  const auto found = std::ranges::find_if(all, [&](const Dialect* dialect) { return dialect->name == name; });
+  return found == all.end() ? nullptr : *found;
+}
+
+const Dialect* dialect_of_preset(std::string_view preset) {
+  const auto all = dialects();
+  const auto found = std::ranges::find_if(all, [&](const Dialect* dialect) { return dialect->preset == preset; });
+  return found == all.end() ? nullptr : *found;
+}
+
+const Dialect* dialect_of(const Node& document, const Declaration& canonical, Problems& problems) {
+  if (const Node* const said = document.find("dialect"); said != nullptr && said->kind != Node::Kind::null) {
+    if (said->text == "lockstep") return nullptr;
+    if (const Dialect* const dialect = find_dialect(said->text)) return dialect;
+    std::vector<std::string> names{"lockstep"};
+    for (const Dialect* const dialect : dialects()) names.emplace_back(dialect->name);
+    problems.add_unread(said->origin,
+                        fmt::format("there is no dialect \"{}\": it is one of {}", said->text, join(names, ", ")));
+    return nullptr;
+  }
+  if (const Node* const preset = document.find("preset")) {
+    for (const Node& name : preset->kind == Node::Kind::list ? preset->items : std::vector{*preset})
+      if (const Dialect* const dialect = dialect_of_preset(name.text)) return dialect;
+  }
+  std::vector<std::string> names;
+  leaves(document, "", 1, names);
+  std::erase_if(names, [](const std::string& name) {
+    return name == "preset" || name == "lockstep" || name.starts_with("lockstep.");
+  });
+  if (std::ranges::all_of(names, [&](const std::string& name) { return knows(canonical, name); })) return nullptr;
+  std::vector<const Dialect*> fitting;
+  for (const Dialect* const dialect : dialects())
+    if (std::ranges::all_of(names, [&](const std::string& name) { return knows(*dialect, name); }))
+      fitting.push_back(dialect);
+  if (fitting.size() > 1) {
+    std::vector<std::string> which;
+    for (const Dialect* const dialect : fitting) which.push_back(fmt::format("\"dialect: {}\"", dialect->name));
+    problems.add_unread(document.origin,
+                        fmt::format("its keys belong to several trainers: add {}", join(which, " or ")));
+  }
+  return fitting.empty() ? nullptr : fitting.front();
+}
+
+Node preset_document(const Dialect& dialect) {
+  Node document;
+  document.kind = Node::Kind::map;
+  document.origin = fmt::format("preset {}", dialect.preset);
+  Problems none;
+  for (const DialectKey& key : dialect.keys) {
+    if (key.built_in.empty()) continue;
+    Node* at = &document;
+    for (const std::string& part : split(std::string(key.name), '.')) {
+      at->kind = Node::Kind::map;
+      if (at->find(part) == nullptr) at->entries.push_back({part, Node{}});
+      at = at->find(part);
+    }
+    *at = parse_yaml(std::string(key.built_in), document.origin, none);
+    at->origin = document.origin;
+  }
+  return document;
+}
+
+Declaration declaration_of(const Dialect& dialect, const Declaration& program) {
+  Declaration words;
+  for (const DialectKey& key : dialect.keys) {
+    Option option;
+    option.path = key.name;
+    option.type = type_of(key.value);
+    option.facts.brief = meaning(key);
+    option.facts.of_dialect = true;
+    words.add(std::move(option));
+  }
+  for (const Option& option : program.options()) {
+    const bool in_section = option.path.find('.') != std::string::npos;
+    if (in_section || !option.facts.command_line_only) {
+      Option own = option;
+      own.path = "lockstep." + option.path;
+      own.facts.positional = false;
+      words.add(std::move(own));
+    }
+    if (!in_section) words.add(option);
+  }
+  return words;
+}
+
+std::string explain_key(std::string_view key) {
+  std::string text;
+  for (const Dialect* const dialect : dialects()) {
+    for (const std::span<const DialectKey> rows : {dialect->keys, dialect->parts}) {
+      for (const DialectKey& row : rows) {
+        if (row.name != key && !row.name.ends_with("." + std::string(key))) continue;
+        text += fmt::format("{} (dialect {}) {}\n", row.name, dialect->name, meaning(row));
+      }
+    }
+  }
+  return text;
+}
+
+std::string mdoc_dialect(const Dialect& dialect) {
+  std::string text = ".Bl -tag -width Ds -compact\n";
+  std::vector<DialectKey> rows(dialect.keys.begin(), dialect.keys.end());
+  rows.insert(rows.end(), dialect.parts.begin(), dialect.parts.end());
+  for (const DialectKey& key : rows) {
+    std::string line = meaning(key);
+    line.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(line.front())));
+    text += fmt::format(".It Cm {}\n{}.\n", key.name, mdoc_text(line));
+  }
+  return text + ".El\n";
+}
+
+}  // namespace lockstep

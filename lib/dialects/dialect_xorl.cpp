@@ -1,0 +1,649 @@
+// The dialect of xorl: its sections model, data, train and lora. Source of names and built-in values: its page on the
+// configuration of local training; what they do there: its code.
+#include "base/text.hpp"
+#include "dialects/dialect_hf.hpp"
+#include "dialects/dialect_tables.hpp"
+#include "dialects/lowering.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cstdint>
+
+namespace lockstep {
+
+namespace {
+
+using enum DialectKey::Value;
+using enum DialectKey::State;
+using hf::jointly;
+
+constexpr const char* no_adapters = "this version trains no adapters: all weights are trained, except optimizer.frozen";
+/// A flag as one of two values.
+void choose(std::string_view key, std::string_view canonical, const char* yes, const char* no, Lowering& lowering) {
+  if (const Node* const value = lowering.said(key)) lowering.set(canonical, lowering.on(key, false) ? yes : no, *value);
+}
+
+void log_format(const Node& value, Lowering& lowering) {
+  lowering.set("log.format", value.text == "progress_bar" ? "progress" : value.text, value);
+}
+
+void wandb_interval(const Node& value, Lowering& lowering) {
+  if (value.text != "1") lowering.set("log.wandb_every", value);
+}
+
+void profiled_ranks(const Node& value, Lowering& lowering) {
+  Node ranks;
+  ranks.kind = Node::Kind::list;
+  ranks.origin = value.origin;
+  if (lowering.on("train.profile_rank0_only", true)) {
+    Node first = value;
+    first.text = "0";
+    ranks.items.push_back(std::move(first));
+  }
+  lowering.set("log.profile_ranks", std::move(ranks));
+}
+
+void axis(const Node& value, std::string_view canonical, Lowering& lowering) {
+  lowering.set(canonical, value.text == "-1" ? "null" : value.text, value);
+}
+
+bool is_zero(const Node& value) { return value.text == "0" || value.text == "0.0"; }
+
+void clip_norm(const Node& value, Lowering& lowering) {
+  const bool off = is_zero(value) || value.text.starts_with('-');
+  lowering.set("optimizer.clip_norm", off ? "null" : value.text, value);
+}
+
+/// Substrings of names become patterns that match them.
+void no_decay(const Node& value, Lowering& lowering) {
+  Node patterns;
+  patterns.kind = Node::Kind::list;
+  patterns.origin = value.origin;
+  const std::vector<Node> words = value.kind == Node::Kind::list ? value.items : std::vector{value};
+  for (const std::string_view key : {"train.no_decay_modules", "train.no_decay_params"}) {
+    const Node* const said = lowering.said(key);
+    if (said == nullptr) continue;
+    for (const Node& word : said->kind == Node::Kind::list ? said->items : std::vector{*said}) {
+      Node pattern = word;
+      pattern.quoted = true;
+      pattern.text.clear();
+      for (const char c : word.text) {
+        if (std::string_view("\\^$.|?*+()[]{}").find(c) != std::string_view::npos) pattern.text += '\\';
+        pattern.text += c;
+      }
+      patterns.items.push_back(pattern);
+    }
+  }
+  if (words.empty()) return;
+  lowering.set("optimizer.decay_exclude", patterns);
+  lowering.set("optimizer.unmatched", "warn", value);
+}
+
+void schedule(const Node& value, Lowering& lowering) {
+  if (lowering.text("train.pipeline_parallel_size") != "1") hf::pipeline_schedule(value.text, value, lowering);
+}
+
+void validation(const Node& value, Lowering& lowering) {
+  const bool count = value.text.find('.') == std::string::npos && value.text != "1";
+  lowering.set("data.validation", (count ? "count:" : "hash:") + value.text, value);
+}
+
+void hub_token(const Node& value, Lowering& lowering) {
+  if (!flag_word(value.text))
+    lowering.refuse(value, "a configuration must not hold a token: use HF_TOKEN or its usual file");
+}
+
+void resume(const Node& value, Lowering& lowering) {
+  if (value.text == "auto") return lowering.set("checkpoint.resume", value);
+  hf::start_point(value, lowering);
+}
+
+void config_path(const Node& value, Lowering& lowering) {
+  const Node* const weights = lowering.said("model.model_path");
+  if (weights == nullptr) return lowering.set("model.config", value);
+  if (weights->text != value.text)
+    lowering.refuse(value,
+                    "weights are read with the config.json in their folder: leave it out, or leave out model_path to "
+                    "initialise the weights");
+}
+
+constexpr std::array xorl_keys{
+    DialectKey{"model.model_path", text, "", taken, "model.path", "a folder, or a model in the cache of the hub"},
+    DialectKey{"model.config_path", text, "", taken, "model.config", "with model_path it must name the same folder", "",
+               "", config_path},
+    DialectKey{"model.tokenizer_path", text, "", taken, "data.tokenizer",
+               "used to prepare text; default: the model's own"},
+    DialectKey{"model.attn_implementation", text, "flash_attention_3", refused, "",
+               "there is one attention kernel, computed in blocks",
+               "eager|sdpa|native|flash_attention_2|flash_attention_3|flash_attention_4"},
+    DialectKey{"model.moe_implementation", text, "", moot, "", "experts always use a grouped product"},
+    DialectKey{"model.ep_dispatch", text, "alltoall", refused, "", "tokens go to their experts by all-to-all",
+               "alltoall"},
+    DialectKey{"model.deepep_buffer_size_gb", number, "2.0", moot, "", "belongs to deepep, which ep_dispatch refuses"},
+    DialectKey{"model.deepep_num_sms", number, "20", moot, "", "belongs to deepep, which ep_dispatch refuses"},
+    DialectKey{"model.deepep_async_combine", flag, "false", moot, "", "belongs to deepep, which ep_dispatch refuses"},
+    DialectKey{"model.merge_qkv", flag, "true", moot, "", "layouts are views of tensors, fused or not"},
+    DialectKey{"model.basic_modules", list, "[]", taken, "parallel.units"},
+    DialectKey{"model.foundation", map, "{}", refused, "", "models other than language models are not trained", "{}"},
+    DialectKey{"model.encoders", map, "{}", refused, "", "models of images, videos and sound are not trained", "{}"},
+    DialectKey{"model.train_router", flag, "", refused, "",
+               "the router is trained with the rest: optimizer.frozen can freeze it", "true"},
+
+    DialectKey{"data.datasets", list, "", taken, "data.path, data.datasets, data.records, data.max_length",
+               "one entry is data.path, several are data.datasets", "", "", jointly},
+    DialectKey{"data.test_datasets", list, "[]", taken, "eval.datasets", "", "", "", jointly},
+    DialectKey{"data.dataset_prepared_path", text, "last_prepared_dataset", taken, "data.cache"},
+    DialectKey{"data.select_columns", list, "", moot, "", "only named columns are read"},
+    DialectKey{"data.sample_packing_method", text, "sequential", taken, "data.packing",
+               "multipack sorts by length, the longest first", "", "", jointly},
+    DialectKey{"data.sample_packing_sequence_len", number, "32000", taken, "data.sequence_length",
+               "longer samples are split, not refused"},
+    DialectKey{"data.sample_packing_group_size", number, "100000", taken, "data.packing_group", "used with multipack",
+               "", "", jointly},
+    DialectKey{"data.sample_packing_sequentially", flag, "", taken, "data.packing", "true: sequential", "", "",
+               jointly},
+    DialectKey{"data.sample_packing_mp_start_method", text, "", refused, "",
+               "packing uses threads, which have no start method"},
+    DialectKey{"data.sample_packing_bin_size", number, "", refused, "",
+               "a row takes as many samples as it has room for"},
+    DialectKey{"data.eval_sample_packing", flag, "", taken, "eval.packing", "false: none, true: as in training", "", "",
+               jointly},
+    DialectKey{"data.dataloader_num_workers", number, "8", taken, "data.prefetch",
+               "batches are made by one thread; 0: none ahead", "", "", jointly},
+    DialectKey{"data.dataloader_prefetch_factor", number, "2", taken, "data.prefetch", "", "", "", jointly},
+    DialectKey{"data.dataloader_pin_memory", flag, "true", moot, "", "host buffers are pinned if there is a device"},
+    DialectKey{"data.dataloader_drop_last", flag, "true", taken, "data.drop_last"},
+    DialectKey{"data.pad_to_multiple_of", number, "128", moot, "", "packed rows all have data.sequence_length"},
+    DialectKey{"data.val_set_size", number, "", taken, "data.validation",
+               "a fraction is drawn by hash, and so is a count", "", "", validation},
+    DialectKey{"data.shuffle_merged_datasets", flag, "true", taken, "data.shuffle, data.shuffle_where", "", "", "",
+               jointly},
+    DialectKey{"data.shuffle_before_merging_datasets", flag, "true", taken, "data.shuffle, data.shuffle_where", "", "",
+               "", jointly},
+    DialectKey{"data.dataset_num_proc", number, "", taken, "threads", "of a rank of prepare-data"},
+    DialectKey{"data.dataset_shard_num", number, "", taken, "data.shard", "", "", "", jointly},
+    DialectKey{"data.dataset_shard_idx", number, "", taken, "data.shard", "counted from 0 there, from 1 here", "", "",
+               jointly},
+    DialectKey{"data.num_dataset_shards_to_save", number, "", taken, "data.shards"},
+    DialectKey{"data.skip_prepare_dataset", flag, "false", taken, "data.prepare", "true: only load, never prepare", "",
+               "", jointly},
+    DialectKey{"data.push_dataset_to_hub", text, "", refused, "", "nothing is uploaded"},
+    DialectKey{"data.hf_use_auth_token", text, "", taken, "", "the token comes from HF_TOKEN or its usual file", "", "",
+               hub_token},
+
+    DialectKey{"train.data_parallel_mode", text, "fsdp2", taken, "parallel.dp_replicate, parallel.dp_shard", "", "", "",
+               jointly},
+    DialectKey{"train.data_parallel_shard_size", number, "-1", taken, "parallel.dp_shard", "-1: the remaining ranks",
+               "", "", jointly},
+    DialectKey{"train.data_parallel_replicate_size", number, "-1", taken, "parallel.dp_replicate", "", "", "", jointly},
+    DialectKey{"train.tensor_parallel_size", number, "1", taken, "parallel.tp"},
+    DialectKey{"train.pipeline_parallel_size", number, "1", taken, "parallel.pp"},
+    DialectKey{"train.pipeline_parallel_schedule", text, "1F1B", taken, "parallel.schedule",
+               "used only with a pipeline", "", "", schedule},
+    DialectKey{"train.pipeline_parallel_virtual_stages", number, "", taken, "parallel.stages_per_rank"},
+    DialectKey{"train.pp_variable_seq_lengths", flag, "true", moot, "",
+               "stages know the length of every row before the step"},
+    DialectKey{"train.expert_parallel_size", number, "1", taken, "parallel.ep", "", "", "", jointly},
+    DialectKey{"train.ulysses_parallel_size", number, "1", taken, "parallel.ulysses"},
+    DialectKey{"train.ringattn_parallel_size", number, "1", taken, "parallel.ring"},
+    DialectKey{"train.cp_fsdp_mode", text, "all", taken, "parallel.cp_fsdp_mode", "used only with context parallelism",
+               "", "", jointly},
+    DialectKey{"train.reshard_after_forward", flag, "", taken, "parallel.reshard_after_forward", "", "", "", jointly},
+    DialectKey{"train.ep_outside", flag, "false", taken, "parallel.ep_outside", "", "", "", jointly},
+    DialectKey{"train.ep_intranode", flag, "", taken, "parallel.ep_outside", "the opposite of ep_outside", "", "",
+               jointly},
+
+    DialectKey{"train.optimizer", text, "adamw", taken, "optimizer.name, optimizer.state_dtype",
+               "anyprecision_adamw: adamw with moments in optimizer_dtype", "", "", jointly},
+    DialectKey{"train.optimizer_dtype", text, "bf16", taken, "optimizer.state_dtype",
+               "used with anyprecision_adamw and muon", "", "", jointly},
+    DialectKey{"train.lr", number, "5e-5", taken, "optimizer.lr"},
+    DialectKey{"train.lr_min", number, "1e-7", taken, "schedule.min_lr", "used only if the learning rate falls", "", "",
+               jointly},
+    DialectKey{"train.lr_start", number, "0.0", taken, "schedule.start_lr"},
+    DialectKey{"train.lr_warmup_ratio", number, "0.0", taken, "schedule.warmup_ratio", "rounded up"},
+    DialectKey{"train.lr_decay_style", text, "constant", taken, "schedule.name"},
+    DialectKey{"train.lr_decay_ratio", number, "1.0", taken, "schedule.decay_ratio",
+               "used only if the learning rate falls", "", "", jointly},
+    DialectKey{"train.weight_decay", number, "0.0", taken, "optimizer.weight_decay, optimizer.decay",
+               "applies to all tensors", "", "", hf::weight_decay},
+    DialectKey{"train.no_decay_modules", list, "[]", taken, "optimizer.decay_exclude, optimizer.unmatched",
+               "parts of names; one that no name has is a warning", "", "", no_decay},
+    DialectKey{"train.no_decay_params", list, "[]", taken, "optimizer.decay_exclude, optimizer.unmatched",
+               "parts of names; one that no name has is a warning", "", "", no_decay},
+    DialectKey{"train.max_grad_norm", number, "1.0", taken, "optimizer.clip_norm", "0 or less: null", "", "",
+               clip_norm},
+    DialectKey{"train.muon_lr", number, "0.02", taken, "optimizer.muon_lr", "used with muon", "", "", jointly},
+    DialectKey{"train.muon_momentum", number, "0.95", taken, "optimizer.muon_momentum", "used with muon", "", "",
+               jointly},
+    DialectKey{"train.muon_nesterov", flag, "true", taken, "optimizer.muon_nesterov", "used with muon", "", "",
+               jointly},
+    DialectKey{"train.muon_ns_steps", number, "5", taken, "optimizer.muon_steps", "used with muon", "", "", jointly},
+    DialectKey{"train.muon_adjust_lr_fn", text, "", taken, "optimizer.muon_adjust", "used with muon", "", "", jointly},
+
+    DialectKey{"train.micro_batch_size", number, "1", taken, "train.micro_batch"},
+    DialectKey{"train.gradient_accumulation_steps", number, "1", taken, "train.accumulation, parallel.micro_batches",
+               "with a pipeline the micro-batches of one pass", "", "", jointly},
+    DialectKey{"train.num_train_epochs", number, "1", taken, "train.epochs", "max_steps takes precedence", "", "",
+               jointly},
+    DialectKey{"train.max_steps", number, "", taken, "train.max_steps", "may extend or shorten a run", "", "", jointly},
+
+    DialectKey{"train.enable_mixed_precision", flag, "true", taken, "precision.dtype", "bf16 or fp32", "", "", jointly},
+    DialectKey{"train.enable_gradient_checkpointing", flag, "true", taken, "train.recompute", "block or none", "", "",
+               jointly},
+    DialectKey{"train.enable_reentrant", flag, "false", moot, "", "there is one way to recompute a block"},
+    DialectKey{"train.recompute_modules", list, "", taken, "train.recompute, train.recompute_keeps",
+               "other modules keep their products; norms and activations are recomputed", "",
+               "train.enable_gradient_checkpointing", jointly},
+    DialectKey{"train.moe_checkpoint_method", text, "", taken, "train.recompute, train.recompute_keeps",
+               "moe_act: experts, whose rows are sent again", "", "train.enable_gradient_checkpointing", jointly},
+    DialectKey{"train.enable_full_shard", flag, "true", taken, "parallel.reshard_after_forward",
+               "false: gathered weights stay", "", "", jointly},
+    DialectKey{"train.enable_forward_prefetch", flag, "true", taken, "parallel.prefetch", "false: 0", "", "", jointly},
+    DialectKey{"train.enable_activation_offload", flag, "false", taken, "train.offload", "true: activations", "", "",
+               jointly},
+    DialectKey{"train.activation_gpu_limit", number, "0.0", refused, "",
+               "train.host_memory limits what goes to the host instead", "0|0.0", "train.enable_activation_offload"},
+    DialectKey{"train.enable_compile", flag, "false", refused, "", "kernels are compiled ahead of time", "false"},
+    DialectKey{"train.init_device", text, "cuda", refused, "", "each rank initialises its own weights",
+               "cpu|cuda|meta"},
+    DialectKey{"train.load_weights_mode", text, "broadcast", refused, "",
+               "each byte of a model is read once and sent to the ranks that need it", "broadcast|all_ranks|grouped"},
+    DialectKey{"train.enable_full_determinism", flag, "false", moot, "", "runs are deterministic"},
+    DialectKey{"train.allow_cuda_launch_blocking", flag, "false", moot, "", "not needed"},
+    DialectKey{"train.empty_cache_steps", number, "500", moot, "", "memory is planned once, before the first step"},
+    DialectKey{"train.gc_steps", number, "500", moot, "", "there is no garbage collector"},
+
+    DialectKey{"train.output_dir", text, "", taken, "train.run_dir"},
+    DialectKey{"train.ckpt_manager", text, "dcp", refused, "", "checkpoints are HDF5 files, lockstep-checkpoint(5)",
+               "dcp"},
+    DialectKey{"train.save_steps", number, "0", taken, "checkpoint.every", "0: none by steps", "", "", jointly},
+    DialectKey{"train.save_epochs", number, "1", taken, "checkpoint.every", "0: none by epochs; with save_steps: both",
+               "", "", jointly},
+    DialectKey{"train.save_async", flag, "false", taken, "checkpoint.background"},
+    DialectKey{"train.save_hf_weights", flag, "true", taken, "checkpoint.export_at_end"},
+    DialectKey{"train.load_checkpoint_path", text, "", taken, "checkpoint.resume",
+               "auto, or the folder of a checkpoint", "", "", resume},
+
+    DialectKey{"train.log_format", text, "progress_bar", taken, "log.format",
+               "progress_bar: progress; structured lines are JSON", "", "", log_format},
+    DialectKey{"train.use_wandb", flag, "true", taken, "log.wandb, log.every",
+               "true: offline, for wandb sync to send, with a record of each step", "", "", jointly},
+    DialectKey{"train.wandb_project", text, "Xorl", taken, "log.wandb_project", "", "", "train.use_wandb"},
+    DialectKey{"train.wandb_name", text, "", taken, "log.wandb_name", "", "", "train.use_wandb"},
+    DialectKey{"train.wandb_tags", list, "", taken, "log.wandb_tags", "", "", "train.use_wandb"},
+    DialectKey{"train.wandb_log_interval", number, "1", taken, "log.wandb_every", "1: each record", "",
+               "train.use_wandb", wandb_interval},
+
+    DialectKey{"train.enable_profiling", flag, "false", taken, "log.profile_start_step, log.profile_end_step", "", "",
+               "", jointly},
+    DialectKey{"train.profile_start_step", number, "1", taken, "log.profile_start_step", "", "",
+               "train.enable_profiling", jointly},
+    DialectKey{"train.profile_end_step", number, "2", taken, "log.profile_end_step", "excluded there, included here",
+               "", "train.enable_profiling", jointly},
+    DialectKey{"train.profile_trace_dir", text, "./trace", taken, "log.profile_dir", "null: the run folder", "",
+               "train.enable_profiling"},
+    DialectKey{"train.profile_record_shapes", flag, "true", taken, "log.profile_shapes", "", "",
+               "train.enable_profiling"},
+    DialectKey{"train.profile_profile_memory", flag, "true", taken, "log.profile_memory", "", "",
+               "train.enable_profiling"},
+    DialectKey{"train.profile_with_stack", flag, "true", refused, "",
+               "the trace shows the actions of the step program: there are no Python stacks", "false",
+               "train.enable_profiling"},
+    DialectKey{"train.profile_rank0_only", flag, "true", taken, "log.profile_ranks", "true: [0]", "",
+               "train.enable_profiling", profiled_ranks},
+    DialectKey{"train.seed", number, "42", taken, "train.seed"},
+
+    DialectKey{"lora.enable_lora", flag, "false", refused, "", no_adapters, "false"},
+    DialectKey{"lora.lora_rank", number, "16", refused, "", no_adapters, "", "lora.enable_lora"},
+    DialectKey{"lora.lora_alpha", number, "16", refused, "", no_adapters, "", "lora.enable_lora"},
+    DialectKey{"lora.lora_target_modules", list, "", refused, "", no_adapters, "", "lora.enable_lora"},
+    DialectKey{"lora.save_lora_only", flag, "false", refused, "", no_adapters, "false", "lora.enable_lora"},
+    DialectKey{"lora.enable_qlora", flag, "false", refused, "", no_adapters, "false"},
+    DialectKey{"lora.quant_format", text, "nvfp4", refused, "", no_adapters, "", "lora.enable_qlora"},
+    DialectKey{"lora.quant_group_size", number, "16", refused, "", no_adapters, "", "lora.enable_qlora"},
+    DialectKey{"lora.exclude_modules", list, "", refused, "", no_adapters, "", "lora.enable_qlora"},
+    DialectKey{"lora.merge_lora_interval", number, "0", refused, "", no_adapters, "0", "lora.enable_lora"},
+    DialectKey{"lora.reset_optimizer_on_merge", flag, "false", refused, "", no_adapters, "false", "lora.enable_lora"},
+    DialectKey{"lora.enable_aqn", flag, "false", refused, "", "quantised weights are not trained", "false"},
+    DialectKey{"lora.aqn_alpha", number, "1.0", refused, "", no_adapters, "", "lora.enable_aqn"},
+};
+
+constexpr std::array xorl_parts{
+    DialectKey{"data.datasets.path", text, "", taken, "data.path, data.datasets", "dummy: made tokens"},
+    DialectKey{"data.datasets.type", text, "tokenized", taken, "data.records"},
+    DialectKey{"data.datasets.name", text, "", taken, "data.name"},
+    DialectKey{"data.datasets.split", text, "", taken, "data.split"},
+    DialectKey{"data.datasets.revision", text, "", taken, "data.revision"},
+    DialectKey{"data.datasets.trust_remote_code", flag, "false", refused, "", "code that comes with data is never run",
+               "false"},
+    DialectKey{"data.datasets.data_files", list, "", taken, "data.data_files"},
+    DialectKey{"data.datasets.ds_type", text, "", moot, "", "file names tell the format"},
+    DialectKey{"data.datasets.max_seq_len", number, "", taken, "data.max_length, data.too_long",
+               "longer samples are left out"},
+    DialectKey{"data.datasets.shards", number, "", taken, "data.shard", "with several datasets, that of the entry"},
+    DialectKey{"data.datasets.shards_idx", number, "0", taken, "data.shard", "counted from 0 there, from 1 here"},
+    DialectKey{"data.datasets.preprocess_shards", number, "", moot, "",
+               "memory use does not depend on the size of the data"},
+};
+
+void lower_axes(Lowering& lowering) {
+  const Node* const mode = lowering.said("train.data_parallel_mode");
+  const Node* const shard = lowering.said("train.data_parallel_shard_size");
+  const Node* const replicate = lowering.said("train.data_parallel_replicate_size");
+  const std::string how = mode == nullptr ? "fsdp2" : mode->text;
+  if (how != "none" && how != "ddp" && how != "fsdp2")
+    return lowering.refuse(*mode, "it must be one of none, ddp and fsdp2");
+  if (how == "none") {
+    lowering.set("parallel.dp_replicate", "1", *mode);
+    lowering.set("parallel.dp_shard", "1", *mode);
+  } else if (how == "ddp") {
+    lowering.set("parallel.dp_shard", "1", *mode);
+    if (replicate != nullptr) axis(*replicate, "parallel.dp_replicate", lowering);
+    if (shard != nullptr && shard->text != "-1" && shard->text != "1")
+      lowering.refuse(*shard, "ddp shards nothing: use data_parallel_mode: fsdp2");
+  } else {
+    const bool sharded = shard != nullptr && shard->text != "-1";
+    if (sharded) lowering.set("parallel.dp_shard", *shard);
+    if (!sharded && (mode != nullptr || shard != nullptr || replicate != nullptr))
+      lowering.set("parallel.dp_shard", "auto", mode != nullptr ? *mode : shard != nullptr ? *shard : *replicate);
+    const bool replicated = replicate != nullptr && replicate->text != "-1";
+    if (replicated) lowering.set("parallel.dp_replicate", *replicate);
+    if (!sharded && !replicated && mode != nullptr) lowering.set("parallel.dp_replicate", "1", *mode);
+  }
+}
+
+void lower_mesh(Lowering& lowering) {
+  lower_axes(lowering);
+  const Node* const mode = lowering.said("train.cp_fsdp_mode");
+  const bool context =
+      lowering.text("train.ulysses_parallel_size") != "1" || lowering.text("train.ringattn_parallel_size") != "1";
+  if (mode != nullptr && context) lowering.set("parallel.cp_fsdp_mode", *mode);
+  const bool experts = lowering.text("train.expert_parallel_size") != "1";
+  if (const Node* const size = lowering.said("train.expert_parallel_size"); size != nullptr && experts)
+    lowering.set("parallel.ep", *size);
+  if (experts) {
+    choose("train.ep_outside", "parallel.ep_outside", "true", "false", lowering);
+    choose("train.ep_intranode", "parallel.ep_outside", "false", "true", lowering);
+  }
+  if (lowering.text("train.data_parallel_mode") != "fsdp2") return;
+  choose("train.reshard_after_forward", "parallel.reshard_after_forward", "true", "false", lowering);
+  if (const Node* const full = lowering.said("train.enable_full_shard");
+      full != nullptr && !lowering.on("train.enable_full_shard", true))
+    lowering.set("parallel.reshard_after_forward", "false", *full);
+  if (const Node* const ahead = lowering.said("train.enable_forward_prefetch");
+      ahead != nullptr && !lowering.on("train.enable_forward_prefetch", true))
+    lowering.set("parallel.prefetch", "0", *ahead);
+}
+
+void lower_length(Lowering& lowering) {
+  const Node* const steps = lowering.said("train.max_steps");
+  if (steps != nullptr) lowering.set("train.max_steps", *steps);
+  if (const Node* const epochs = lowering.said("train.num_train_epochs"); epochs != nullptr && steps == nullptr)
+    lowering.set("train.epochs", *epochs);
+  if (const Node* const passes = lowering.said("train.gradient_accumulation_steps")) {
+    const bool pipeline = lowering.text("train.pipeline_parallel_size") != "1";
+    lowering.set(pipeline ? "parallel.micro_batches" : "train.accumulation", *passes);
+    if (pipeline) lowering.set("train.accumulation", "1", *passes);
+  }
+  hf::one_micro_batch("train.micro_batch_size", "train.gradient_accumulation_steps", lowering);
+  const bool falls = lowering.text("train.lr_decay_style") != "constant";
+  for (const auto& [theirs, ours] :
+       {std::pair("train.lr_min", "schedule.min_lr"), std::pair("train.lr_decay_ratio", "schedule.decay_ratio")})
+    if (const Node* const value = lowering.said(theirs); value != nullptr && falls) lowering.set(ours, *value);
+}
+
+void lower_optimizer(Lowering& lowering) {
+  const Node* const name = lowering.said("train.optimizer");
+  if (name == nullptr) return;
+  const bool short_moments = name->text == "anyprecision_adamw", muon = name->text == "muon";
+  lowering.set("optimizer.name", short_moments ? "adamw" : name->text, *name);
+  if (!short_moments && !muon) return;
+  const auto place = [&](const char* key) -> const Node& {
+    const Node* const said = lowering.said(key);
+    return said == nullptr ? *name : *said;
+  };
+  const std::string kept = lowering.text("train.optimizer_dtype");
+  if (kept != "bf16" && kept != "fp32")
+    lowering.refuse(place("train.optimizer_dtype"), "it must be bf16 or fp32");
+  else
+    lowering.set("optimizer.state_dtype", kept == "bf16" ? "bf16" : "weights", place("train.optimizer_dtype"));
+  if (!muon) return;
+  lowering.set("optimizer.muon_lr", lowering.text("train.muon_lr"), place("train.muon_lr"));
+  for (const auto& [theirs, ours] : {std::pair("train.muon_momentum", "optimizer.muon_momentum"),
+                                     std::pair("train.muon_ns_steps", "optimizer.muon_steps"),
+                                     std::pair("train.muon_adjust_lr_fn", "optimizer.muon_adjust")})
+    if (const Node* const said = lowering.said(theirs)) lowering.set(ours, *said);
+  choose("train.muon_nesterov", "optimizer.muon_nesterov", "true", "false", lowering);
+}
+
+void lower_saving(Lowering& lowering) {
+  std::vector<std::string> cadences;
+  const Node* place = nullptr;
+  for (const auto& [key, unit] : {std::pair("train.save_steps", "steps"), std::pair("train.save_epochs", "epochs")}) {
+    const Node* const said = lowering.said(key);
+    if (said == nullptr) continue;
+    if (place == nullptr || !is_zero(*said)) place = said;
+    if (!is_zero(*said)) cadences.push_back(fmt::format("{} {}", said->text, unit));
+  }
+  if (place != nullptr) lowering.set("checkpoint.every", cadences.empty() ? "never" : join(cadences, " + "), *place);
+}
+
+Node list_at(const Node& place) {
+  Node list;
+  list.kind = Node::Kind::list;
+  list.origin = place.origin;
+  return list;
+}
+
+/// There it is said what is computed again, here what is kept instead.
+void lower_recomputation(Lowering& lowering) {
+  choose("train.enable_gradient_checkpointing", "train.recompute", "block", "none", lowering);
+  const Node* const modules = lowering.said("train.recompute_modules");
+  const Node* const method = lowering.said("train.moe_checkpoint_method");
+  const Node* const place = modules != nullptr ? modules : method;
+  if (place == nullptr || !lowering.on("train.enable_gradient_checkpointing", true)) return;
+  lowering.set("train.recompute", "block", *place);
+  bool attention = modules == nullptr, mlp = modules == nullptr;  // is computed again
+  if (modules != nullptr) {
+    bool known = !modules->items.empty();
+    for (const Node& module : modules->items) {
+      attention = attention || module.text == "self_attn";
+      mlp = mlp || module.text == "mlp";
+      known = known && (module.text == "self_attn" || module.text == "mlp");
+    }
+    if (!known) return lowering.refuse(*modules, "it must be [self_attn], [mlp] or both");
+  }
+  if (method != nullptr && method->text != "moe_act")
+    return lowering.refuse(*method, "it must be moe_act or not set: without it, experts are recomputed with the rest");
+  Node keeps = list_at(*place);
+  const auto keep = [&](const char* what) {
+    Node item;
+    item.kind = Node::Kind::scalar;
+    item.text = what;
+    item.origin = place->origin;
+    keeps.items.push_back(std::move(item));
+  };
+  if (!attention) keep("attention");
+  if (!attention) keep("projections");
+  if (!mlp)
+    keep("mlp");
+  else if (method != nullptr)
+    keep("experts");
+  if (!keeps.items.empty()) lowering.set("train.recompute_keeps", std::move(keeps));
+}
+
+void lower_memory(Lowering& lowering) {
+  choose("train.enable_mixed_precision", "precision.dtype", "bf16", "fp32", lowering);
+  lower_recomputation(lowering);
+  if (const Node* const value = lowering.said("train.enable_activation_offload");
+      value != nullptr && lowering.on("train.enable_activation_offload", false))
+    hf::offload({"activations"}, *value, lowering);
+}
+
+void lower_seeing(Lowering& lowering) {
+  const Node* wandb = lowering.said("train.use_wandb");
+  for (const char* key : {"train.wandb_project", "train.wandb_name", "train.wandb_tags", "train.wandb_log_interval"})
+    if (wandb == nullptr) wandb = lowering.said(key);  // on unless it is said to be off
+  if (wandb != nullptr) {
+    const bool on = lowering.on("train.use_wandb", true);
+    lowering.set("log.wandb", on ? "offline" : "off", *wandb);
+    if (on && !lowering.is_set("log.every")) lowering.set("log.every", "1 steps", *wandb);
+  }
+  if (!lowering.on("train.enable_profiling", false)) return;
+  const Node& on = *lowering.said("train.enable_profiling");
+  const std::int64_t start = lowering.integer("train.profile_start_step").value_or(1);
+  const std::int64_t end = lowering.integer("train.profile_end_step").value_or(2);
+  const auto place = [&](const char* key) -> const Node& {
+    const Node* const said = lowering.said(key);
+    return said == nullptr ? on : *said;
+  };
+  lowering.set("log.profile_start_step", std::to_string(start), place("train.profile_start_step"));
+  lowering.set("log.profile_end_step", std::to_string(std::max(start, end - 1)), place("train.profile_end_step"));
+}
+
+/// The keys of an entry that hold for all of what prepare-data makes; those of the others go into the entry.
+class EntryLowering {
+ public:
+  EntryLowering(Lowering& lowering, bool single) : lowering_(lowering), single_(single) {}
+
+  /// Adds an entry of data.datasets or eval.datasets.
+  void add_to(Node& list, const Node& said) {
+    if (said.kind != Node::Kind::map) return lowering_.refuse(said, "an entry must be a map with a path");
+    Node entry;
+    entry.kind = Node::Kind::map;
+    entry.origin = said.origin;
+    for (const auto& [key, value] : said.entries)
+      if (value.kind != Node::Kind::null) take(key, value, said, entry);
+    list.items.push_back(std::move(entry));
+  }
+
+ private:
+  void take(const std::string& key, const Node& value, const Node& said, Node& entry) {
+    if (key == "path") {
+      entry.entries.push_back({"path", value});
+    } else if (key == "type") {
+      if (value.text == "tokenized" || value.text == "text" || value.text == "messages" || value.text == "prompt")
+        lowering_.set("data.records", value.text, value);
+      else
+        lowering_.refuse(value, "it must be one of tokenized, text, prompt and messages");
+    } else if (key == "max_seq_len") {
+      lowering_.set("data.max_length", value);
+      lowering_.set("data.too_long", "drop", value);
+    } else if (key == "split" && value.text == "train") {
+      // what is prepared where nothing is said, and all that files without splits have
+    } else if (key == "name" || key == "split" || key == "revision" || key == "data_files") {
+      lowering_.set("data." + key, value);
+    } else if (key == "shards") {
+      const Node* const index = said.find("shards_idx");
+      const bool first = index == nullptr || index->kind == Node::Kind::null;
+      const std::int64_t part = first ? 0 : whole_number(*index);
+      Node shard = value;
+      shard.text = fmt::format("{}/{}", part + 1, value.text);
+      if (single_)
+        lowering_.set("data.shard", shard);
+      else
+        entry.entries.push_back({"shard", shard});
+    } else if (key == "trust_remote_code") {
+      if (flag_word(value.text).value_or(true)) lowering_.refuse(value, "code that comes with data is never run");
+    } else if (key == "shards_idx") {
+      if (said.find("shards") == nullptr) lowering_.refuse(value, "it needs shards, the number of shards");
+    } else if (key != "preprocess_shards" && key != "ds_type") {
+      lowering_.refuse(value, fmt::format("an entry has no key \"{}\"", key));
+    }
+  }
+
+  std::int64_t whole_number(const Node& value) {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(value.text.data(), value.text.data() + value.text.size(), number);
+    if (error != std::errc{} || end != value.text.data() + value.text.size() || number < 0)
+      lowering_.refuse(value, "it must be a whole number, counted from 0");
+    return number;
+  }
+
+  Lowering& lowering_;
+  bool single_;
+};
+
+void lower_data(Lowering& lowering) {
+  if (const Node* const said = lowering.said("data.datasets")) {
+    const std::vector<Node> entries = said->kind == Node::Kind::list ? said->items : std::vector{*said};
+    const bool single = entries.size() == 1;
+    Node list = list_at(*said);
+    for (const Node& entry : entries) EntryLowering(lowering, single).add_to(list, entry);
+    const Node* const path = single && !list.items.empty() ? list.items.front().find("path") : nullptr;
+    if (path != nullptr && path->text != "dummy")
+      lowering.set("data.path", *path);
+    else
+      lowering.set("data.datasets", list);
+    const Node* const merged = lowering.said("data.shuffle_merged_datasets");
+    const Node* const before = lowering.said("data.shuffle_before_merging_datasets");
+    const bool all = lowering.on("data.shuffle_merged_datasets", true);
+    const bool each = lowering.on("data.shuffle_before_merging_datasets", true);
+    const Node* const place = merged != nullptr ? merged : before;
+    if (place != nullptr) {
+      lowering.set("data.shuffle", all || (each && !single) ? "true" : "false", *place);
+      if (!single && (all || each))
+        lowering.set("data.shuffle_where", all && each ? "both" : all ? "mixture" : "datasets", *place);
+    }
+  }
+  if (const Node* const said = lowering.said("data.test_datasets"); said != nullptr && !said->items.empty()) {
+    Node list = list_at(*said);
+    for (const Node& entry : said->items) EntryLowering(lowering, false).add_to(list, entry);
+    lowering.set("eval.datasets", list);
+  }
+  const Node* const number = lowering.said("data.dataset_shard_num");
+  const Node* const index = lowering.said("data.dataset_shard_idx");
+  if (number != nullptr)
+    lowering.set("data.shard",
+                 fmt::format("{}/{}", lowering.integer("data.dataset_shard_idx").value_or(0) + 1, number->text),
+                 *number);
+  else if (index != nullptr)
+    lowering.refuse(*index, "it needs data.dataset_shard_num, the number of shards");
+  choose("data.skip_prepare_dataset", "data.prepare", "skip", "auto", lowering);
+}
+
+void lower_packing(Lowering& lowering) {
+  const Node* const method = lowering.said("data.sample_packing_method");
+  const bool in_order = lowering.on("data.sample_packing_sequentially", false);
+  if (in_order) {
+    lowering.set("data.packing", "sequential", *lowering.said("data.sample_packing_sequentially"));
+  } else if (method != nullptr) {
+    lowering.set("data.packing", *method);
+    if (const Node* const group = lowering.said("data.sample_packing_group_size");
+        group != nullptr && method->text == "multipack")
+      lowering.set("data.packing_group", *group);
+  }
+  if (const Node* const evaluation = lowering.said("data.eval_sample_packing");
+      evaluation != nullptr && !lowering.on("data.eval_sample_packing", true))
+    lowering.set("eval.packing", "none", *evaluation);
+  const Node* const workers = lowering.said("data.dataloader_num_workers");
+  const Node* const ahead = lowering.said("data.dataloader_prefetch_factor");
+  if (workers != nullptr && workers->text == "0")
+    lowering.set("data.prefetch", "0", *workers);
+  else if (ahead != nullptr)
+    lowering.set("data.prefetch", *ahead);
+}
+
+void finish_xorl(Lowering& lowering) {
+  lower_mesh(lowering);
+  lower_length(lowering);
+  lower_saving(lowering);
+  lower_memory(lowering);
+  lower_optimizer(lowering);
+  lower_seeing(lowering);
+  lower_data(lowering);
+  lower_packing(lowering);
+}
+
+}  // namespace
+
+const Dialect& xorl_dialect() {
+  static constexpr Dialect dialect{
+      .name = "xorl", .preset = "xorl", .keys = xorl_keys, .parts = xorl_parts, .finish = finish_xorl};
+  return dialect;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,155 @@
+#include "dialects/layers.hpp"
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "dialects/foreign_template.hpp"
+#include "options/path_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t max_nested_presets = 16;
+
+/// The value of a key, taken out of the map.
+Node take(Node& map, const std::string& key) {
+  const auto entry =
+      std::ranges::find_if(map.entries, [&](const Node::Entry& candidate) { return candidate.key == key; });
+  if (entry == map.entries.end()) return {};
+  Node value = std::move(entry->value);
+  map.entries.erase(entry);
+  return value;
+}
+
+class Loader {
+ public:
+  Loader(const Declaration* canonical, Problems& problems) : canonical_(canonical), problems_(problems) {}
+
+  /// All files in one dialect, or nothing but problems.
+  Layers load(const std::vector<std::string>& files, const Dialect* named) {
+    Layers layers{.document = {}, .dialect = named};
+    layers.document.kind = Node::Kind::map;
+    if (named != nullptr) found_.emplace_back("--dialect", named);
+    for (const std::string& file : files) merge(layers.document, load(file, {}));
+    const auto other =
+        std::ranges::find_if(found_, [&](const auto& place) { return place.second != found_.front().second; });
+    if (!found_.empty()) layers.dialect = found_.front().second;
+    if (other != found_.end()) {
+      problems_.add_unread(
+          "", fmt::format("{} is in the dialect {}, but {} in {}: all files must use one dialect", found_.front().first,
+                          name_of(found_.front().second), other->first, name_of(other->second)));
+      layers.document.entries.clear();
+    }
+    return layers;
+  }
+
+ private:
+  static std::string name_of(const Dialect* dialect) {
+    return dialect == nullptr ? "lockstep" : std::string(dialect->name);
+  }
+
+  Node load(const std::string& path, const std::vector<std::string>& outer) {
+    std::string text;
+    try {
+      text = read_file(path);
+    } catch (const Error& error) {
+      problems_.add_unread("", error.what());
+      return {};
+    }
+    if (const auto found = find_foreign_template(text)) {
+      problems_.add_unread(fmt::format("{}:{}", path, found->line),
+                           fmt::format("{} looks like a template or TOML, but only YAML and JSON are read: copy the "
+                                       "final values that its own program prints",
+                                       found->seen));
+      return {};
+    }
+    Node document = parse_yaml(text, path, problems_);
+    if (document.kind == Node::Kind::null) document.kind = Node::Kind::map;
+    if (document.kind != Node::Kind::map) {
+      problems_.add_unread(path, "a configuration file is a map of sections");
+      return {};
+    }
+    document.origin = path;
+    note_dialect(path, document);
+    take(document, "dialect");
+    put_presets_under(document, path, outer);
+    return document;
+  }
+
+  /// A file of nothing but presets has the dialect that they have.
+  void note_dialect(const std::string& path, const Node& document) {
+    const bool says_nothing = std::ranges::all_of(
+        document.entries, [](const Node::Entry& entry) { return entry.key == "preset" || entry.key == "lockstep"; });
+    const Dialect* dialect = nullptr;
+    if (canonical_ != nullptr) {
+      dialect = dialect_of(document, *canonical_, problems_);
+    } else if (const Node* const said = document.find("dialect")) {
+      dialect = find_dialect(said->text);
+    }
+    if (dialect != nullptr || !says_nothing) found_.emplace_back(path, dialect);
+  }
+
+  /// Empty after a problem.
+  std::string preset_file(const std::string& beside, const std::string& text, const std::string& origin) {
+    try {
+      return (Path(beside).parent_path() / expand_path(text)).string();
+    } catch (const Error& error) {
+      problems_.add_unread(origin, fmt::format("preset: {}", error.what()));
+      return {};
+    }
+  }
+
+  void put_presets_under(Node& document, const std::string& path, std::vector<std::string> outer) {
+    const Node preset = take(document, "preset");
+    if (preset.kind == Node::Kind::null) return;
+    outer.push_back(path);
+    Node base;
+    base.kind = Node::Kind::map;
+    for (const Node& name : preset.kind == Node::Kind::list ? preset.items : std::vector{preset}) {
+      const std::string& text = name.text;
+      if (name.kind != Node::Kind::scalar) {
+        problems_.add_unread(preset.origin, "preset must be the name of a configuration file");
+      } else if (const Dialect* const dialect = dialect_of_preset(text)) {
+        merge(base, preset_document(*dialect));
+      } else {
+        const std::string file = preset_file(path, text, preset.origin);
+        if (file.empty()) continue;
+        if (outer.size() > max_nested_presets || std::ranges::find(outer, file) != outer.end()) {
+          problems_.add_unread(preset.origin, fmt::format("preset {} includes itself", file));
+        } else if (kind_of(file) != FileKind::file) {
+          problems_.add_unread(preset.origin, fmt::format("there is no preset file {}", file));
+        } else {
+          merge(base, load(file, outer));
+        }
+      }
+    }
+    merge(base, document);
+    base.origin = document.origin;
+    document = std::move(base);
+  }
+
+  const Declaration* canonical_;
+  Problems& problems_;
+  std::vector<std::pair<std::string, const Dialect*>> found_;  // of files that say anything
+};
+
+}  // namespace
+
+Layers load_layers(const std::vector<std::string>& files, const std::string& named, const Declaration* canonical,
+                   Problems& problems) {
+  const Dialect* const dialect = named.empty() ? nullptr : find_dialect(named);
+  if (!named.empty() && named != "lockstep" && dialect == nullptr)
+    problems.add_unread("command line", fmt::format("there is no dialect \"{}\"", named));
+  return Loader(canonical, problems).load(files, dialect);
+}
+
+Node canonical_document(Layers layers, Problems& problems) {
+  return layers.dialect == nullptr ? std::move(layers.document) : lower(*layers.dialect, layers.document, problems);
+}
+
+}  // namespace lockstep

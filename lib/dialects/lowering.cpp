@@ -1,0 +1,228 @@
+#include "dialects/lowering.hpp"
+
+#include "base/text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace lockstep {
+
+namespace {
+
+/// The place of a canonical option in a document, made if it is not there.
+Node& place_of(Node& document, std::string_view path) {
+  Node* at = &document;
+  for (const std::string& part : split(std::string(path), '.')) {
+    at->kind = Node::Kind::map;
+    if (at->find(part) == nullptr) at->entries.push_back({part, Node{}});
+    at = at->find(part);
+  }
+  return *at;
+}
+
+/// Lets the origin of a value and of all in it end with its key.
+void name_origins(Node& node, const std::string& key, const std::string& outer) {
+  if (node.origin.empty()) node.origin = outer;
+  const std::string here = node.origin;
+  for (std::size_t i = 0; i < node.items.size(); ++i) name_origins(node.items[i], fmt::format("{}.{}", key, i), here);
+  for (Node::Entry& entry : node.entries) name_origins(entry.value, key + "." + entry.key, here);
+  node.origin += ": " + key;
+}
+
+bool same(const Node& a, const Node& b) {
+  return a.kind == b.kind && a.text == b.text &&
+         std::ranges::equal(a.items, b.items, [](const Node& x, const Node& y) { return same(x, y); }) &&
+         std::ranges::equal(a.entries, b.entries, [](const Node::Entry& x, const Node::Entry& y) {
+           return x.key == y.key && same(x.value, y.value);
+         });
+}
+
+}  // namespace
+
+std::string text_of(const Node& node) {
+  std::vector<std::string> parts;
+  switch (node.kind) {
+    case Node::Kind::null: return "null";
+    case Node::Kind::scalar: return node.text;
+    case Node::Kind::list:
+      for (const Node& item : node.items) parts.push_back(text_of(item));
+      return "[" + join(parts, ", ") + "]";
+    case Node::Kind::map:
+      for (const Node::Entry& entry : node.entries) parts.push_back(entry.key + ": " + text_of(entry.value));
+      return "{" + join(parts, ", ") + "}";
+  }
+  throw Error(ExitCode::bug, "unknown Node::Kind");
+}
+
+Lowering::Lowering(const Dialect& dialect, const Node& document, Problems& problems)
+    : dialect_(dialect), problems_(problems) {
+  lowered_.kind = Node::Kind::map;
+  gather("", document, "");
+}
+
+void Lowering::gather(const std::string& prefix, const Node& node, const std::string& origin) {
+  for (const Node::Entry& entry : node.entries) {
+    const std::string key = prefix + entry.key;
+    if (prefix.empty() && entry.key == "lockstep") {
+      merge(lowered_, entry.value);
+      continue;
+    }
+    if (find(key) == nullptr && is_group(key)) {
+      if (entry.value.kind == Node::Kind::map) {
+        gather(key + ".", entry.value, entry.value.origin);
+        continue;
+      }
+      if (entry.value.kind == Node::Kind::null) continue;
+    }
+    Node value = entry.value;
+    name_origins(value, key, origin);
+    said_.emplace_back(key, std::move(value));
+  }
+}
+
+const DialectKey* Lowering::find(std::string_view name) const {
+  const auto key = std::ranges::find(dialect_.keys, name, &DialectKey::name);
+  return key == dialect_.keys.end() ? nullptr : &*key;
+}
+
+bool Lowering::is_group(const std::string& name) const {
+  return std::ranges::any_of(dialect_.keys, [&](const DialectKey& key) { return key.name.starts_with(name + "."); });
+}
+
+const Node* Lowering::said(std::string_view key) const {
+  const auto entry = std::ranges::find(said_, key, &std::pair<std::string, Node>::first);
+  return entry == said_.end() || entry->second.kind == Node::Kind::null ? nullptr : &entry->second;
+}
+
+std::string Lowering::text(std::string_view key, const std::string& otherwise) const {
+  const Node* const value = said(key);
+  return value == nullptr ? otherwise : text_of(*value);
+}
+
+std::string Lowering::text(std::string_view key) const {
+  const DialectKey* const known = find(key);
+  return text(key, known == nullptr ? "" : std::string(known->built_in));
+}
+
+bool Lowering::on(std::string_view key, bool otherwise) {
+  const Node* const value = said(key);
+  if (value == nullptr) return otherwise;
+  const std::optional<bool> truth = value->kind == Node::Kind::scalar ? flag_word(value->text) : std::nullopt;
+  if (!truth) problems_.add_at(value->origin, "", fmt::format("\"{}\" is not true or false", text_of(*value)));
+  return truth.value_or(otherwise);
+}
+
+std::optional<std::int64_t> Lowering::integer(std::string_view key) {
+  const Node* const value = said(key);
+  if (value == nullptr) return std::nullopt;
+  std::int64_t number = 0;
+  const std::string& text = value->text;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (value->kind == Node::Kind::scalar && error == std::errc{} && end == text.data() + text.size()) return number;
+  problems_.add_at(value->origin, "", fmt::format("\"{}\" is not a whole number", text_of(*value)));
+  return std::nullopt;
+}
+
+bool Lowering::is_set(std::string_view canonical) const {
+  const Node* at = &lowered_;
+  for (const std::string& part : split(std::string(canonical), '.')) at = at == nullptr ? nullptr : at->find(part);
+  return at != nullptr && at->kind != Node::Kind::null;
+}
+
+void Lowering::set(std::string_view canonical, Node value) {
+  Node& place = place_of(lowered_, canonical);
+  const bool set_before = !place.origin.empty();
+  if (set_before && of_preset(value)) return;
+  if (set_before && !of_preset(place) && !same(place, value)) {
+    problems_.add_at(value.origin, "",
+                     fmt::format("{} contradicts {}, which is {}: both set {}", text_of(value), place.origin,
+                                 text_of(place), canonical));
+    return;
+  }
+  place = std::move(value);
+}
+
+void Lowering::set(std::string_view canonical, const std::string& text, const Node& because_of) {
+  Node value;
+  value.kind = text == "null" ? Node::Kind::null : Node::Kind::scalar;
+  value.text = text;
+  value.origin = because_of.origin;
+  set(canonical, std::move(value));
+}
+
+void Lowering::refuse(const Node& value, const std::string& why) {
+  if (!of_preset(value)) problems_.add_at(value.origin, "", fmt::format("{} is refused: {}", text_of(value), why));
+}
+
+bool Lowering::switched_off(const DialectKey& key) {
+  if (key.below.empty()) return false;
+  const DialectKey* const above = find(key.below);
+  return !on(key.below, above != nullptr && flag_word(std::string(above->built_in)).value_or(false));
+}
+
+void Lowering::take(const DialectKey& key, const Node& value) {
+  if (key.state == DialectKey::State::moot || switched_off(key)) return;
+  if (key.state == DialectKey::State::refused) {
+    const std::vector<std::string> harmless = split(std::string(key.harmless), '|');
+    std::string text = text_of(value);
+    if (const std::optional<bool> truth = flag_word(text); truth && key.value == DialectKey::Value::flag)
+      text = *truth ? "true" : "false";
+    if (value.kind != Node::Kind::null && std::ranges::find(harmless, text) == harmless.end())
+      refuse(value, std::string(key.note));
+    return;
+  }
+  if (key.lower != nullptr) {
+    if (value.kind != Node::Kind::null) key.lower(value, *this);
+    return;
+  }
+  Node copy = value;
+  if (key.value == DialectKey::Value::flag && copy.kind == Node::Kind::scalar) {
+    if (const std::optional<bool> truth = flag_word(copy.text)) {
+      copy.text = *truth ? "true" : "false";
+      copy.quoted = false;
+    }
+  }
+  set(key.canonical, std::move(copy));
+}
+
+void Lowering::unknown(const std::string& key, const Node& value) {
+  std::vector<std::string> names;
+  for (const DialectKey& known : dialect_.keys) names.emplace_back(known.name);
+  const std::optional<std::string> meant = nearest(key, names);
+  problems_.add_at(value.origin.substr(0, value.origin.rfind(": ")), "",
+                   fmt::format("unknown key \"{}\" in the dialect {}{}", key, dialect_.name,
+                               meant ? fmt::format(": did you mean \"{}\"?", *meant)
+                                     : "; Lockstep's own options go into its section lockstep"));
+}
+
+void Lowering::check_flags() {
+  for (auto& [key, value] : said_) {
+    const DialectKey* const known = find(key);
+    const bool flag = known != nullptr && known->value == DialectKey::Value::flag;
+    if (!flag || known->state != DialectKey::State::taken || value.kind == Node::Kind::null) continue;
+    if (value.kind == Node::Kind::scalar && flag_word(value.text)) continue;
+    problems_.add_at(value.origin, "", fmt::format("\"{}\" is not true or false", text_of(value)));
+    value.kind = Node::Kind::null;
+  }
+}
+
+Node Lowering::run() {
+  check_flags();
+  for (const auto& [key, value] : said_) {
+    if (const DialectKey* const known = find(key)) {
+      take(*known, value);
+    } else {
+      unknown(key, value);
+    }
+  }
+  if (dialect_.finish != nullptr) dialect_.finish(*this);
+  return std::move(lowered_);
+}
+
+Node lower(const Dialect& dialect, const Node& document, Problems& problems) {
+  return Lowering(dialect, document, problems).run();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+// Translation of a document of a dialect into the canonical vocabulary: the keys given, and the options set so far. The
+// tables of the dialects use it (dialects/dialect.hpp).
+#pragma once
+
+#include "dialects/dialect.hpp"
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+class Lowering {
+ public:
+  Lowering(const Dialect& dialect, const Node& document, Problems& problems);
+
+  /// Returns the value of a key; nullptr if it is null or not given. The origin of the value ends with the key.
+  const Node* said(std::string_view key) const;
+  /// Returns the value as text; `otherwise` if it is not given.
+  std::string text(std::string_view key, const std::string& otherwise) const;
+  /// Returns the value as text; if it is not given, the default of its own trainer.
+  std::string text(std::string_view key) const;
+  /// Returns whether a flag is on; `otherwise` if it is not given. A value that is not a flag is a problem.
+  bool on(std::string_view key, bool otherwise);
+  /// Returns a whole number; nothing if it is not given. A value that is not a number is a problem.
+  std::optional<std::int64_t> integer(std::string_view key);
+
+  /// Returns whether a canonical option is set.
+  bool is_set(std::string_view canonical) const;
+  /// Sets a canonical option. Values from a preset give way to others. A second, different value is a problem that
+  /// names both places.
+  void set(std::string_view canonical, Node value);
+  void set(std::string_view canonical, const std::string& text, const Node& because_of);
+  /// Adds a problem: the value is refused. Values from a preset of defaults are never refused.
+  void refuse(const Node& value, const std::string& why);
+  static bool of_preset(const Node& value) { return value.origin.starts_with("preset "); }
+
+  /// Translates every key by its row, then the keys that have a meaning only together.
+  Node run();
+
+ private:
+  void take(const DialectKey& key, const Node& value);
+  void gather(const std::string& prefix, const Node& node, const std::string& origin);
+  void unknown(const std::string& key, const Node& value);
+  const DialectKey* find(std::string_view name) const;
+  bool is_group(const std::string& name) const;
+  void check_flags();
+  bool switched_off(const DialectKey& key);
+
+  const Dialect& dialect_;
+  Problems& problems_;
+  std::vector<std::pair<std::string, Node>> said_;  // in the order of the document
+  Node lowered_;
+};
+
+/// Returns a scalar, list or map of the dialect as text, for messages: "3", "[a, b]".
+std::string text_of(const Node& node);
+
+}  // namespace lockstep
