@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -27,8 +29,8 @@ Value pair_tuple(const Pair& pair, TemplateMemory& memory) {
 
 bool ItemSource::next(Value& item) {
   memory_->step();
-  switch (value_.kind()) {
-    case Kind::text: {
+  switch (value_.content()) {
+    case Content::text: {
       const std::string_view text = value_.text();
       if (at_ >= text.size()) return false;
       const std::size_t begin = at_;
@@ -36,77 +38,37 @@ bool ItemSource::next(Value& item) {
       item = Value::of(text.substr(begin, at_ - begin));
       return true;
     }
-    case Kind::list:
-    case Kind::tuple:
+    case Content::sequence:
       if (at_ >= value_.sequence().size()) return false;
       item = value_.sequence()[at_++];
       return true;
-    case Kind::dict:
-    case Kind::keys:
-    case Kind::values:
-    case Kind::items: {
+    case Content::pairs: {
       if (at_ >= value_.pairs().size()) return false;
       const Pair& pair = value_.pairs()[at_++];
       item = value_.is(Kind::values) ? pair.value : value_.is(Kind::items) ? pair_tuple(pair, *memory_) : pair.key;
       return true;
     }
-    case Kind::range: {
+    case Content::range: {
       const auto& range = value_.body<RangeBody>();
       if (std::cmp_greater_equal(at_, range.length)) return false;
       item = range.at(static_cast<std::int64_t>(at_++));
       return true;
     }
-    case Kind::generator: {
+    case Content::object: {
+      if (!value_.is(Kind::generator)) return false;
       auto& body = value_.body<GeneratorBody>();
       const TemplateMemory::Deeper deeper(*memory_);
       return body.next(body, item);
     }
-    case Kind::missing:
-    case Kind::undefined:
-    case Kind::none:
-    case Kind::boolean:
-    case Kind::integer:
-    case Kind::number:
-    case Kind::function:
-    case Kind::method:
-    case Kind::macro:
-    case Kind::name_space:
-    case Kind::loop:
-    case Kind::cycler:
-    case Kind::joiner: return false;
+    case Content::nothing:
+    case Content::number: return false;
   }
   return false;
 }
 
 std::optional<std::int64_t> ItemSource::length() const { return length_of(value_); }
 
-bool is_iterable(const Value& value) {
-  switch (value.kind()) {
-    case Kind::undefined:
-    case Kind::text:
-    case Kind::list:
-    case Kind::tuple:
-    case Kind::dict:
-    case Kind::keys:
-    case Kind::values:
-    case Kind::items:
-    case Kind::range:
-    case Kind::generator: return true;
-    case Kind::missing:
-    case Kind::none:
-    case Kind::boolean:
-    case Kind::integer:
-    case Kind::number:
-    case Kind::function:
-    case Kind::method:
-    case Kind::macro:
-    case Kind::name_space:
-    case Kind::loop:
-    case Kind::cycler:
-    case Kind::joiner: return false;
-  }
-  return false;
-}
+bool is_iterable(const Value& value) { return facts_of(value.kind()).iterable; }
 
 std::vector<Value> items_of(const Value& value, TemplateMemory& memory) {
   std::vector<Value> items;
@@ -130,29 +92,15 @@ Value list_of(const Value& value, TemplateMemory& memory) {
 }
 
 std::optional<std::int64_t> length_of(const Value& value) {
-  switch (value.kind()) {
-    case Kind::undefined: return 0;
-    case Kind::text: return static_cast<std::int64_t>(count_points(value.text()));
-    case Kind::list:
-    case Kind::tuple: return static_cast<std::int64_t>(value.sequence().size());
-    case Kind::dict:
-    case Kind::keys:
-    case Kind::values:
-    case Kind::items: return static_cast<std::int64_t>(value.pairs().size());
-    case Kind::range: return value.body<RangeBody>().length;
-    case Kind::missing:
-    case Kind::none:
-    case Kind::boolean:
-    case Kind::integer:
-    case Kind::number:
-    case Kind::generator:
-    case Kind::function:
-    case Kind::method:
-    case Kind::macro:
-    case Kind::name_space:
-    case Kind::loop:
-    case Kind::cycler:
-    case Kind::joiner: return std::nullopt;
+  if (value.is(Kind::undefined)) return 0;
+  switch (value.content()) {
+    case Content::text: return static_cast<std::int64_t>(count_points(value.text()));
+    case Content::sequence: return static_cast<std::int64_t>(value.sequence().size());
+    case Content::pairs: return static_cast<std::int64_t>(value.pairs().size());
+    case Content::range: return value.body<RangeBody>().length;
+    case Content::nothing:
+    case Content::number:
+    case Content::object: return std::nullopt;
   }
   return std::nullopt;
 }
@@ -339,7 +287,7 @@ Value slice_of(const Value& value, const Value& start, const Value& stop, const 
 }
 
 bool has_attribute(Kind kind, std::string_view name) {
-  constexpr std::array<std::string_view, 47> of_text{
+  static constexpr std::array<std::string_view, 47> of_text{
       "capitalize", "casefold",     "center",       "count",   "encode",     "endswith",    "expandtabs",
       "find",       "format",       "format_map",   "index",   "isalnum",    "isalpha",     "isascii",
       "isdecimal",  "isdigit",      "isidentifier", "islower", "isnumeric",  "isprintable", "isspace",
@@ -347,45 +295,32 @@ bool has_attribute(Kind kind, std::string_view name) {
       "partition",  "removeprefix", "removesuffix", "replace", "rfind",      "rindex",      "rjust",
       "rpartition", "rsplit",       "rstrip",       "split",   "splitlines", "startswith",  "strip",
       "swapcase",   "title",        "translate",    "upper",   "zfill"};
-  constexpr std::array<std::string_view, 11> of_list{"append", "clear", "copy",   "count",   "extend", "index",
-                                                     "insert", "pop",   "remove", "reverse", "sort"};
-  constexpr std::array<std::string_view, 2> of_tuple{"count", "index"};
-  constexpr std::array<std::string_view, 11> of_dict{"clear", "copy",    "fromkeys",   "get",    "items", "keys",
-                                                     "pop",   "popitem", "setdefault", "update", "values"};
-  constexpr std::array<std::string_view, 10> of_integer{
+  static constexpr std::array<std::string_view, 11> of_list{"append", "clear", "copy",   "count",   "extend", "index",
+                                                            "insert", "pop",   "remove", "reverse", "sort"};
+  static constexpr std::array<std::string_view, 2> of_tuple{"count", "index"};
+  static constexpr std::array<std::string_view, 11> of_dict{"clear", "copy",    "fromkeys",   "get",    "items", "keys",
+                                                            "pop",   "popitem", "setdefault", "update", "values"};
+  static constexpr std::array<std::string_view, 10> of_integer{
       "as_integer_ratio", "bit_count", "bit_length", "conjugate", "denominator",
       "from_bytes",       "imag",      "numerator",  "real",      "to_bytes"};
-  constexpr std::array<std::string_view, 7> of_number{"as_integer_ratio", "conjugate", "fromhex", "hex", "imag",
-                                                      "is_integer",       "real"};
-  constexpr std::array<std::string_view, 2> of_view{"isdisjoint", "mapping"};
-  constexpr std::array<std::string_view, 5> of_range{"count", "index", "start", "step", "stop"};
-  constexpr std::array<std::string_view, 3> of_cycler{"current", "next", "reset"};
-  const auto has = [&](const auto& names) { return std::ranges::find(names, name) != names.end(); };
-  switch (kind) {
-    case Kind::text: return has(of_text);
-    case Kind::list: return has(of_list);
-    case Kind::tuple: return has(of_tuple);
-    case Kind::dict: return has(of_dict);
-    case Kind::boolean:
-    case Kind::integer: return has(of_integer);
-    case Kind::number: return has(of_number);
-    case Kind::keys:
-    case Kind::items: return has(of_view);
-    case Kind::values: return name == "mapping";
-    case Kind::range: return has(of_range);
-    case Kind::cycler: return has(of_cycler);
-    case Kind::missing:
-    case Kind::undefined:
-    case Kind::none:
-    case Kind::generator:
-    case Kind::function:
-    case Kind::method:
-    case Kind::macro:
-    case Kind::name_space:
-    case Kind::loop:
-    case Kind::joiner: return false;
-  }
-  return false;
+  static constexpr std::array<std::string_view, 7> of_number{"as_integer_ratio", "conjugate", "fromhex", "hex", "imag",
+                                                             "is_integer",       "real"};
+  static constexpr std::array<std::string_view, 2> of_view{"isdisjoint", "mapping"};
+  static constexpr std::array<std::string_view, 5> of_range{"count", "index", "start", "step", "stop"};
+  static constexpr std::array<std::string_view, 3> of_cycler{"current", "next", "reset"};
+  static constexpr std::array<std::string_view, 1> of_values{"mapping"};
+  struct Row {
+    Kind kind;
+    std::span<const std::string_view> names;
+  };
+  static constexpr std::array rows{
+      Row{Kind::text, of_text},     Row{Kind::list, of_list},       Row{Kind::tuple, of_tuple},
+      Row{Kind::dict, of_dict},     Row{Kind::boolean, of_integer}, Row{Kind::integer, of_integer},
+      Row{Kind::number, of_number}, Row{Kind::keys, of_view},       Row{Kind::items, of_view},
+      Row{Kind::values, of_values}, Row{Kind::range, of_range},     Row{Kind::cycler, of_cycler},
+  };
+  const auto* const row = std::ranges::find(rows, kind, &Row::kind);
+  return row != rows.end() && std::ranges::find(row->names, name) != row->names.end();
 }
 
 bool LoopBody::next(Value& item) {

@@ -184,30 +184,12 @@ Value TemplateRun::call_value(const Expression& node, RunFrame* frame, const Val
 }
 
 Value TemplateRun::call(const Value& callee, const CallArguments& arguments) {
-  switch (callee.kind()) {
-    case Kind::function: return call_function(callee, arguments, memory_);
-    case Kind::method: return call_method(callee.body<MethodBody>(), arguments, memory_);
-    case Kind::macro: return call_macro(callee.body<MacroBody>(), arguments);
-    case Kind::joiner: return call_joiner(callee.body<JoinerBody>(), arguments);
-    case Kind::undefined: fail_undefined(callee);
-    case Kind::loop: throw TemplateFault("calling loop() is not supported: its for is not recursive");
-    case Kind::missing:
-    case Kind::none:
-    case Kind::boolean:
-    case Kind::integer:
-    case Kind::number:
-    case Kind::text:
-    case Kind::list:
-    case Kind::tuple:
-    case Kind::dict:
-    case Kind::keys:
-    case Kind::values:
-    case Kind::items:
-    case Kind::range:
-    case Kind::generator:
-    case Kind::name_space:
-    case Kind::cycler: break;
-  }
+  if (callee.is(Kind::function)) return call_function(callee, arguments, memory_);
+  if (callee.is(Kind::method)) return call_method(callee.body<MethodBody>(), arguments, memory_);
+  if (callee.is(Kind::macro)) return call_macro(callee.body<MacroBody>(), arguments);
+  if (callee.is(Kind::joiner)) return call_joiner(callee.body<JoinerBody>(), arguments);
+  if (callee.is(Kind::undefined)) fail_undefined(callee);
+  if (callee.is(Kind::loop)) throw TemplateFault("calling loop() is not supported: its for is not recursive");
   throw TemplateFault(fmt::format("a {} cannot be called", type_name(callee)));
 }
 

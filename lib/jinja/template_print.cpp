@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <optional>
 #include <vector>
 
 namespace lockstep::jinja {
@@ -30,25 +32,51 @@ void append_joined(std::string& out, const Range& range, Append append) {
   }
 }
 
+void append_number(std::string& out, const Value& value) {
+  if (value.is(Kind::boolean))
+    out.append(value.boolean() ? "True" : "False");
+  else if (value.is(Kind::integer))
+    fmt::format_to(std::back_inserter(out), "{}", value.integer());
+  else
+    out.append(number_text(value.number()));
+}
+
+void append_range(std::string& out, const RangeBody& range) {
+  fmt::format_to(std::back_inserter(out), "range({}, {}", range.start, range.stop);
+  if (range.step != 1) fmt::format_to(std::back_inserter(out), ", {}", range.step);
+  out.push_back(')');
+}
+
+/// A dict, or a view of one: {k: v}, dict_keys([k]), dict_items([(k, v)]).
+template <class Repr>
+void append_pairs(std::string& out, const Value& value, Repr repr) {
+  const bool dict = value.is(Kind::dict);
+  const bool items = value.is(Kind::items);
+  out.append(dict ? "{" : fmt::format("{}([", type_name(value)));
+  append_joined(out, value.pairs(), [&](const Pair& pair) {
+    if (items) out.push_back('(');
+    if (!value.is(Kind::values)) repr(pair.key);
+    if (dict || items) out.append(dict ? ": " : ", ");
+    if (!value.is(Kind::keys)) repr(pair.value);
+    if (items) out.push_back(')');
+  });
+  out.append(dict ? "}" : "])");
+}
+
 }  // namespace
 
 void append_repr_of(std::string& out, const Value& value, TemplateMemory& memory) {
   memory.step(1 + (value.is(Kind::text) ? value.text().size() / 16 : 0));
   memory.require_room(out.size());
   const auto repr = [&](const Value& item) { append_repr_of(out, item, memory); };
-  switch (value.kind()) {
-    case Kind::missing:
-    case Kind::undefined: out.append("Undefined"); return;
-    case Kind::none: out.append("None"); return;
-    case Kind::boolean: out.append(value.boolean() ? "True" : "False"); return;
-    case Kind::integer: fmt::format_to(std::back_inserter(out), "{}", value.integer()); return;
-    case Kind::number: out.append(number_text(value.number())); return;
-    case Kind::text:
+  switch (value.content()) {
+    case Content::nothing: out.append(value.is(Kind::none) ? "None" : "Undefined"); return;
+    case Content::number: append_number(out, value); return;
+    case Content::text:
       if (value.is_safe()) fail_without_text(value);
       append_repr(out, value.text());
       return;
-    case Kind::list:
-    case Kind::tuple: {
+    case Content::sequence: {
       const TemplateMemory::Deeper deeper(memory);
       const bool list = value.is(Kind::list);
       out.push_back(list ? '[' : '(');
@@ -57,49 +85,14 @@ void append_repr_of(std::string& out, const Value& value, TemplateMemory& memory
       out.push_back(list ? ']' : ')');
       return;
     }
-    case Kind::dict: {
-      const TemplateMemory::Deeper deeper(memory);
-      out.push_back('{');
-      append_joined(out, value.pairs(), [&](const Pair& pair) {
-        repr(pair.key);
-        out.append(": ");
-        repr(pair.value);
-      });
-      out.push_back('}');
+    case Content::pairs: {
+      std::optional<TemplateMemory::Deeper> deeper;
+      if (value.is(Kind::dict)) deeper.emplace(memory);
+      append_pairs(out, value, repr);
       return;
     }
-    case Kind::keys:
-    case Kind::values:
-    case Kind::items: {
-      const TemplateMemory::Deeper deeper(memory);
-      out.append(type_name(value)).append("([");
-      append_joined(out, value.pairs(), [&](const Pair& pair) {
-        if (value.is(Kind::keys)) return repr(pair.key);
-        if (value.is(Kind::values)) return repr(pair.value);
-        out.push_back('(');
-        repr(pair.key);
-        out.append(", ");
-        repr(pair.value);
-        out.push_back(')');
-      });
-      out.append("])");
-      return;
-    }
-    case Kind::range: {
-      const auto& range = value.body<RangeBody>();
-      fmt::format_to(std::back_inserter(out), "range({}, {}", range.start, range.stop);
-      if (range.step != 1) fmt::format_to(std::back_inserter(out), ", {}", range.step);
-      out.push_back(')');
-      return;
-    }
-    case Kind::generator:
-    case Kind::function:
-    case Kind::method:
-    case Kind::macro:
-    case Kind::name_space:
-    case Kind::loop:
-    case Kind::cycler:
-    case Kind::joiner: fail_without_text(value);
+    case Content::range: append_range(out, value.body<RangeBody>()); return;
+    case Content::object: fail_without_text(value);
   }
 }
 
@@ -204,34 +197,12 @@ void JsonWriter::write_text(std::string_view text) {
 }
 
 void JsonWriter::write_key(const Value& key) {
-  switch (key.kind()) {
-    case Kind::text: write_text(key.text()); return;
-    case Kind::none: out_.append("\"null\""); return;
-    case Kind::boolean: out_.append(key.boolean() ? "\"true\"" : "\"false\""); return;
-    case Kind::integer: out_.append(fmt::format("\"{}\"", key.integer())); return;
-    case Kind::number:
-      out_.push_back('"');
-      write_number(key.number());
-      out_.push_back('"');
-      return;
-    case Kind::missing:
-    case Kind::undefined:
-    case Kind::list:
-    case Kind::tuple:
-    case Kind::dict:
-    case Kind::keys:
-    case Kind::values:
-    case Kind::items:
-    case Kind::range:
-    case Kind::generator:
-    case Kind::function:
-    case Kind::method:
-    case Kind::macro:
-    case Kind::name_space:
-    case Kind::loop:
-    case Kind::cycler:
-    case Kind::joiner: throw TemplateFault(fmt::format("tojson: a {} cannot be a key of JSON", type_name(key)));
-  }
+  if (key.is(Kind::text)) return write_text(key.text());
+  if (!key.is(Kind::none) && !key.is_numeric())
+    throw TemplateFault(fmt::format("tojson: a {} cannot be a key of JSON", type_name(key)));
+  out_.push_back('"');
+  write(key);
+  out_.push_back('"');
 }
 
 void JsonWriter::write_dict(std::span<const Pair> pairs) {
@@ -249,30 +220,14 @@ void JsonWriter::write_dict(std::span<const Pair> pairs) {
 void JsonWriter::write(const Value& value) {
   memory_.step();
   memory_.require_room(out_.size());
-  switch (value.kind()) {
-    case Kind::none: out_.append("null"); return;
-    case Kind::boolean: out_.append(value.boolean() ? "true" : "false"); return;
-    case Kind::integer: fmt::format_to(std::back_inserter(out_), "{}", value.integer()); return;
-    case Kind::number: write_number(value.number()); return;
-    case Kind::text: write_text(value.text()); return;
-    case Kind::list:
-    case Kind::tuple: write_items('[', ']', value.sequence(), [&](const Value& item) { write(item); }); return;
-    case Kind::dict: write_dict(value.pairs()); return;
-    case Kind::missing:
-    case Kind::undefined:
-    case Kind::keys:
-    case Kind::values:
-    case Kind::items:
-    case Kind::range:
-    case Kind::generator:
-    case Kind::function:
-    case Kind::method:
-    case Kind::macro:
-    case Kind::name_space:
-    case Kind::loop:
-    case Kind::cycler:
-    case Kind::joiner: throw TemplateFault(fmt::format("tojson: a {} cannot be written as JSON", type_name(value)));
-  }
+  if (value.is(Kind::none)) return void(out_.append("null"));
+  if (value.is(Kind::boolean)) return void(out_.append(value.boolean() ? "true" : "false"));
+  if (value.is(Kind::integer)) return void(fmt::format_to(std::back_inserter(out_), "{}", value.integer()));
+  if (value.is(Kind::number)) return write_number(value.number());
+  if (value.is(Kind::text)) return write_text(value.text());
+  if (value.is(Kind::dict)) return write_dict(value.pairs());
+  if (value.is_sequence()) return write_items('[', ']', value.sequence(), [&](const Value& item) { write(item); });
+  throw TemplateFault(fmt::format("tojson: a {} cannot be written as JSON", type_name(value)));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -17,60 +18,49 @@ Value::Value(Kind kind, const void* pointer, std::size_t size)
     throw TemplateFault("a value has more than 2^32 - 1 bytes or items");
 }
 
-std::string_view type_name(const Value& value) {
-  switch (value.kind()) {
-    case Kind::missing:
-    case Kind::undefined: return "Undefined";
-    case Kind::none: return "NoneType";
-    case Kind::boolean: return "bool";
-    case Kind::integer: return "int";
-    case Kind::number: return "float";
-    case Kind::text: return "str";
-    case Kind::list: return "list";
-    case Kind::tuple: return "tuple";
-    case Kind::dict: return "dict";
-    case Kind::keys: return "dict_keys";
-    case Kind::values: return "dict_values";
-    case Kind::items: return "dict_items";
-    case Kind::range: return "range";
-    case Kind::generator: return "generator";
-    case Kind::function: return "function";
-    case Kind::method: return "method";
-    case Kind::macro: return "Macro";
-    case Kind::name_space: return "Namespace";
-    case Kind::loop: return "LoopContext";
-    case Kind::cycler: return "Cycler";
-    case Kind::joiner: return "Joiner";
-  }
-  return "?";
+const KindFacts& facts_of(Kind kind) {
+  static constexpr auto facts = [] {
+    std::array<KindFacts, static_cast<std::size_t>(Kind::joiner) + 1> table{};
+    const auto add = [&](Kind of, const KindFacts& row) { table[static_cast<std::size_t>(of)] = row; };
+    add(Kind::missing, {"Undefined", Content::nothing});
+    add(Kind::undefined, {"Undefined", Content::nothing, true});
+    add(Kind::none, {"NoneType", Content::nothing});
+    add(Kind::boolean, {"bool", Content::number});
+    add(Kind::integer, {"int", Content::number});
+    add(Kind::number, {"float", Content::number});
+    add(Kind::text, {"str", Content::text, true});
+    add(Kind::list, {"list", Content::sequence, true});
+    add(Kind::tuple, {"tuple", Content::sequence, true});
+    add(Kind::dict, {"dict", Content::pairs, true});
+    add(Kind::keys, {"dict_keys", Content::pairs, true});
+    add(Kind::values, {"dict_values", Content::pairs, true});
+    add(Kind::items, {"dict_items", Content::pairs, true});
+    add(Kind::range, {"range", Content::range, true});
+    add(Kind::generator, {"generator", Content::object, true});
+    add(Kind::function, {"function"});
+    add(Kind::method, {"method"});
+    add(Kind::macro, {"Macro"});
+    add(Kind::name_space, {"Namespace"});
+    add(Kind::loop, {"LoopContext"});
+    add(Kind::cycler, {"Cycler"});
+    add(Kind::joiner, {"Joiner"});
+    return table;
+  }();
+  static_assert(std::ranges::none_of(facts, [](const KindFacts& row) { return row.type_name.empty(); }));
+  return facts[static_cast<std::size_t>(kind)];
 }
 
 void fail_undefined(const Value& value) { throw TemplateFault(std::string(value.text())); }
 
 bool is_true(const Value& value) {
-  switch (value.kind()) {
-    case Kind::missing:
-    case Kind::undefined:
-    case Kind::none: return false;
-    case Kind::boolean:
-    case Kind::integer: return value.integer() != 0;
-    case Kind::number: return value.number() != 0;
-    case Kind::text: return !value.text().empty();
-    case Kind::list:
-    case Kind::tuple: return !value.sequence().empty();
-    case Kind::dict:
-    case Kind::keys:
-    case Kind::values:
-    case Kind::items: return !value.pairs().empty();
-    case Kind::range: return value.body<RangeBody>().length != 0;
-    case Kind::generator:
-    case Kind::function:
-    case Kind::method:
-    case Kind::macro:
-    case Kind::name_space:
-    case Kind::loop:
-    case Kind::cycler:
-    case Kind::joiner: return true;
+  switch (value.content()) {
+    case Content::nothing: return false;
+    case Content::number: return value.number() != 0;
+    case Content::text: return !value.text().empty();
+    case Content::sequence: return !value.sequence().empty();
+    case Content::pairs: return !value.pairs().empty();
+    case Content::range: return value.body<RangeBody>().length != 0;
+    case Content::object: return true;
   }
   return false;
 }
@@ -116,6 +106,21 @@ bool equal_dicts(std::span<const Pair> a, std::span<const Pair> b, TemplateMemor
   return true;
 }
 
+bool equal_ranges(const RangeBody& a, const RangeBody& b) {
+  return a.length == b.length && (a.length == 0 || (a.start == b.start && (a.length == 1 || a.step == b.step)));
+}
+
+bool same_object(const Value& a, const Value& b) {
+  if (a.is(Kind::function)) return a.function_id() == b.function_id();
+  if (!a.is(Kind::method)) return a.pointer() == b.pointer();
+  if (a.body<MethodBody>().name != b.body<MethodBody>().name) return false;
+  throw TemplateFault("the comparison of methods is not supported");
+}
+
+[[noreturn]] void fail_no_comparison(const Value& value) {
+  throw TemplateFault(fmt::format("the comparison of {} is not supported", type_name(value)));
+}
+
 [[noreturn]] void fail_no_order(const Value& a, const Value& b, std::string_view operation) {
   if (a.is(Kind::undefined)) fail_undefined(a);
   if (b.is(Kind::undefined)) fail_undefined(b);
@@ -138,45 +143,21 @@ bool equal(const Value& a, const Value& b, TemplateMemory& memory) {
   memory.step();
   if (a.is_numeric() && b.is_numeric()) return compare_numbers(a, b) == 0;
   if (a.kind() != b.kind()) return false;
-  switch (a.kind()) {
-    case Kind::missing:
-    case Kind::undefined:
-    case Kind::none: return true;
-    case Kind::boolean:
-    case Kind::integer:
-    case Kind::number: return false;  // compared above
-    case Kind::text: memory.step(a.text().size() / 64); return a.text() == b.text();
-    case Kind::list:
-    case Kind::tuple: {
+  switch (a.content()) {
+    case Content::nothing: return true;
+    case Content::number: return false;  // compared above
+    case Content::text: memory.step(a.text().size() / 64); return a.text() == b.text();
+    case Content::sequence: {
       const TemplateMemory::Deeper deeper(memory);
       return equal_sequences(a.sequence(), b.sequence(), memory);
     }
-    case Kind::dict: {
+    case Content::pairs: {
+      if (!a.is(Kind::dict)) fail_no_comparison(a);
       const TemplateMemory::Deeper deeper(memory);
       return equal_dicts(a.pairs(), b.pairs(), memory);
     }
-    case Kind::range: {
-      const RangeBody& one = a.body<RangeBody>();
-      const RangeBody& other = b.body<RangeBody>();
-      return one.length == other.length &&
-             (one.length == 0 || (one.start == other.start && (one.length == 1 || one.step == other.step)));
-    }
-    case Kind::function: return a.function_id() == b.function_id();
-    case Kind::method: {
-      const MethodBody& one = a.body<MethodBody>();
-      const MethodBody& other = b.body<MethodBody>();
-      if (one.name != other.name) return false;
-      throw TemplateFault("the comparison of methods is not supported");
-    }
-    case Kind::keys:
-    case Kind::items:
-    case Kind::values: throw TemplateFault(fmt::format("the comparison of {} is not supported", type_name(a)));
-    case Kind::generator:
-    case Kind::macro:
-    case Kind::name_space:
-    case Kind::loop:
-    case Kind::cycler:
-    case Kind::joiner: return a.pointer() == b.pointer();
+    case Content::range: return equal_ranges(a.body<RangeBody>(), b.body<RangeBody>());
+    case Content::object: return same_object(a, b);
   }
   return false;
 }

@@ -38,6 +38,17 @@ enum class Kind : std::uint8_t {
   joiner
 };
 
+/// What a value of a kind holds. Most questions about a value have one answer for each.
+enum class Content : std::uint8_t { nothing, number, text, sequence, pairs, range, object };
+
+struct KindFacts {
+  std::string_view type_name;  // Python's name of the type: "str", "list", "NoneType"
+  Content content = Content::object;
+  bool iterable = false;
+};
+/// The facts about a kind.
+const KindFacts& facts_of(Kind kind);
+
 struct Pair;
 struct RangeBody;
 struct GeneratorBody;
@@ -87,6 +98,7 @@ class Value {
 
   Kind kind() const { return kind_; }
   bool is(Kind kind) const { return kind_ == kind; }
+  Content content() const { return facts_of(kind_).content; }
   bool is_integral() const { return kind_ == Kind::integer || kind_ == Kind::boolean; }
   bool is_numeric() const { return is_integral() || kind_ == Kind::number; }
   bool is_sequence() const { return kind_ == Kind::list || kind_ == Kind::tuple; }
@@ -168,8 +180,7 @@ struct JoinerBody {
   bool used = false;
 };
 
-/// Python's name of the type: "str", "list", "NoneType".
-std::string_view type_name(const Value& value);
+inline std::string_view type_name(const Value& value) { return facts_of(value.kind()).type_name; }
 
 bool is_true(const Value& value);
 
