@@ -2,7 +2,7 @@
 
 #include "jinja/template_print.hpp"
 #include "jinja/template_text.hpp"
-#include "unicode/character_tables.hpp"
+#include "jinja/character_tables.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include "jinja/template_text.hpp"
 
-#include "unicode/character_tables.hpp"
+#include "jinja/character_tables.hpp"
 
 #include <fmt/format.h>
 
@@ -119,14 +119,6 @@ std::string_view stripped_of(std::string_view text, StripSide side, Strips strip
     }
   }
   return text.substr(begin, end - begin);
-}
-
-char32_t changed_point(char32_t point, std::span<const CaseRun> runs) {
-  const auto after = std::ranges::upper_bound(runs, point, {}, &CaseRun::first);
-  if (after == runs.begin()) return point;
-  const CaseRun& run = *std::prev(after);
-  if (point > run.last || (point - run.first) % run.stride != 0) return point;
-  return static_cast<char32_t>(static_cast<std::int64_t>(point) + run.distance);
 }
 
 void append_changed(std::string& out, char32_t point, std::span<const CaseRun> runs,

@@ -209,17 +209,6 @@ constexpr std::array<std::string_view, 29> category_names{"Cn", "Lu", "Ll", "Lt"
                                                           "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm",
                                                           "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co"};
 
-const std::unordered_map<char32_t, char32_t>& lower_letters() {
-  static const std::unordered_map<char32_t, char32_t> letters = [] {
-    std::unordered_map<char32_t, char32_t> map;
-    for (const auto& [first, last, stride, distance] : lower_runs()) {
-      for (char32_t c = first; c <= last; c += stride) map.emplace(c, c + static_cast<char32_t>(distance));
-    }
-    return map;
-  }();
-  return letters;
-}
-
 }  // namespace
 
 Category category_of(char32_t c) { return static_cast<Category>(properties()[c] & category_bits); }
@@ -273,7 +262,6 @@ std::size_t normalized_opening(std::string_view text, NormalForm form, std::size
 std::string lower_case(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  const auto& letters = lower_letters();
   for (std::size_t at = 0; at < text.size();) {
     if (static_cast<unsigned char>(text[at]) < 0x80) {
       const char c = text[at++];
@@ -285,8 +273,7 @@ std::string lower_case(std::string_view text) {
       out += "i\u0307";
       continue;
     }
-    const auto found = letters.find(c);
-    append_code_point(out, found == letters.end() ? c : found->second);
+    append_code_point(out, changed_point(c, lower_runs()));
   }
   return out;
 }

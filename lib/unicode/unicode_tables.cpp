@@ -2331,7 +2331,7 @@ const CompositionPair composition_pairs_array[] = {
     {12529, 12441, 12537}, {12530, 12441, 12538}, {12541, 12441, 12542}, {69785, 69818, 69786}, {69787, 69818, 69788},
     {69797, 69818, 69803}, {69937, 69927, 69934}, {69938, 69927, 69935}, {70471, 70462, 70475}, {70471, 70487, 70476},
     {70841, 70842, 70843}, {70841, 70832, 70844}, {70841, 70845, 70846}, {71096, 71087, 71098}, {71097, 71087, 71099}};
-const LowerRun lower_runs_array[] = {
+const CaseRun lower_runs_array[] = {
     {65, 90, 1, 32},           {192, 214, 1, 32},         {216, 222, 1, 32},         {256, 302, 2, 1},
     {306, 310, 2, 1},          {313, 327, 2, 1},          {330, 374, 2, 1},          {376, 376, 1, -121},
     {377, 381, 2, 1},          {385, 385, 1, 210},        {386, 388, 2, 1},          {390, 390, 1, 206},
@@ -2386,6 +2386,6 @@ std::span<const UnicodeRun> combining_runs() { return combining_runs_array; }
 std::span<const char32_t> canonical_decompositions() { return canonical_decompositions_array; }
 std::span<const char32_t> compatible_decompositions() { return compatible_decompositions_array; }
 std::span<const CompositionPair> composition_pairs() { return composition_pairs_array; }
-std::span<const LowerRun> lower_runs() { return lower_runs_array; }
+std::span<const CaseRun> lower_runs() { return lower_runs_array; }
 
 }  // namespace lockstep

@@ -2,6 +2,8 @@
 // unicode/unicode.hpp reads them.
 #pragma once
 
+#include "unicode/case_runs.hpp"
+
 #include <cstdint>
 #include <span>
 
@@ -20,14 +22,6 @@ struct CompositionPair {
   char32_t whole;
 };
 
-/// Each `stride`th code point from `first` to `last` has its lower-case letter `distance` away.
-struct LowerRun {
-  char32_t first;
-  char32_t last;
-  char32_t stride;
-  std::int32_t distance;
-};
-
 std::span<const UnicodeRun> property_runs();   // category and flags of unicode/unicode.hpp
 std::span<const UnicodeRun> combining_runs();  // canonical combining class
 
@@ -36,6 +30,6 @@ std::span<const char32_t> canonical_decompositions();
 std::span<const char32_t> compatible_decompositions();  // where they differ from the canonical ones
 
 std::span<const CompositionPair> composition_pairs();
-std::span<const LowerRun> lower_runs();
+std::span<const CaseRun> lower_runs();
 
 }  // namespace lockstep

@@ -2,6 +2,8 @@
 // jinja/template_text.hpp reads them.
 #pragma once
 
+#include "unicode/case_runs.hpp"
+
 #include <cstdint>
 #include <span>
 
@@ -26,14 +28,6 @@ enum CharacterTrait : std::uint16_t {
 struct CharacterRun {
   char32_t first;
   std::uint16_t traits;
-};
-
-/// Each `stride`th code point from `first` to `last` maps to the one `distance` away.
-struct CaseRun {
-  char32_t first;
-  char32_t last;
-  char32_t stride;
-  std::int32_t distance;
 };
 
 /// A code point that maps to two or three; parts[2] is 0 if there is no third.

@@ -1,5 +1,5 @@
 // Made by scripts/character-tables; not to be edited.
-#include "unicode/character_tables.hpp"
+#include "jinja/character_tables.hpp"
 
 namespace lockstep::jinja {
 
