@@ -98,22 +98,13 @@ void put_elements(std::span<const std::byte> sum, std::span<std::byte> place, Su
 
 template <class From>
 void put_into(std::span<const std::byte> sum, std::span<std::byte> place, DType dtype, SumInto::Mode how) {
-  switch (dtype) {
-    case DType::f64: return put_elements<From, Plain<double>>(sum, place, how);
-    case DType::f32: return put_elements<From, Plain<float>>(sum, place, how);
-    case DType::bf16: return put_elements<From, Bf16>(sum, place, how);
-    case DType::f16: return put_elements<From, Fp16>(sum, place, how);
-    case DType::f8_e4m3:
-    case DType::f8_e5m2:
-    case DType::i64:
-    case DType::i32:
-    case DType::i16:
-    case DType::i8:
-    case DType::u64:
-    case DType::u32:
-    case DType::u16:
-    case DType::u8:
-    case DType::boolean: break;
+  if (const auto type = weight_type(dtype)) {
+    switch (*type) {
+      case WeightType::f64: return put_elements<From, Plain<double>>(sum, place, how);
+      case WeightType::f32: return put_elements<From, Plain<float>>(sum, place, how);
+      case WeightType::bf16: return put_elements<From, Bf16>(sum, place, how);
+      case WeightType::f16: return put_elements<From, Fp16>(sum, place, how);
+    }
   }
   fail(ExitCode::bug, "cannot sum into {} elements", name_of(dtype));
 }
@@ -130,45 +121,30 @@ void write_sum(std::span<const std::byte> sum, DType dtype, std::span<std::byte>
     const std::array<const std::byte*, 2> both{place.data(), sum.data()};
     return reduce_in_order(both, place, dtype, Reduce::sum);
   }
-  switch (dtype) {
-    case DType::f64: return put_into<Plain<double>>(sum, place, there, into.how);
-    case DType::f32: return put_into<Plain<float>>(sum, place, there, into.how);
-    case DType::bf16: return put_into<Bf16>(sum, place, there, into.how);
-    case DType::f16: return put_into<Fp16>(sum, place, there, into.how);
-    case DType::f8_e4m3:
-    case DType::f8_e5m2:
-    case DType::i64:
-    case DType::i32:
-    case DType::i16:
-    case DType::i8:
-    case DType::u64:
-    case DType::u32:
-    case DType::u16:
-    case DType::u8:
-    case DType::boolean: break;
+  if (const auto type = weight_type(dtype)) {
+    switch (*type) {
+      case WeightType::f64: return put_into<Plain<double>>(sum, place, there, into.how);
+      case WeightType::f32: return put_into<Plain<float>>(sum, place, there, into.how);
+      case WeightType::bf16: return put_into<Bf16>(sum, place, there, into.how);
+      case WeightType::f16: return put_into<Fp16>(sum, place, there, into.how);
+    }
   }
   fail(ExitCode::bug, "cannot sum {} elements into another type", name_of(dtype));
 }
 
 void reduce_in_order(std::span<const std::byte* const> operands, std::span<std::byte> into, DType dtype,
                      Reduce reduce) {
-  switch (dtype) {
-    case DType::f64: return reduce_elements<Plain<double>>(operands, into, reduce);
-    case DType::f32: return reduce_elements<Plain<float>>(operands, into, reduce);
-    case DType::bf16: return reduce_elements<Bf16>(operands, into, reduce);
-    case DType::f16: return reduce_elements<Fp16>(operands, into, reduce);
-    case DType::i64: return reduce_elements<Plain<std::int64_t>>(operands, into, reduce);
-    case DType::u64: return reduce_elements<Plain<std::uint64_t>>(operands, into, reduce);
-    case DType::i32: return reduce_elements<Plain<std::int32_t>>(operands, into, reduce);
-    case DType::f8_e4m3:
-    case DType::f8_e5m2:
-    case DType::i16:
-    case DType::i8:
-    case DType::u32:
-    case DType::u16:
-    case DType::u8:
-    case DType::boolean: break;
+  if (const auto type = weight_type(dtype)) {
+    switch (*type) {
+      case WeightType::f64: return reduce_elements<Plain<double>>(operands, into, reduce);
+      case WeightType::f32: return reduce_elements<Plain<float>>(operands, into, reduce);
+      case WeightType::bf16: return reduce_elements<Bf16>(operands, into, reduce);
+      case WeightType::f16: return reduce_elements<Fp16>(operands, into, reduce);
+    }
   }
+  if (dtype == DType::i64) return reduce_elements<Plain<std::int64_t>>(operands, into, reduce);
+  if (dtype == DType::u64) return reduce_elements<Plain<std::uint64_t>>(operands, into, reduce);
+  if (dtype == DType::i32) return reduce_elements<Plain<std::int32_t>>(operands, into, reduce);
   fail(ExitCode::bug, "cannot reduce {} elements", name_of(dtype));
 }
 

@@ -332,22 +332,13 @@ void read_llama(HfKeys& keys, ModelConfig& config, const std::string& origin) {
 }  // namespace
 
 std::string hf_dtype_name(DType dtype) {
-  switch (dtype) {
-    case DType::f64: return "float64";
-    case DType::f32: return "float32";
-    case DType::f16: return "float16";
-    case DType::bf16: return "bfloat16";
-    case DType::f8_e4m3:
-    case DType::f8_e5m2:
-    case DType::i64:
-    case DType::i32:
-    case DType::i16:
-    case DType::i8:
-    case DType::u64:
-    case DType::u32:
-    case DType::u16:
-    case DType::u8:
-    case DType::boolean: break;
+  if (const auto type = weight_type(dtype)) {
+    switch (*type) {
+      case WeightType::f64: return "float64";
+      case WeightType::f32: return "float32";
+      case WeightType::f16: return "float16";
+      case WeightType::bf16: return "bfloat16";
+    }
   }
   fail(ExitCode::bug, "no torch_dtype for {}", name_of(dtype));
 }

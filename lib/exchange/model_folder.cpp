@@ -313,31 +313,22 @@ std::unique_ptr<TensorSource> open_model_weights(const Path& folder, std::span<c
 
 void read_as_float(const TensorSource& source, const TensorDescription& tensor, const Box& box, std::span<float> out) {
   invariant(static_cast<std::int64_t>(out.size()) == elements(box), "a buffer as large as the box that is read");
-  switch (tensor.dtype) {
-    case DType::f32: return source.read(tensor.name, box, std::as_writable_bytes(out));
-    case DType::bf16:
-    case DType::f16: {
-      std::vector<std::uint16_t> bits(out.size());
-      source.read(tensor.name, box, std::as_writable_bytes(std::span(bits)));
-      return tensor.dtype == DType::bf16 ? from_bf16(bits, out) : from_f16(bits, out);
+  if (const auto type = weight_type(tensor.dtype)) {
+    switch (*type) {
+      case WeightType::f32: return source.read(tensor.name, box, std::as_writable_bytes(out));
+      case WeightType::bf16:
+      case WeightType::f16: {
+        std::vector<std::uint16_t> bits(out.size());
+        source.read(tensor.name, box, std::as_writable_bytes(std::span(bits)));
+        return *type == WeightType::bf16 ? from_bf16(bits, out) : from_f16(bits, out);
+      }
+      case WeightType::f64: {
+        std::vector<double> values(out.size());
+        source.read(tensor.name, box, std::as_writable_bytes(std::span(values)));
+        for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(values[i]);
+        return;
+      }
     }
-    case DType::f64: {
-      std::vector<double> values(out.size());
-      source.read(tensor.name, box, std::as_writable_bytes(std::span(values)));
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(values[i]);
-      return;
-    }
-    case DType::f8_e4m3:
-    case DType::f8_e5m2:
-    case DType::i64:
-    case DType::i32:
-    case DType::i16:
-    case DType::i8:
-    case DType::u64:
-    case DType::u32:
-    case DType::u16:
-    case DType::u8:
-    case DType::boolean: break;
   }
   fail(ExitCode::input, "tensor '{}' has the type {}, but weights must be fp64, fp32, bf16 or fp16", tensor.name,
        name_of(tensor.dtype));

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "layout/box_runs.hpp"
+#include "tensor/number_types.hpp"
 
 #include <ATen/ops/from_blob.h>
 
@@ -13,24 +14,8 @@ namespace {
 
 constexpr std::int64_t piece_bytes = 16 << 20;
 
-at::ScalarType scalar_type(const TensorDescription& tensor) {
-  switch (tensor.dtype) {
-    case DType::f64: return at::kDouble;
-    case DType::f32: return at::kFloat;
-    case DType::bf16: return at::kBFloat16;
-    case DType::f16: return at::kHalf;
-    case DType::f8_e4m3:
-    case DType::f8_e5m2:
-    case DType::i64:
-    case DType::i32:
-    case DType::i16:
-    case DType::i8:
-    case DType::u64:
-    case DType::u32:
-    case DType::u16:
-    case DType::u8:
-    case DType::boolean: break;
-  }
+at::ScalarType scalar_type_of(const TensorDescription& tensor) {
+  if (weight_type(tensor.dtype)) return scalar_type(tensor.dtype);
   throw Error(ExitCode::input,
               fmt::format("cannot load tensor '{}' of type {}: weights are fp64, fp32, bf16 or fp16", tensor.name,
                           name_of(tensor.dtype)),
@@ -40,7 +25,7 @@ at::ScalarType scalar_type(const TensorDescription& tensor) {
 /// A box of a tensor of the source, a few rows at a time, so that a large one never exists twice. `target` has its
 /// elements in their order.
 void load_box(const TensorSource& source, const TensorDescription& tensor, const Box& box, const at::Tensor& target) {
-  const at::ScalarType type = scalar_type(tensor);
+  const at::ScalarType type = scalar_type_of(tensor);
   const std::int64_t rows = box.extent.empty() ? 1 : box.extent[0], row = elements(box) / rows;
   const at::Tensor by_rows = target.is_contiguous() ? target.view({rows, row}) : target;
   const std::int64_t row_bytes = row * size_of(tensor.dtype);

@@ -16,22 +16,13 @@ namespace lockstep {
 at::ScalarType master_type(Precision precision) { return precision == Precision::fp64 ? at::kDouble : at::kFloat; }
 at::ScalarType compute_type(Precision precision) { return scalar_type(compute_dtype(precision)); }
 at::ScalarType scalar_type(DType dtype) {
-  switch (dtype) {
-    case DType::f64: return at::kDouble;
-    case DType::f32: return at::kFloat;
-    case DType::bf16: return at::kBFloat16;
-    case DType::f16: return at::kHalf;
-    case DType::f8_e4m3:
-    case DType::f8_e5m2:
-    case DType::i64:
-    case DType::i32:
-    case DType::i16:
-    case DType::i8:
-    case DType::u64:
-    case DType::u32:
-    case DType::u16:
-    case DType::u8:
-    case DType::boolean: break;
+  if (const auto type = weight_type(dtype)) {
+    switch (*type) {
+      case WeightType::f64: return at::kDouble;
+      case WeightType::f32: return at::kFloat;
+      case WeightType::bf16: return at::kBFloat16;
+      case WeightType::f16: return at::kHalf;
+    }
   }
   fail(ExitCode::bug, "tensors cannot have the type {}", name_of(dtype));
 }
