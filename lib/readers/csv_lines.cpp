@@ -1,12 +1,11 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
-#include "readers/foreign_content.hpp"
 #include "readers/json_string.hpp"
+#include "readers/line_maker.hpp"
 #include "readers/record_lines.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <vector>
 
@@ -14,55 +13,23 @@ namespace lockstep {
 
 namespace {
 
-class CsvLines : public ByteReader {
+class CsvLines : public LineMaker {
  public:
   CsvLines(std::unique_ptr<ByteReader> bytes, std::string file, char delimiter, std::size_t longest)
-      : bytes_(std::move(bytes)),
-        file_(std::move(file)),
-        delimiter_(delimiter),
-        longest_(longest),
-        buffer_(std::size_t{1} << 18) {}
-
-  std::size_t read(std::span<char> out) override {
-    while (given_ == lines_.size()) {
-      lines_.clear();
-      given_ = 0;
-      if (ended_) return 0;
-      parse_next();
-    }
-    const std::size_t count = std::min(out.size(), lines_.size() - given_);
-    std::memcpy(out.data(), lines_.data() + given_, count);
-    given_ += count;
-    return count;
-  }
-  std::uint64_t consumed() const override { return bytes_->consumed(); }
-  ReadContent content() const override { return bytes_->content(); }
-  std::string warning() const override { return bytes_->warning(); }
+      : LineMaker(std::move(bytes), std::move(file)), delimiter_(delimiter), longest_(longest) {}
 
  private:
   enum class State { row_begin, field_begin, plain, quoted, quote_closed };
 
-  void parse_next() {
-    const std::size_t got = bytes_->read(buffer_);
-    std::string_view text(buffer_.data(), got);
-    if (got == 0) {
-      ended_ = true;
-      if (state_ == State::quoted)
-        fail(ExitCode::input, "{}: the file ends within a quoted field of record {}, which begins in line {}", file_,
-             records_ + 1, opened_at_);
-      if (state_ != State::row_begin) end_row();
-      return;
-    }
-    if (at_begin_) text = without_mark(text);
-    while (!text.empty()) text = state_ == State::quoted ? quoted(text) : unquoted(text);
+  std::string_view taken(std::string_view text) override {
+    return state_ == State::quoted ? quoted(text) : unquoted(text);
   }
 
-  // A byte order mark that readers hand over in parts would be one of a name; they fill what they are given.
-  std::string_view without_mark(std::string_view text) {
-    at_begin_ = false;
-    refuse_foreign_content(text, file_);
-    if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-    return text;
+  void end() override {
+    if (state_ == State::quoted)
+      fail(ExitCode::input, "{}: the file ends within a quoted field of record {}, which begins in line {}", file_,
+           records_ + 1, opened_at_);
+    if (state_ != State::row_begin) end_row();
   }
 
   // What is left of `text` behind a part of a quoted field.
@@ -164,12 +131,8 @@ class CsvLines : public ByteReader {
     lines_ += "}\n";
   }
 
-  std::unique_ptr<ByteReader> bytes_;
-  std::string file_;
   char delimiter_;
   std::size_t longest_;
-  std::vector<char> buffer_;
-  bool at_begin_ = true, ended_ = false;
   State state_ = State::row_begin;
   bool skip_line_feed_ = false;
   std::string row_;                 // its fields, one behind the other
@@ -177,8 +140,6 @@ class CsvLines : public ByteReader {
   std::vector<std::string> names_;  // "NAME":
   std::int64_t records_ = 0;
   std::int64_t line_ = 1, opened_at_ = 1;  // of the file
-  std::string lines_;
-  std::size_t given_ = 0;  // bytes of these
 };
 
 }  // namespace

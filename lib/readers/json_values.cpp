@@ -1,10 +1,6 @@
 #include "base/error.hpp"
-#include "readers/foreign_content.hpp"
+#include "readers/line_maker.hpp"
 #include "readers/record_lines.hpp"
-
-#include <algorithm>
-#include <cstring>
-#include <vector>
 
 namespace lockstep {
 
@@ -12,42 +8,14 @@ namespace {
 
 constexpr bool is_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t'; }
 
-class JsonValues : public ByteReader {
+class JsonValues : public LineMaker {
  public:
-  JsonValues(std::unique_ptr<ByteReader> bytes, std::string file)
-      : bytes_(std::move(bytes)), file_(std::move(file)), buffer_(std::size_t{1} << 18) {}
-
-  std::size_t read(std::span<char> out) override {
-    while (given_ == lines_.size()) {
-      lines_.clear();
-      given_ = 0;
-      if (ended_) return 0;
-      parse_next();
-    }
-    const std::size_t count = std::min(out.size(), lines_.size() - given_);
-    std::memcpy(out.data(), lines_.data() + given_, count);
-    given_ += count;
-    return count;
-  }
-  std::uint64_t consumed() const override { return bytes_->consumed(); }
-  ReadContent content() const override { return bytes_->content(); }
-  std::string warning() const override { return bytes_->warning(); }
+  JsonValues(std::unique_ptr<ByteReader> bytes, std::string file) : LineMaker(std::move(bytes), std::move(file)) {}
 
  private:
   enum class Place { begin, before_value, in_value, in_text, behind_value, behind_all };
 
-  void parse_next() {
-    const std::size_t got = bytes_->read(buffer_);
-    if (got == 0) return end();
-    std::string_view text(buffer_.data(), got);
-    if (at_begin_) refuse_foreign_content(text, file_);
-    if (at_begin_ && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-    at_begin_ = false;
-    while (!text.empty()) text = taken(text);
-  }
-
-  void end() {
-    ended_ = true;
+  void end() override {
     if (place_ == Place::in_value && depth_ == 0) end_value();
     if (place_ == Place::in_value || place_ == Place::in_text)
       fail(ExitCode::input, "{}: not valid JSON: it ends within record {}", file_, records_ + 1);
@@ -55,8 +23,7 @@ class JsonValues : public ByteReader {
       fail(ExitCode::input, "{}: not valid JSON: its array is not closed after {} records", file_, records_);
   }
 
-  // What is left of `text` when some of it is taken.
-  std::string_view taken(std::string_view text) {
+  std::string_view taken(std::string_view text) override {
     if (place_ == Place::in_text) return in_text(text);
     if (place_ == Place::in_value) return in_value(text);
     const char next = text.front();
@@ -152,18 +119,12 @@ class JsonValues : public ByteReader {
     place_ = Place::behind_value;
   }
 
-  std::unique_ptr<ByteReader> bytes_;
-  std::string file_;
-  std::vector<char> buffer_;
-  bool at_begin_ = true, ended_ = false;
   Place place_ = Place::begin;
   bool in_array_ = false;
   bool escaped_ = false;    // the next byte of a text
   std::int64_t depth_ = 0;  // of braces and brackets in the value
   std::size_t begun_ = 0;   // 1 if some of the value was taken
   std::int64_t records_ = 0;
-  std::string lines_;
-  std::size_t given_ = 0;  // bytes of these
 };
 
 }  // namespace
