@@ -43,6 +43,7 @@ test-full: $(BUILD)/build.ninja  ## everything, campaigns included
 
 format:  ## rewrite C++ as .clang-format says and Python as .ruff.toml does (needs setup-test; the tests check it)
 	find lib man tests tools -name '*.[ch]pp' -exec deps/python/bin/clang-format -i {} +
+	deps/python/bin/ruff check --fix --quiet
 	deps/python/bin/ruff format
 
 lint: $(BUILD)/build.ninja  ## format, shell scripts, manual pages, and clang-tidy where it is installed

@@ -2,7 +2,7 @@
 
 import subprocess
 
-from lockstep_testing import BUILD, run_command, SOURCE
+from lockstep_testing import BUILD, SOURCE, run_command
 
 
 def test_a_missing_folder_is_named_and_no_uncaught_error(tmp):

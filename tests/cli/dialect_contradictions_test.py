@@ -3,7 +3,7 @@ were written and where, and several at once are all told."""
 
 from concurrent.futures import ThreadPoolExecutor
 
-from lockstep_testing import LLAMA_TINY, run, sample_text, share, shortened, write_config
+from lockstep_testing import LLAMA_TINY, prepare_dataset, run, sample_text, share, shortened, write_config
 
 FORGATHER = "model_init: model\ntrain_dataset: data\noutput_dir: run\nper_device_train_batch_size: 4\nmax_steps: 4\nlockstep: {data: {sequence_length: 16}}\n"
 XORL_MODEL = "model: {config_path: model}\n"
@@ -237,16 +237,7 @@ TABLE = [
 @shortened
 def test_what_cannot_be_is_refused_in_the_words_in_which_it_was_said(tmp):
     (tmp / "text.txt").write_text(sample_text()[:20000])
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     write_config(tmp / "model", dict(LLAMA_TINY, vocab_size=257))
 
     def check(numbered):

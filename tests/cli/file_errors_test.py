@@ -6,7 +6,7 @@ import shutil
 import unittest
 
 from checkpoint_files import step_folders
-from lockstep_testing import GPT2_TINY, program, run, run_command, sample_text, write_config
+from lockstep_testing import GPT2_TINY, prepare_dataset, program, run, run_command, sample_text, write_config
 
 
 def bad_paths(tmp):
@@ -17,16 +17,7 @@ def bad_paths(tmp):
 
 def make_inputs(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
     run("train", *training(tmp), "--train.run_dir", tmp / "run")
 

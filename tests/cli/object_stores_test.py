@@ -5,7 +5,6 @@ import io
 import json
 
 from inputs_test import needs_tables
-from lockstep_testing import run
 from prepare_data_test import digest, documents, manifest, prepare
 from store_server import MODIFIED, environment, stored
 

@@ -7,8 +7,8 @@ import subprocess
 
 from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
 from finalize_test import VARIANTS, head_beside, load, logits, model_of, one_value_changed, torch
-from lockstep_testing import PATIENCE_S, needs, program, records, run, write_config
 from layout_runs import options, prepare
+from lockstep_testing import PATIENCE_S, needs, program, records, run, write_config
 
 numpy = needs("numpy")
 needs("h5py")

@@ -3,10 +3,10 @@
 import errno
 import json
 import shutil
-
 from fractions import Fraction
 
 from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
+from layout_runs import options, prepare
 from lockstep_testing import (
     BUILD,
     DATA,
@@ -20,7 +20,6 @@ from lockstep_testing import (
     write_config,
 )
 from running_jobs import with_short_and_long_deadline
-from layout_runs import options, prepare
 
 SHARED_KEYS = dict(
     LLAMA_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=4, num_key_value_heads=2, head_dim=6
@@ -639,7 +638,7 @@ def nearest_bf16(value):
 
 
 def test_weights_of_several_checkpoints_are_averaged_in_double_and_rounded_once(tmp):
-    numpy = needs("numpy")
+    needs("numpy")
     needs("h5py")
     run_command(BUILD / "tests/cli/checkpoint-job", tmp / "run", 3, 1, 2, 1004)
     sources = step_folders(tmp / "run")

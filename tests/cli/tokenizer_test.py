@@ -10,8 +10,8 @@ try:
 except ImportError:
     raise unittest.SkipTest("the Python package tokenizers is absent (scripts/setup --test)")
 
-from lockstep_testing import shared_data  # noqa: E402
 import tokenizer_texts  # noqa: E402
+from lockstep_testing import shared_data  # noqa: E402
 from tokenizer_texts import ours, random_texts, refusal  # noqa: E402
 
 

@@ -16,6 +16,7 @@ from lockstep_testing import (
     PATIENCE_S,
     SOURCE,
     campaign,
+    prepare_dataset,
     program,
     records,
     run,
@@ -35,16 +36,7 @@ WAITED, BACKGROUND = (
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "tail:0.1",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "tail:0.1")
     write_config(tmp / "model", LLAMA_TINY)
 
 

@@ -3,8 +3,8 @@ before anything is started, by a message that names the options. One table, whic
 
 from concurrent.futures import ThreadPoolExecutor
 
-from lockstep_testing import run, share, shortened
 from layout_runs import losses, options, prepare
+from lockstep_testing import prepare_dataset, run, share, shortened
 
 WORKS = None
 IN_BACKWARD = ["--optimizer.in_backward", "true", "--train.on_nonfinite", "stop"]
@@ -200,16 +200,7 @@ TABLE = [
 @shortened
 def test_what_other_systems_stumble_over_works_or_is_refused_by_name(tmp):
     prepare(tmp)
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "alone",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "alone", "none")
     models = {}
     for name, layers in [(TIED, {}), (UNTIED, {"tie_word_embeddings": False})]:
         (tmp / name).mkdir()

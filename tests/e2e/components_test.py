@@ -7,7 +7,18 @@ import re
 
 from checkpoint_files import pieces_in, step_folders, tensors_of
 from expert_parallel_test import MODEL
-from lockstep_testing import GPT2_TINY, SOURCE, needs, records, run, sample_text, share, shortened, write_config
+from lockstep_testing import (
+    GPT2_TINY,
+    SOURCE,
+    needs,
+    prepare_dataset,
+    records,
+    run,
+    sample_text,
+    share,
+    shortened,
+    write_config,
+)
 
 BYTES = {"fp64": 8, "fp32": 4, "bf16": 2}
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
@@ -15,16 +26,7 @@ UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 def prepare(tmp, model=MODEL):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "tail:0.1",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "tail:0.1")
     write_config(tmp / "model", model)
 
 

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 
 from crash_states import SIGNATURE, Disk, Folder, checkpoint_files, read_recording
-from lockstep_testing import BUILD, LLAMA_TINY, PATIENCE_S, run, sample_text, write_config
+from lockstep_testing import BUILD, LLAMA_TINY, PATIENCE_S, prepare_dataset, run, sample_text, write_config
 
 EVERY = int(os.environ.get("LOCKSTEP_TEST_CRASHES", 30))
 CHECKPOINTS = "run/checkpoints"
@@ -21,16 +21,7 @@ WAITED = ["--checkpoint.background", "false"]
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     write_config(
         tmp / "model",
         dict(
@@ -150,7 +141,7 @@ class Promises:
 
     def __init__(self, calls):
         self.whole, self.parts, self.told = {}, set(), {}
-        disk, told, advice = Disk(), (0, 0), {}
+        disk, told = Disk(), (0, 0)
         for number, call in enumerate(calls):
             disk.carry_out(number, call)
             if call.name in ("rename", "swap") and re.fullmatch(rf"{CHECKPOINTS}/step-\d+", call.other):

@@ -9,6 +9,7 @@ from lockstep_testing import (
     LLAMA_TINY,
     campaign,
     needs,
+    prepare_dataset,
     records,
     run,
     sample_text,
@@ -352,16 +353,7 @@ logging_steps: 1
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text()[:20000])
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     write_config(tmp / "model", dict(LLAMA_TINY, vocab_size=257))
 
 
@@ -462,16 +454,7 @@ def losses_in_torch(folder, stream, steps, warmup):
 def test_epochs_end_with_the_short_step_that_trainer_takes_whatever_ranks_go_on(tmp):
     torch, transformers = needs("torch"), needs("transformers")
     (tmp / "text.txt").write_text(sample_text().encode("ascii", "ignore").decode()[: 23 * 16 + 4])  # 23 samples
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     write_config(tmp / "config", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
     torch.manual_seed(3)
     transformers.AutoModelForCausalLM.from_config(

@@ -2,8 +2,8 @@
 the same one when it was stopped before."""
 
 from checkpoint_files import step_folders
-from lockstep_testing import records, run
 from layout_runs import options, prepare
+from lockstep_testing import records, run
 
 STEPS = 40
 RISES = [

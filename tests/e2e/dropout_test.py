@@ -5,7 +5,6 @@ import re
 from unittest import mock
 
 import numpy
-
 import parity_test
 from checkpoint_files import state_digest, step_folders
 from lockstep_testing import (
@@ -13,6 +12,7 @@ from lockstep_testing import (
     LLAMA_TINY,
     campaign,
     needs,
+    prepare_dataset,
     records,
     run,
     sample_text,
@@ -76,16 +76,7 @@ SEED = 2**40 + 3
 
 def check(tmp, config, sites, dtype, loss_bound, gradient_bound, *more, ranks=None):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     model = parity_test.random_model(tmp / "model", config)
     with mock.patch("torch.nn.functional.dropout", Masks(sites, SEED)) as masks:
         losses, gradients = parity_test.torch_run(
@@ -178,16 +169,7 @@ def train(tmp, name, *more, steps=6, ranks=None):
 
 def prepare(tmp, config=LLAMA_TINY):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "tail:0.1",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "tail:0.1")
     write_config(tmp / "model", config)
 
 

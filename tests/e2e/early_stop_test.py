@@ -2,8 +2,8 @@
 same one when it was stopped amid them."""
 
 from checkpoint_files import step_folders
-from lockstep_testing import records, run
 from layout_runs import options, prepare
+from lockstep_testing import records, run
 
 STEPS = 24
 RISES = ["--optimizer.lr", 0.3, "--eval.every", 2, "--eval.batches", 1]  # so large that losses go up and down

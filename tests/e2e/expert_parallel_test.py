@@ -3,8 +3,6 @@
 import json
 import re
 
-from checkpoint_files import step_folders
-from lockstep_testing import LLAMA_TINY, campaign, records, run, shortened
 from layout_runs import (
     check_checkpoint_tools,
     check_failures,
@@ -15,6 +13,7 @@ from layout_runs import (
     options,
     prepare,
 )
+from lockstep_testing import LLAMA_TINY, campaign, records, run, shortened
 
 EXPERTS = 6
 MODEL = {

@@ -4,8 +4,8 @@ import json
 import re
 
 from checkpoint_files import read_tensor, step_folders, tensors_of
-from lockstep_testing import LLAMA_TINY, campaign, records, run
 from layout_runs import check_resumes_bit_for_bit, check_resumes_on_other_layouts, options, prepare
+from lockstep_testing import LLAMA_TINY, campaign, records, run
 
 EXPERTS, LAYERS = 4, 2
 MODEL = {

@@ -6,7 +6,7 @@ import json
 import re
 
 from checkpoint_files import step_folders
-from lockstep_testing import GPT2_TINY, LLAMA_TINY, PATIENCE_S, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, LLAMA_TINY, PATIENCE_S, prepare_dataset, records, run, sample_text, write_config
 from running_jobs import launcher_patience
 
 RANKS = [1, 2, 3, 4]
@@ -38,16 +38,7 @@ def cells(layouts, phases, kinds):
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "tail:0.1",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "tail:0.1")
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
     write_config(
         tmp / "experts",

@@ -29,6 +29,7 @@ from lockstep_testing import (
     SOURCE,
     campaign,
     needs,
+    prepare_dataset,
     program,
     records,
     run,
@@ -387,16 +388,7 @@ def test_a_spike_is_a_loss_beyond_mean_and_six_deviations_of_the_last_hundred_as
     prepare(tmp)
     quiet, loud = "ab" * 32 * 130, "".join(chr(33 + 7919 * i * i % 90) for i in range(64 * 200))
     (tmp / "spiky.txt").write_text(quiet + loud)
-    run(
-        "prepare-data",
-        tmp / "spiky.txt",
-        "--output",
-        tmp / "spiky",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "spiky.txt", tmp / "spiky", "none")
     done = train(
         tmp,
         tmp / "run",

@@ -4,9 +4,9 @@ import json
 import os
 
 from checkpoint_files import state_digest, step_folders
+from layout_runs import options, prepare
 from lockstep_testing import needs, records, run, token_stream
 from parity_model import GPT2, LLAMA, MISTRAL, MIXTRAL, QWEN2, QWEN2_MOE, QWEN3, QWEN3_MOE, random_model
-from layout_runs import options, prepare
 
 torch = needs("torch")
 numpy = needs("numpy")

@@ -9,47 +9,16 @@ import subprocess
 import time
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import GPT2_TINY, PATIENCE_S, SOURCE, program, run, sample_text, write_config
+from layout_runs import base_options, prepare_smallest
+from lockstep_testing import PATIENCE_S, SOURCE, program, run
 from running_jobs import ranks_of
 
 STEPS = 120
 
 
-def prepare(tmp):
-    (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
-    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
-
-
 def arguments(tmp, folder, every, steps=STEPS):
     return [
-        "--model.config",
-        tmp / "model",
-        "--data.path",
-        tmp / "data",
-        "--data.sequence_length",
-        16,
-        "--train.run_dir",
-        folder,
-        "--train.max_steps",
-        steps,
-        "--schedule.decay_steps",
-        STEPS,
-        "--train.global_batch",
-        6,
-        "--log.every",
-        1,
-        "--log.tensorboard",
-        "false",
+        *base_options(tmp, folder, "--schedule.decay_steps", STEPS, steps=steps, global_batch=6),
         "--checkpoint.every",
         every,
     ]
@@ -106,7 +75,7 @@ def campaign(tmp, kills):
     seed = int(os.environ.get("LOCKSTEP_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
     draw = random.Random(seed)
     print(f"# LOCKSTEP_TEST_SEED={seed}", flush=True)
-    prepare(tmp)
+    prepare_smallest(tmp)
     digests, folders, count, ended = {}, dict.fromkeys([1, 2, 3], 0), {}, 0
     for ranks in [1, 2, 3]:
         run("train", *arguments(tmp, tmp / f"whole{ranks}", 1), "--checkpoint.keep_last", 1, ranks=ranks)
@@ -143,7 +112,7 @@ def test_whatever_is_killed_and_when_the_newest_checkpoint_is_whole_and_the_run_
 
 def test_jobs_that_repeat_their_own_command_end_as_one_run_whatever_checkpoint_resume_says(tmp):
     """Each start is stopped with 75 or killed, and put back into the queue as Slurm does it, until the run has finished."""
-    prepare(tmp)
+    prepare_smallest(tmp)
     steps = 12
     run("train", *arguments(tmp, tmp / "whole", 2, steps), ranks=2)
     want = state_digest(step_folders(tmp / "whole")[-1])

@@ -6,27 +6,13 @@ import os
 import shutil
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, records, run, sample_text, write_config
+from layout_runs import base_options, prepare_smallest
+from lockstep_testing import BUILD, records, run
 
 LATE_S = int(os.environ.get("LOCKSTEP_TEST_LATE_S", 1))
 ALL = LATE_S > 1
 STEPS, EVERY = 4, 2
 RANKS = 3
-
-
-def prepare(tmp):
-    (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
-    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 
 def train(tmp, folder, *more, steps=STEPS, late=None, keep=9, expect=0):
@@ -38,24 +24,7 @@ def train(tmp, folder, *more, steps=STEPS, late=None, keep=9, expect=0):
     )
     return run(
         "train",
-        "--model.config",
-        tmp / "model",
-        "--data.path",
-        tmp / "data",
-        "--data.sequence_length",
-        16,
-        "--train.run_dir",
-        folder,
-        "--train.max_steps",
-        steps,
-        "--schedule.decay_steps",
-        99,
-        "--train.global_batch",
-        6,
-        "--log.every",
-        1,
-        "--log.tensorboard",
-        "false",
+        *base_options(tmp, folder, steps=steps, global_batch=6),
         "--checkpoint.every",
         EVERY,
         "--checkpoint.keep_last",
@@ -78,7 +47,7 @@ def names(folder):
 
 
 def test_a_start_waits_for_the_names_that_one_rank_sees_late(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     train(tmp, tmp / "begun")
     shutil.copytree(tmp / "begun", tmp / "whole")
     train(tmp, tmp / "whole", steps=STEPS + 2)
@@ -108,7 +77,7 @@ def test_a_start_waits_for_the_names_that_one_rank_sees_late(tmp):
 
 
 def test_a_start_that_is_not_patient_enough_touches_nothing(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     train(tmp, tmp / "run")
     held = {path: path.read_bytes() for path in sorted((tmp / "run/checkpoints").rglob("*")) if path.is_file()}
     for rank in range(RANKS if ALL else 1):
@@ -130,7 +99,7 @@ def test_a_start_that_is_not_patient_enough_touches_nothing(tmp):
 
 
 def test_a_save_waits_for_what_one_rank_sees_late(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     train(tmp, tmp / "whole")
     waited, background = ["--checkpoint.background", "false"], ["--checkpoint.background", "true"]
     places = [
@@ -156,7 +125,7 @@ def test_a_save_waits_for_what_one_rank_sees_late(tmp):
 
 
 def test_retention_removes_nothing_that_it_sees_late(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     train(tmp, tmp / "run", steps=6)
     train(tmp, tmp / "run", steps=8, keep=1, late=(0, "step-0000000008"))
     assert step_folders(tmp / "run")[-1].name == "step-0000000008", names(tmp / "run")

@@ -6,22 +6,13 @@ import math
 from fractions import Fraction
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import GPT2_TINY, campaign, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, campaign, prepare_dataset, records, run, sample_text, write_config
 
 
 def prepare(tmp):
     lines = [line for line in sample_text().splitlines() if len(line) > 30][:40]
     (tmp / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
-    run(
-        "prepare-data",
-        tmp / "docs.jsonl",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "docs.jsonl", tmp / "data", "none")
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 

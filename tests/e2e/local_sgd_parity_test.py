@@ -3,10 +3,9 @@
 import copy
 
 import numpy
-
 from checkpoint_files import read_tensor, step_folders
-from lockstep_testing import needs, records, run, share, shortened, token_stream
 from local_sgd_test import CLIP, EXPERTS, LENGTH, LR, SAMPLES, STEPS, local, options, prepare
+from lockstep_testing import needs, records, run, share, shortened, token_stream
 from parity_model import Doubles
 
 torch = needs("torch")

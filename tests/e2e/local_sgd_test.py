@@ -5,7 +5,17 @@ import json
 import re
 
 from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
-from lockstep_testing import GPT2_TINY, LLAMA_TINY, campaign, needs, records, run, sample_text, write_config
+from lockstep_testing import (
+    GPT2_TINY,
+    LLAMA_TINY,
+    campaign,
+    needs,
+    prepare_dataset,
+    records,
+    run,
+    sample_text,
+    write_config,
+)
 
 numpy = needs("numpy")
 
@@ -15,16 +25,7 @@ MODEL = dict(GPT2_TINY, n_embd=24, n_layer=2, n_head=2)
 
 def prepare(tmp, config=MODEL):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "tail:0.1",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "tail:0.1")
     write_config(tmp / "model", config)
 
 

@@ -8,7 +8,18 @@ import shutil
 import time
 
 from checkpoint_files import manifest_of, state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, SOURCE, campaign, on_hosts, records, run, sample_text, write_config
+from lockstep_testing import (
+    BUILD,
+    GPT2_TINY,
+    SOURCE,
+    campaign,
+    on_hosts,
+    prepare_dataset,
+    records,
+    run,
+    sample_text,
+    write_config,
+)
 
 NODES = ["alpha", "beta"]
 EVERY, STEPS = 2, 6
@@ -18,16 +29,7 @@ WAITED = ["--checkpoint.background", "false"]  # so that what is saved when is c
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 
@@ -353,16 +355,7 @@ def order_of_promotions(tmp, folder):
 @campaign
 def test_the_newest_is_promoted_first_and_what_retention_would_remove_leaves_the_tier(tmp):
     prepare(tmp)
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "validated",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "tail:0.2",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "validated", "tail:0.2")
     train(tmp, "whole", steps=12, local=None)
     measured = [
         "--eval.every",

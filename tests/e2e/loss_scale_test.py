@@ -4,21 +4,12 @@ near those of fp32."""
 import json
 
 from checkpoint_files import read_tensor, state_digest, step_folders
-from lockstep_testing import GPT2_TINY, campaign, needs, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, campaign, needs, prepare_dataset, records, run, sample_text, write_config
 
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=24, n_layer=2, n_head=3))
 
 

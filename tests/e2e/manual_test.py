@@ -3,7 +3,6 @@ page's source by the line .\\" cluster before it; its command lines are then par
 .\\" output: COMMAND is what the command prints."""
 
 import json
-import os
 import pathlib
 import re
 import shutil

@@ -4,13 +4,13 @@ transformers with casts written by hand, against fully_shard itself, and alike o
 import json
 
 import numpy
-
 from checkpoint_files import read_tensor, state_digest, step_folders
 from lockstep_testing import (
     GPT2_TINY,
     LLAMA_TINY,
     campaign,
     needs,
+    prepare_dataset,
     records,
     run,
     sample_text,
@@ -27,16 +27,7 @@ SAMPLES, LENGTH, BETA = 6, 32, 0.9
 def prepare(tmp, config):
     """A model of transformers whose gradients have terms of every size, saved, and the first batch of our run."""
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     torch.manual_seed(5)
     write_config(tmp / "model", config)
     model = transformers.AutoModelForCausalLM.from_config(

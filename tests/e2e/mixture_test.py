@@ -5,7 +5,16 @@ import json
 import shutil
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import GPT2_TINY, campaign, damage_shard, needs, records, run, sample_text, write_config
+from lockstep_testing import (
+    GPT2_TINY,
+    campaign,
+    damage_shard,
+    prepare_dataset,
+    records,
+    run,
+    sample_text,
+    write_config,
+)
 
 NAMES = ["first", "second", "third"]
 
@@ -561,16 +570,7 @@ def test_validation_splits_of_several_datasets_are_evaluated_each_under_its_name
     assert [record["name"] for record in evaluations(tmp / "run")] == ["first", "second"]
     for folder in ["first", "second"]:
         shutil.rmtree(tmp / folder)
-        run(
-            "prepare-data",
-            tmp / f"{folder}.jsonl",
-            "--output",
-            tmp / folder,
-            "--data.tokenizer",
-            "bytes",
-            "--data.validation",
-            "none",
-        )
+        prepare_dataset(tmp / f"{folder}.jsonl", tmp / folder, "none")
     train(tmp, tmp / "none", mixed)
     assert evaluations(tmp / "none") == []
     refused = train(tmp, tmp / "none", {**mixed, "eval.every": 1}, expect=2).stderr

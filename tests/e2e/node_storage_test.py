@@ -2,12 +2,20 @@
 path."""
 
 import errno
-import json
-import pathlib
 import shutil
 
 from checkpoint_files import manifest_of, state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, SOURCE, campaign, on_hosts, run, sample_text, write_config
+from lockstep_testing import (
+    BUILD,
+    GPT2_TINY,
+    SOURCE,
+    campaign,
+    on_hosts,
+    prepare_dataset,
+    run,
+    sample_text,
+    write_config,
+)
 
 NODES = ["alpha", "beta"]
 EVERY, STEPS = 2, 6
@@ -15,16 +23,7 @@ EVERY, STEPS = 2, 6
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 
@@ -173,7 +172,7 @@ def test_whatever_phase_fails_on_one_node_a_save_is_on_all_nodes_or_none(tmp):
             f"rank=2,phase=save.{phase},step=4,kind=throw",
             expect=None,
         ).stderr
-        assert f"rank 2 (beta): " in told and f"injected failure in save.{phase} of step 4" in told, told
+        assert "rank 2 (beta): " in told and f"injected failure in save.{phase} of step 4" in told, told
         for node in NODES:
             assert digests(tmp, phase, node) == before, (phase, node)
         nothing_is_left(tmp, phase)

@@ -4,8 +4,8 @@ of the host's is refused with the arithmetic."""
 import json
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import run, share, shortened
 from layout_runs import losses, options, prepare
+from lockstep_testing import run, share, shortened
 
 LAYOUTS = [
     (None, "optimizer", []),

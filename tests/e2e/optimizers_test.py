@@ -11,6 +11,7 @@ from lockstep_testing import (
     LLAMA_TINY,
     campaign,
     needs,
+    prepare_dataset,
     records,
     run,
     sample_text,
@@ -27,16 +28,7 @@ transformers = needs("transformers")
 
 def prepared(tmp, config=GPT2_TINY):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     return random_model(tmp / "model", config)
 
 
@@ -396,16 +388,7 @@ def test_experts_are_updated_one_by_one_on_any_ranks(tmp):
     }
     config |= {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     write_config(tmp / "model", config)
     for name, words in [("muon", MUON), ("adafactor", SCALED)]:
         found = []

@@ -9,11 +9,11 @@ import subprocess
 
 from checkpoint_files import step_folders
 from lockstep_testing import (
-    BUILD,
     GPT2_TINY,
     PATIENCE_S,
     SOURCE,
     campaign,
+    prepare_dataset,
     program,
     records,
     run,
@@ -34,16 +34,7 @@ from storage_test import faults
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "tail:0.1",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "tail:0.1")
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 

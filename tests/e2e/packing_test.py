@@ -4,7 +4,17 @@ import json
 import shutil
 
 from checkpoint_files import step_folders
-from lockstep_testing import GPT2_TINY, LLAMA_TINY, campaign, needs, records, run, sample_text, write_config
+from lockstep_testing import (
+    GPT2_TINY,
+    LLAMA_TINY,
+    campaign,
+    needs,
+    prepare_dataset,
+    records,
+    run,
+    sample_text,
+    write_config,
+)
 
 METHODS = ["none", "sequential", "multipack", "best_fit"]
 
@@ -13,16 +23,7 @@ def prepare(tmp, seed=0):
     """Lines as documents, of 1 to some hundred tokens."""
     lines = [line[seed:] for line in sample_text().splitlines() if len(line) > 2 + seed]
     (tmp / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
-    run(
-        "prepare-data",
-        tmp / "docs.jsonl",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "tail:0.2",
-    )
+    prepare_dataset(tmp / "docs.jsonl", tmp / "data", "tail:0.2")
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=2, n_head=2))
 
 

@@ -3,13 +3,13 @@
 import shutil
 
 import numpy
-
 from checkpoint_files import read_tensor
 from lockstep_testing import (
     GPT2_TINY,
     LLAMA_TINY,
     campaign,
     needs,
+    prepare_dataset,
     records,
     run,
     sample_text,
@@ -190,16 +190,7 @@ def test_bf16_gradients_stay_near_fp32(tmp):
 @shortened
 def test_sgd_with_momentum_and_nesterov_is_that_of_pytorch_on_any_ranks(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     model = random_model(tmp / "model", GPT2_TINY)
     start = {name: value.clone() for name, value in model.state_dict().items()}
     for momentum, nesterov in share([(0, False), (0.9, False), (0.9, True)], 2):
@@ -237,16 +228,7 @@ def test_sgd_with_momentum_and_nesterov_is_that_of_pytorch_on_any_ranks(tmp):
 @campaign
 def test_smoothed_labels_give_the_losses_of_transformers_on_any_ranks_and_evaluations_measure_without(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     stream, smoothing = token_stream(tmp / "data"), 0.2
     smoother = transformers.trainer_pt_utils.LabelSmoother(epsilon=smoothing)
 
@@ -290,16 +272,7 @@ def test_smoothed_labels_give_the_losses_of_transformers_on_any_ranks_and_evalua
 
 def test_a_run_with_momentum_goes_on_from_its_checkpoint_with_the_same_bits(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     write_config(tmp / "model", GPT2_TINY)
 
     def train(folder, steps, *options):

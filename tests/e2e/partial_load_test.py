@@ -3,8 +3,8 @@
 import json
 
 from checkpoint_files import read_tensor, state_digest, step_folders, tensors_of
-from lockstep_testing import GPT2_TINY, records, run, write_config
 from layout_runs import losses, options, prepare
+from lockstep_testing import GPT2_TINY, records, run, write_config
 
 SOURCE_STEPS = 4
 

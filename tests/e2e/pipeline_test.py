@@ -4,9 +4,8 @@ others, and what is refused."""
 import json
 
 from checkpoint_files import state_digest, step_folders
+from layout_runs import check_checkpoint_tools, check_resumes_bit_for_bit, losses, options, prepare
 from lockstep_testing import campaign, records, run, shortened
-from layout_runs import check_resumes_bit_for_bit, check_checkpoint_tools, losses, options, prepare
-
 
 DEEP = {"n_layer": 6, "tie_word_embeddings": False}
 DEEP_TIED = {"n_layer": 6}

@@ -5,8 +5,8 @@ import json
 import shutil
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, campaign, needs, records, run, sample_text, token_stream
 from layout_runs import losses, options, prepare
+from lockstep_testing import BUILD, campaign, needs, prepare_dataset, records, run, sample_text, token_stream
 
 PARTS = str(BUILD / "tests/parts_plugin.so")
 PLUGIN = ["--plugin", PARTS]
@@ -34,20 +34,11 @@ def on(data, tmp, folder):
 
 def test_a_loss_gives_the_losses_of_torch_in_steps_and_evaluations_measure_the_cross_entropy(tmp):
     torch = needs("torch")
-    from parity_test import ADAMW, STEPS, lockstep_run, random_model, torch_run
     from lockstep_testing import GPT2_TINY
+    from parity_test import ADAMW, STEPS, lockstep_run, random_model, torch_run
 
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     model = random_model(tmp / "model", GPT2_TINY)
     cross_entropy = torch.nn.functional.cross_entropy
 
@@ -213,8 +204,8 @@ def test_a_family_starts_from_its_own_files_and_is_then_the_built_in_one(tmp):
     prepare(tmp)
     safetensors = needs("safetensors.numpy")
     needs("torch")
-    from parity_test import random_model
     from lockstep_testing import GPT2_TINY
+    from parity_test import random_model
 
     random_model(tmp / "theirs", GPT2_TINY)
     config = json.loads((tmp / "theirs/config.json").read_text())

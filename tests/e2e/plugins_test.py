@@ -6,8 +6,8 @@ import re
 import shutil
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, SOURCE, campaign, needs, on_hosts, records, run, run_command, token_stream
 from layout_runs import losses, options, prepare
+from lockstep_testing import BUILD, SOURCE, campaign, needs, on_hosts, records, run, run_command, token_stream
 
 EXAMPLE, FAULTY = (str(BUILD / path) for path in ["lib/plugin/example_plugin.so", "tests/faulty_plugin.so"])
 HALVING = ["--plugin", EXAMPLE, "--schedule.name", "halving", "--example.half_life", 2]

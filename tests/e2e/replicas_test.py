@@ -2,7 +2,7 @@
 a save."""
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import LLAMA_TINY, campaign, records, run, sample_text, write_config
+from lockstep_testing import LLAMA_TINY, campaign, prepare_dataset, records, run, sample_text, write_config
 
 STEPS = 6
 FLIP = ["--train.inject", "rank=1,phase=save.plan,step=2,kind=flip"]
@@ -11,16 +11,7 @@ WAITED, BACKGROUND = ["--checkpoint.background", "false"], ["--checkpoint.backgr
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "tail:0.1",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "tail:0.1")
     write_config(tmp / "model", LLAMA_TINY)
 
 

@@ -6,23 +6,14 @@ import re
 import shutil
 
 from checkpoint_files import manifest_of, state_digest, step_folders
-from lockstep_testing import GPT2_TINY, campaign, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, campaign, prepare_dataset, records, run, sample_text, write_config
 
 SAMPLES = {"train.callbacks": '["sample"]', "sample.prompts": '["The "]', "sample.max_tokens": 4}
 
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "tail:0.3",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "tail:0.3")
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=2, n_head=2))
 
 
@@ -231,16 +222,7 @@ def test_what_cannot_be_the_best_at_the_end_is_refused_before_the_run(tmp):
         refused = train(tmp, "refused", {**change, "checkpoint.load_best_at_end": "true"}, expect=2).stderr
         assert why in refused, (change, refused)
     (tmp / "bare").mkdir()
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "bare/data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "bare/data", "none")
     refused = train(
         tmp, "refused", {"data.path": tmp / "bare/data", "checkpoint.load_best_at_end": "true"}, expect=2
     ).stderr

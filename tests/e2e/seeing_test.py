@@ -7,7 +7,18 @@ import signal
 import subprocess
 
 import wandb_files
-from lockstep_testing import GPT2_TINY, PATIENCE_S, SOURCE, needs, program, records, run, sample_text, write_config
+from lockstep_testing import (
+    GPT2_TINY,
+    PATIENCE_S,
+    SOURCE,
+    needs,
+    prepare_dataset,
+    program,
+    records,
+    run,
+    sample_text,
+    write_config,
+)
 from running_jobs import wait_for_pause
 from storage_test import faults
 
@@ -16,16 +27,7 @@ BATCH, LENGTH = 4, 8
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "tail:0.1",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "tail:0.1")
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=2, n_head=2))
 
 

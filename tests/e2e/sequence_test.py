@@ -4,8 +4,6 @@ import json
 import re
 import shutil
 
-from checkpoint_files import step_folders
-from lockstep_testing import LLAMA_TINY, campaign, records, run, sample_text, share, shortened
 from layout_runs import (
     check_checkpoint_tools,
     check_failures,
@@ -16,6 +14,7 @@ from layout_runs import (
     options,
     prepare,
 )
+from lockstep_testing import LLAMA_TINY, campaign, prepare_dataset, records, run, sample_text, share, shortened
 
 MODEL = dict(
     LLAMA_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=12, num_key_value_heads=2, head_dim=2
@@ -46,16 +45,7 @@ def prepared(tmp, **model):
     (tmp / "documents.jsonl").write_text(
         "".join(json.dumps({"text": line[: 3 if i % 4 == 0 else 60]}) + "\n" for i, line in enumerate(lines))
     )
-    run(
-        "prepare-data",
-        tmp / "documents.jsonl",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "tail:0.1",
-    )
+    prepare_dataset(tmp / "documents.jsonl", tmp / "data", "tail:0.1")
     (tmp / "model/config.json").write_text(json.dumps(dict(MODEL, **model)))
 
 

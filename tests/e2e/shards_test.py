@@ -7,16 +7,15 @@ import re
 import time
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, PATIENCE_S, campaign, records, run, shortened
 from layout_runs import (
+    check_checkpoint_tools,
     check_resumes_bit_for_bit,
     check_resumes_on_other_layouts,
-    check_checkpoint_tools,
     losses,
     options,
     prepare,
 )
-
+from lockstep_testing import BUILD, PATIENCE_S, campaign, records, run, shortened
 
 LAYOUTS = [
     (

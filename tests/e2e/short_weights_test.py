@@ -4,12 +4,11 @@ run that keeps them in fp32, on any layout, resumed with the same bits, saved, r
 import json
 
 import numpy
-
 from checkpoint_files import read_tensor, state_digest, step_folders, tensors_of
+from layout_runs import check_resumes_bit_for_bit, losses, options, prepare
 from lockstep_testing import needs, run, shortened, token_stream
 from optimizers_test import Rule, adamw, near, prepared, run_anew
 from parity_test import torch_run
-from layout_runs import check_resumes_bit_for_bit, losses, options, prepare
 
 torch = needs("torch")
 needs("safetensors")

@@ -13,7 +13,8 @@ import subprocess
 import time
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, SOURCE, campaign, program, records, run, sample_text, write_config
+from layout_runs import base_options, prepare_smallest
+from lockstep_testing import BUILD, SOURCE, campaign, program, records, run
 from running_jobs import with_short_and_long_deadline
 
 PAUSES = int(os.environ.get("LOCKSTEP_TEST_PAUSES", 2))
@@ -31,41 +32,9 @@ PLACES = [
 ]
 
 
-def prepare(tmp):
-    (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
-    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
-
-
 def options(tmp, folder, *more, steps=STEPS):
     return [
-        "--model.config",
-        tmp / "model",
-        "--data.path",
-        tmp / "data",
-        "--data.sequence_length",
-        16,
-        "--train.run_dir",
-        folder,
-        "--train.max_steps",
-        steps,
-        "--schedule.decay_steps",
-        99,
-        "--train.global_batch",
-        6,
-        "--log.every",
-        1,
-        "--log.tensorboard",
-        "false",
+        *base_options(tmp, folder, steps=steps, global_batch=6),
         "--checkpoint.every",
         EVERY,
         "--checkpoint.keep_last",
@@ -156,7 +125,7 @@ def in_parallel(work, cases):
 
 
 def test_a_rank_that_stands_still_amid_a_save_and_goes_on_changes_no_bit(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     want, lost = whole_run(tmp)
 
     def outlive(place):
@@ -178,7 +147,7 @@ def test_a_rank_that_stands_still_amid_a_save_and_goes_on_changes_no_bit(tmp):
 
 
 def test_a_rank_that_never_goes_on_ends_the_job_and_the_checkpoint_before_stays(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     want, _ = whole_run(tmp)
 
     def end(place, limit_s, attempt):
@@ -220,7 +189,7 @@ def test_a_rank_that_never_goes_on_ends_the_job_and_the_checkpoint_before_stays(
 
 @campaign
 def test_storage_that_is_slow_for_one_rank_costs_time_alone(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     want, lost = whole_run(tmp)
     for number in range(2 if PAUSES < len(PLACES) else 6):
         rank, way = number % RANKS, list(WAYS)[number % 2]

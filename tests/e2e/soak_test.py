@@ -5,7 +5,7 @@ import os
 import re
 
 from checkpoint_files import step_folders
-from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, prepare_dataset, records, run, sample_text, write_config
 
 HELD = re.compile(r"train\[(\d)\]: debug: step (\d+): (\d+) KiB of memory, (\d+) descriptors, (\d+) threads")
 
@@ -17,16 +17,7 @@ def middle(values):
 def held_by_ranks(tmp, steps, *more):
     """KiB of memory, descriptors and threads of each of two ranks, at each step that is logged."""
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
     done = run(
         "train",

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from lockstep_testing import GPT2_TINY, PATIENCE_S, SOURCE, program, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, PATIENCE_S, SOURCE, prepare_dataset, program, sample_text, write_config
 from running_jobs import ranks_of, wait_until, with_short_and_long_deadline
 
 HANGS = int(os.environ.get("LOCKSTEP_TEST_HANGS", 2))
@@ -17,16 +17,7 @@ HANGS = int(os.environ.get("LOCKSTEP_TEST_HANGS", 2))
 
 def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "none")
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 

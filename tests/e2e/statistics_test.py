@@ -5,7 +5,6 @@ import json
 import math
 
 import numpy
-
 import wandb_files
 from checkpoint_files import state_digest, step_folders
 from lockstep_testing import (
@@ -13,6 +12,7 @@ from lockstep_testing import (
     LLAMA_TINY,
     campaign,
     needs,
+    prepare_dataset,
     records,
     run,
     sample_text,
@@ -41,16 +41,7 @@ BOTH = ["--log.statistics", "[weights, gradients]"]
 
 def prepare(tmp, config=GPT2):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "tail:0.1",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "tail:0.1")
     write_config(tmp / "model", config)
 
 

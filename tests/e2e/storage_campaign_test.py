@@ -11,7 +11,8 @@ import shutil
 import subprocess
 
 from checkpoint_files import manifest_of, state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, campaign, records, run, sample_text, write_config
+from layout_runs import base_options, prepare_smallest
+from lockstep_testing import BUILD, PATIENCE_S, campaign, records, run
 
 POINTS = int(os.environ.get("LOCKSTEP_TEST_POINTS", 1))
 ALL = POINTS > 1
@@ -24,21 +25,6 @@ WAYS = {
     "in the background": (2, BACKGROUND),
     "through a disk of the node": (2, WAITED),
 }
-
-
-def prepare(tmp):
-    (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
-    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 
 def train(tmp, folder, way, *more, steps=STEPS, keep=9, orders=None, calls=None, expect=None):
@@ -56,24 +42,7 @@ def train(tmp, folder, way, *more, steps=STEPS, keep=9, orders=None, calls=None,
         env["LOCKSTEP_TEST_CALLS"] = str(calls)
     return run(
         "train",
-        "--model.config",
-        tmp / "model",
-        "--data.path",
-        tmp / "data",
-        "--data.sequence_length",
-        16,
-        "--train.run_dir",
-        folder,
-        "--train.max_steps",
-        steps,
-        "--schedule.decay_steps",
-        99,
-        "--train.global_batch",
-        4,
-        "--log.every",
-        1,
-        "--log.tensorboard",
-        "false",
+        *base_options(tmp, folder, steps=steps, global_batch=4),
         "--checkpoint.every",
         1,
         "--checkpoint.keep_last",
@@ -175,7 +144,7 @@ def in_parallel(work, cases):
 
 
 def test_a_kill_before_any_call_of_a_save_costs_no_checkpoint_that_was_told_of(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     for seed, (way, rank) in enumerate(places()):
         want = whole_run(tmp, way)
         calls = count_calls(tmp, way, "change", "/checkpoints/", rank, tmp / "counted")
@@ -197,7 +166,7 @@ def test_a_kill_before_any_call_of_a_save_costs_no_checkpoint_that_was_told_of(t
 
 
 def test_an_error_of_any_call_of_a_save_costs_that_save_alone(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     codes = ["ENOSPC", "EDQUOT", "EIO", "EROFS", "EMFILE"]
     for seed, (way, rank) in enumerate(places()):
         want = whole_run(tmp, way)
@@ -228,7 +197,7 @@ def test_an_error_of_any_call_of_a_save_costs_that_save_alone(tmp):
 
 
 def test_a_quota_that_is_used_up_at_any_call_of_a_save_is_named_and_costs_that_save_alone(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     reason = os.strerror(errno.EDQUOT)
     for seed, (way, rank) in enumerate(
         [("two ranks", 0), ("two ranks", 1), ("in the background", 1)] if ALL else [("two ranks", 1)]
@@ -265,7 +234,7 @@ def test_a_quota_that_is_used_up_at_any_call_of_a_save_is_named_and_costs_that_s
 
 
 def test_an_error_of_any_call_of_a_resume_costs_no_checkpoint(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     codes = ["EIO", "EMFILE", "ENOMEM", "EACCES", "ESTALE"]
     for way in ["one rank", "two ranks"] if ALL else ["two ranks"]:
         want, made = whole_run(tmp, way), tmp / f"made {way}".replace(" ", "-")
@@ -320,7 +289,7 @@ def test_an_error_of_any_call_of_a_resume_costs_no_checkpoint(tmp):
 
 
 def test_file_systems_that_lack_a_call_hold_the_same_bytes(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     for way, (ranks, _) in WAYS.items():
         if way != "two ranks" and not ALL:
             continue
@@ -347,7 +316,7 @@ def test_file_systems_that_lack_a_call_hold_the_same_bytes(tmp):
 
 
 def test_a_folder_that_takes_nothing_and_a_limit_of_descriptors_cost_saves_alone(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     for way, (ranks, _) in WAYS.items():
         if way != "two ranks" and not ALL:
             continue
@@ -389,7 +358,7 @@ def check_never_far_behind(folder, most):
 @campaign
 def test_a_local_tier_before_slow_storage_is_never_far_behind_and_loses_nothing(tmp):
     """Each write into the folder of the run takes a while; jobs are stopped and killed, and go on."""
-    prepare(tmp)
+    prepare_smallest(tmp)
     way, steps = "through a disk of the node", 10
     train(tmp, tmp / "whole", way, steps=steps, keep=99, expect=0)
     want = in_run(tmp / "whole")
@@ -458,7 +427,7 @@ def contents(folder):
 
 
 def test_a_newest_checkpoint_of_a_later_format_ends_the_start_and_stays(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     for way in ["one rank", "two ranks"] if ALL else ["two ranks"]:
         folder = tmp / f"later {way}".replace(" ", "-")
         train(tmp, folder, way, expect=0)
@@ -470,7 +439,7 @@ def test_a_newest_checkpoint_of_a_later_format_ends_the_start_and_stays(tmp):
 
 
 def test_retention_leaves_a_checkpoint_of_a_later_format_as_it_is(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     for way in ["one rank", "two ranks", "in the background"] if ALL else ["two ranks"]:
         folder = tmp / f"older {way}".replace(" ", "-")
         train(tmp, folder, way, expect=0)

@@ -11,6 +11,7 @@ import subprocess
 import unittest
 
 from checkpoint_files import state_digest, step_folders
+from layout_runs import base_options, prepare_smallest
 from lockstep_testing import (
     BUILD,
     GPT2_TINY,
@@ -21,50 +22,17 @@ from lockstep_testing import (
     records,
     run,
     run_command,
-    sample_text,
     write_config,
 )
 
 STEPS = 12
 
 
-def prepare(tmp):
-    (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "none",
-    )
-    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
-
-
 def options(tmp, folder, *more, steps=STEPS, keep=99):
     """Each rank has files of its own, in which it can fail, and unless something else is asked for each save is waited for."""
     more = [*more] if "--checkpoint.background" in more else [*more, "--checkpoint.background", "false"]
     return [
-        "--model.config",
-        tmp / "model",
-        "--data.path",
-        tmp / "data",
-        "--data.sequence_length",
-        16,
-        "--train.run_dir",
-        folder,
-        "--train.max_steps",
-        steps,
-        "--schedule.decay_steps",
-        99,
-        "--train.global_batch",
-        6,
-        "--log.every",
-        1,
-        "--log.tensorboard",
-        "false",
+        *base_options(tmp, folder, steps=steps, global_batch=6),
         "--checkpoint.keep_last",
         keep,
         "--checkpoint.ranks_per_file",
@@ -147,7 +115,7 @@ def check_outlived(tmp, name, call, code, first, period, ranks, rank, more=()):
 
 @campaign
 def test_storage_that_keeps_another_bit_is_found_by_reading_back(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     lie = faults("pwrite", "lie", 30, rank=1, path="/part-")
     settings = ["--checkpoint.every", 1, "--checkpoint.max_failures", 99]
     run("train", *options(tmp, tmp / "trusts", *settings), ranks=2, env=lie)
@@ -168,7 +136,7 @@ def test_storage_that_keeps_another_bit_is_found_by_reading_back(tmp):
 
 @campaign
 def test_a_call_that_fails_once_fails_one_save_and_training_goes_on(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     for name, call, code, first, ranks, rank in [
         ("write", "pwrite", "ENOSPC", 70, 1, 0),
         ("sync", "fsync", "EIO", 12, 2, 1),
@@ -183,7 +151,7 @@ def test_a_call_that_fails_once_fails_one_save_and_training_goes_on(tmp):
 
 
 def test_whichever_call_fails_nothing_partial_is_ever_current(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     failed = check_outlived(tmp, "often", "fsync", "EIO", 4, 17, 2, 0) + check_outlived(
         tmp, "later", "fsync", "EIO", 11, 31, 2, 0
     )
@@ -194,7 +162,7 @@ def test_whichever_call_fails_nothing_partial_is_ever_current(tmp):
 
 
 def test_short_writes_are_continued(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     digests = reference(tmp, 2, 4)
     run(
         "train",
@@ -210,7 +178,7 @@ def test_short_writes_are_continued(tmp):
 
 
 def test_as_many_failed_saves_in_a_row_as_allowed_end_the_run(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     arguments = options(tmp, tmp / "run", "--checkpoint.every", 2, "--checkpoint.max_failures", 2)
     done = run("train", *arguments, ranks=2, env=faults("fsync", "EIO", 6, 1, 1), expect=4)
     told = [
@@ -237,7 +205,7 @@ def saved_run(tmp, name, ranks):
 
 @campaign
 def test_an_errno_on_one_rank_is_looked_at_anew_and_no_checkpoint_is_put_aside(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     newest = "step-0000000008"
     for number, (call, code, first, path, ranks, rank) in enumerate(
         [
@@ -258,7 +226,7 @@ def test_an_errno_on_one_rank_is_looked_at_anew_and_no_checkpoint_is_put_aside(t
 
 
 def test_storage_that_stays_unreadable_ends_the_run_with_4_and_says_what_to_do(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     for number, (call, code, path, ranks, rank) in enumerate(
         [("pread", "EIO", "step-0000000008/replicated/", 2, 1), ("stat", "EIO", "step-0000000008/", 1, 0)]
     ):
@@ -277,7 +245,7 @@ def test_storage_that_stays_unreadable_ends_the_run_with_4_and_says_what_to_do(t
         assert ranks == 1 or f"rank {rank} (" in done.stderr, done.stderr
         older = f"--checkpoint.resume {folder}/checkpoints/step-0000000006"
         assert (
-            f"repair the storage and start the same command again, or start a new run from an older checkpoint"
+            "repair the storage and start the same command again, or start a new run from an older checkpoint"
             in done.stderr
         ), done.stderr
         assert older in done.stderr, done.stderr
@@ -290,7 +258,7 @@ def test_storage_that_stays_unreadable_ends_the_run_with_4_and_says_what_to_do(t
 
 
 def test_a_checkpoint_put_aside_stays_whatever_follows(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     arguments = saved_run(tmp, "run", 1)
     folder = tmp / "run/checkpoints"
     (folder / "step-0000000008/MANIFEST.json").write_text("{")
@@ -308,7 +276,7 @@ def test_a_checkpoint_put_aside_stays_whatever_follows(tmp):
 
 
 def test_a_save_that_nothing_follows_must_succeed(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     for name, code, more, last in [
         ("final", "ENOSPC", [], STEPS),
         ("stop", "EDQUOT", ["--train.inject", "rank=0,phase=forward,step=4,kind=stop"], None),
@@ -325,7 +293,7 @@ def test_a_save_that_nothing_follows_must_succeed(tmp):
 
 @campaign
 def test_few_descriptors_cost_no_checkpoint(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     digests = reference(tmp, 1, steps=6)
     outcomes = set()
     for limit in range(8, 15, 2):
@@ -354,7 +322,7 @@ def test_few_descriptors_cost_no_checkpoint(tmp):
 def test_a_full_disk_is_seen_before_anything_is_written_and_room_is_used_again(tmp):
     if run_command("unshare", "-m", "true", expect=None).returncode != 0:
         raise unittest.SkipTest("no mount namespace of its own is permitted here")
-    prepare(tmp)
+    prepare_smallest(tmp)
     (tmp / "disk").mkdir()
     # a disk of 6 MiB, filled up but for 600 kB, less than a save asks for; the filler goes when the first save has failed, and rank 0 waits for that
     script = """
@@ -420,7 +388,7 @@ def on_small_disk(tmp, kib, arguments):
 
 
 def test_where_there_is_no_room_for_one_more_an_older_checkpoint_goes_first(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=128, n_layer=1, n_head=2))
     more = ["--checkpoint.every", 1]
     run("train", *options(tmp, tmp / "plenty", *more, steps=1), ranks=2)
@@ -437,7 +405,7 @@ def test_where_there_is_no_room_for_one_more_an_older_checkpoint_goes_first(tmp)
 
 
 def test_the_only_sound_checkpoint_stays_where_there_is_no_room(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=128, n_layer=1, n_head=2))
     more = ["--checkpoint.every", 1, "--checkpoint.max_failures", 99]
     run("train", *options(tmp, tmp / "plenty", *more, steps=1), ranks=2)
@@ -451,7 +419,7 @@ def test_the_only_sound_checkpoint_stays_where_there_is_no_room(tmp):
 
 @campaign
 def test_behind_a_quota_that_free_space_says_nothing_of_an_older_checkpoint_goes_first(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     background = ["--checkpoint.background", "true"]
     for name, call, code, more, left in [
         ("nothing", "rename", "EIO", [], ["01", "02"]),
@@ -477,7 +445,7 @@ def test_behind_a_quota_that_free_space_says_nothing_of_an_older_checkpoint_goes
 
 
 def test_older_checkpoints_go_also_where_the_advice_cannot_be_written(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     done = run(
         "train",
         *options(tmp, tmp / "run", "--checkpoint.every", 3, keep=1),
@@ -494,7 +462,7 @@ def test_older_checkpoints_go_also_where_the_advice_cannot_be_written(tmp):
 
 
 def test_what_killed_jobs_left_goes_and_a_displaced_checkpoint_comes_back(tmp):
-    prepare(tmp)
+    prepare_smallest(tmp)
     arguments = saved_run(tmp, "run", 2)
     folder = tmp / "run/checkpoints"
     (folder / "step-0000000008").rename(

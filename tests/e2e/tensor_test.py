@@ -3,8 +3,7 @@
 import json
 import re
 
-from checkpoint_files import state_digest, step_folders
-from lockstep_testing import LLAMA_TINY, campaign, run, shortened, write_config
+from checkpoint_files import step_folders
 from layout_runs import (
     check_checkpoint_tools,
     check_failures,
@@ -16,6 +15,7 @@ from layout_runs import (
     options,
     prepare,
 )
+from lockstep_testing import LLAMA_TINY, campaign, run, shortened, write_config
 
 QWEN3_TINY = dict(LLAMA_TINY, architectures=["Qwen3ForCausalLM"], model_type="qwen3")
 # Twelve heads, and an MLP and a vocabulary that no number of ranks here divides.

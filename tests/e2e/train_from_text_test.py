@@ -18,6 +18,7 @@ from lockstep_testing import (
     PATIENCE_S,
     SOURCE,
     digest,
+    prepare_dataset,
     program,
     records,
     run,
@@ -212,16 +213,7 @@ def test_a_dry_run_says_what_a_start_would_prepare_and_makes_nothing(tmp):
 
 def test_another_tokenizer_than_that_of_a_dataset_is_refused_by_name(tmp):
     write_inputs(tmp)
-    run(
-        "prepare-data",
-        tmp / "in",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "tail:0.2",
-    )
+    prepare_dataset(tmp / "in", tmp / "data", "tail:0.2")
     for tokenizer in ["chars", shared_data("tokenizers/gpt2")]:
         refused = train(tmp, tmp / "run", {"data.path": tmp / "data", "data.tokenizer": tokenizer}, expect=2).stderr
         assert (

@@ -16,6 +16,7 @@ from lockstep_testing import (
     SOURCE,
     campaign,
     needs,
+    prepare_dataset,
     program,
     records,
     run,
@@ -48,16 +49,7 @@ def without(base, more):
 
 def prepare(tmp, config=LLAMA_TINY):
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "tail:0.1",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", "tail:0.1")
     write_config(tmp / "model", config)
 
 

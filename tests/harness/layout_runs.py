@@ -1,51 +1,40 @@
 """The same run of a small model on any layout, and checks that hold on every layout."""
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import GPT2_TINY, records, run, sample_text, share, write_config
+from lockstep_testing import GPT2_TINY, prepare_dataset, records, run, sample_text, share, write_config
 
 
-def prepare(tmp, **model):
+def prepare(tmp, validation="tail:0.1", **model):
     """Writes a dataset and the config of a model; `model` overrides single values."""
     (tmp / "text.txt").write_text(sample_text())
-    run(
-        "prepare-data",
-        tmp / "text.txt",
-        "--output",
-        tmp / "data",
-        "--data.tokenizer",
-        "bytes",
-        "--data.validation",
-        "tail:0.1",
-    )
+    prepare_dataset(tmp / "text.txt", tmp / "data", validation)
     write_config(tmp / "model", dict(GPT2_TINY, **dict({"n_embd": 18, "n_layer": 2, "n_head": 3}, **model)))
 
 
-def options(tmp, folder, *more, steps=6, global_batch=12, micro_batch=2):
-    length = [] if "--data.sequence_length" in more else ["--data.sequence_length", 16]
+def base_options(tmp, folder, *more, steps, global_batch=12):
+    """The options of a job that logs each step; `more` may override data.sequence_length and schedule.decay_steps."""
+    usual = [
+        ("--data.sequence_length", 16),
+        ("--schedule.decay_steps", 99),
+        ("--log.every", 1),
+        ("--log.tensorboard", "false"),
+    ]
     return [
-        "--model.config",
-        tmp / "model",
-        "--data.path",
-        tmp / "data",
-        *length,
-        "--train.run_dir",
-        folder,
-        "--train.max_steps",
-        steps,
-        "--schedule.decay_steps",
-        99,
-        "--train.global_batch",
-        global_batch,
-        "--train.micro_batch",
-        micro_batch,
-        "--log.every",
-        1,
-        "--log.tensorboard",
-        "false",
-        "--checkpoint.keep_last",
-        99,
+        *["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", folder],
+        *["--train.max_steps", steps, "--train.global_batch", global_batch],
+        *[word for option in usual if option[0] not in more for word in option],
         *more,
     ]
+
+
+def prepare_smallest(tmp):
+    """A model of one layer, for jobs whose steps should take no time."""
+    prepare(tmp, "none", n_embd=16, n_layer=1, n_head=2)
+
+
+def options(tmp, folder, *more, steps=6, global_batch=12, micro_batch=2):
+    more = ["--train.micro_batch", micro_batch, "--checkpoint.keep_last", 99, *more]
+    return base_options(tmp, folder, *more, steps=steps, global_batch=global_batch)
 
 
 def losses(folder):

@@ -180,6 +180,11 @@ def write_config(folder, config):
     return folder
 
 
+def prepare_dataset(text, folder, validation):
+    """Prepares a dataset of bytes from a file or folder of documents. `validation` is data.validation: "none", "tail:0.1"."""
+    return run("prepare-data", text, "--output", folder, "--data.tokenizer", "bytes", "--data.validation", validation)
+
+
 def sample_text():
     """Real text that every checkout has: pages of the project as they were once, so that what tests measure on it stays."""
     return (SOURCE / "tests/data/text.txt").read_text()

@@ -2,7 +2,6 @@
 
 import email.utils
 import hashlib
-import http.server
 import json
 import urllib.parse
 import xml.sax.saxutils

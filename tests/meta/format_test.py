@@ -66,6 +66,11 @@ def test_every_source_is_formatted():
     assert not wrong, "make format changes:\n" + "\n".join(wrong)
 
 
+def test_imports_of_python_are_sorted_and_used():
+    done = run_command(ruff(), "check", "--no-cache", "--config", SOURCE / ".ruff.toml", SOURCE, expect=None)
+    assert done.returncode == 0, done.stdout
+
+
 def test_every_python_file_is_formatted():
     wrong = unformatted_python(SOURCE / "tests", SOURCE / "scripts")
     assert not wrong, "make format changes:\n" + "\n".join(wrong)

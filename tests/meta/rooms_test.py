@@ -21,7 +21,9 @@ LIBRARIES = {
     r"curl/.*": ["remote"],
 }
 # Rooms that take values, never a configuration: who uses them need not know an option. In store, the body of checkpoint-inspect alone does.
-WITHOUT_CONFIGURATION = "layout program quant store architecture exchange readers comm data tensor model engine checkpoint".split()
+WITHOUT_CONFIGURATION = (
+    "layout program quant store architecture exchange readers comm data tensor model engine checkpoint".split()
+)
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 
 
