@@ -2,6 +2,7 @@
 // as JSON lines what DATASET.json weighs and the least times to open the dataset as a rank of train does, and to read
 // a sample in a shard that was not read before.
 #include "base/error.hpp"
+#include "bench/measured.hpp"
 #include "bench/timed.hpp"
 #include "data/dataset.hpp"
 #include "store/token_shards.hpp"
@@ -70,14 +71,6 @@ void measure(const Path& folder, int rounds) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fputs("dataset-scale FOLDER ROUNDS\n", stderr);
-    return 2;
-  }
-  try {
-    measure(Path(argv[1]) / "dataset-scale", std::atoi(argv[2]));
-  } catch (const Error& error) {
-    std::fprintf(stderr, "dataset-scale: %s\n", error.what());
-    return static_cast<int>(error.code());
-  }
+  return bench::measured("dataset-scale", argc, argv,
+                         [](const Path& folder, int rounds) { measure(folder / "dataset-scale", rounds); });
 }

@@ -2,6 +2,7 @@
 // their parts, and prints as JSON lines what they weigh and the least times to open them, to compare two of them, and
 // to read the table of a part of eight ranks.
 #include "base/error.hpp"
+#include "bench/measured.hpp"
 #include "bench/timed.hpp"
 #include "harness/large_checkpoint.hpp"
 #include "store/checkpoint_reader.hpp"
@@ -56,16 +57,4 @@ void measure(const Path& folder, int rounds) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "index-scale FOLDER ROUNDS\n");
-    return 2;
-  }
-  try {
-    measure(argv[1], std::max(1, std::atoi(argv[2])));
-    return 0;
-  } catch (const Error& error) {
-    std::fprintf(stderr, "index-scale: %s\n", error.what());
-    return static_cast<int>(error.code());
-  }
-}
+int main(int argc, char** argv) { return bench::measured("index-scale", argc, argv, measure); }

@@ -6,6 +6,7 @@
 #include "base/files.hpp"
 #include "base/json.hpp"
 #include "bench/gpt2_state.hpp"
+#include "bench/measured.hpp"
 #include "checkpoint/load_checkpoint.hpp"
 #include "checkpoint/save.hpp"
 #include "comm/mpi_communicator.hpp"
@@ -119,17 +120,9 @@ void measure(Communicator& world, const Path& folder, int rounds) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: load-bandwidth FOLDER ROUNDS\n");
-    return static_cast<int>(ExitCode::usage);
-  }
   const MpiSession mpi;
   const std::unique_ptr<Communicator> world = mpi_world();
-  try {
-    measure(*world, argv[1], std::atoi(argv[2]));
-  } catch (const Error& error) {
-    if (world->rank() == 0) std::fprintf(stderr, "load-bandwidth: %s\n", error.what());
-    return static_cast<int>(error.code());
-  }
-  return 0;
+  return bench::measured(
+      "load-bandwidth", argc, argv, [&](const Path& folder, int rounds) { measure(*world, folder, rounds); },
+      world->rank() == 0);
 }

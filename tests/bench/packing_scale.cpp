@@ -2,6 +2,7 @@
 // them, to write the index and to open it, and how full rows are.
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "bench/measured.hpp"
 #include "bench/timed.hpp"
 #include "data/packing_index.hpp"
 
@@ -99,16 +100,4 @@ void measure(const Path& folder, int rounds) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "packing-scale FOLDER ROUNDS\n");
-    return 2;
-  }
-  try {
-    measure(argv[1], std::max(1, std::atoi(argv[2])));
-    return 0;
-  } catch (const Error& error) {
-    std::fprintf(stderr, "packing-scale: %s\n", error.what());
-    return static_cast<int>(error.code());
-  }
-}
+int main(int argc, char** argv) { return bench::measured("packing-scale", argc, argv, measure); }

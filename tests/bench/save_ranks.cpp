@@ -4,6 +4,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "bench/measured.hpp"
 #include "bench/save_baselines.hpp"
 #include "checkpoint/save.hpp"
 #include "comm/mpi_communicator.hpp"
@@ -133,17 +134,9 @@ void measure(Communicator& world, const Path& folder, int rounds) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: save-ranks FOLDER ROUNDS\n");
-    return static_cast<int>(ExitCode::usage);
-  }
   const MpiSession mpi;
   const std::unique_ptr<Communicator> world = mpi_world();
-  try {
-    measure(*world, argv[1], std::atoi(argv[2]));
-  } catch (const Error& error) {
-    if (world->rank() == 0) std::fprintf(stderr, "save-ranks: %s\n", error.what());
-    return static_cast<int>(error.code());
-  }
-  return 0;
+  return bench::measured(
+      "save-ranks", argc, argv, [&](const Path& folder, int rounds) { measure(*world, folder, rounds); },
+      world->rank() == 0);
 }
