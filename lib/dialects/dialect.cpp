@@ -88,37 +88,55 @@ const Dialect* dialect_of_preset(std::string_view preset) {
   return found == all.end() ? nullptr : *found;
 }
 
-const Dialect* dialect_of(const Node& document, const Declaration& canonical, Problems& problems) {
-  if (const Node* const said = document.find("dialect"); said != nullptr && said->kind != Node::Kind::null) {
-    if (said->text == "lockstep") return nullptr;
-    if (const Dialect* const dialect = find_dialect(said->text)) return dialect;
-    std::vector<std::string> names{"lockstep"};
-    for (const Dialect* const dialect : dialects()) names.emplace_back(dialect->name);
-    problems.add_unread(said->origin,
-                        fmt::format("there is no dialect \"{}\": it is one of {}", said->text, join(names, ", ")));
-    return nullptr;
+std::optional<const Dialect*> stated_dialect(const Node& document, Problems& problems) {
+  if (const Node* const stated = document.find("dialect"); stated != nullptr && stated->kind != Node::Kind::null) {
+    const std::optional<const Dialect*> dialect = dialect_named(stated->text);
+    if (!dialect) problems.add_unread(stated->origin, no_such_dialect(stated->text));
+    return dialect;
   }
-  if (const Node* const preset = document.find("preset")) {
-    for (const Node& name : preset->kind == Node::Kind::list ? preset->items : std::vector{*preset})
-      if (const Dialect* const dialect = dialect_of_preset(name.text)) return dialect;
-  }
+  const Node* const preset = document.find("preset");
+  if (preset == nullptr) return std::nullopt;
+  for (const Node& name : preset->kind == Node::Kind::list ? preset->items : std::vector{*preset})
+    if (const Dialect* const dialect = dialect_of_preset(name.text)) return dialect;
+  return std::nullopt;
+}
+
+std::optional<const Dialect*> dialect_named(std::string_view name) {
+  if (name == "lockstep") return nullptr;
+  const Dialect* const dialect = find_dialect(name);
+  return dialect == nullptr ? std::nullopt : std::optional(dialect);
+}
+
+std::string no_such_dialect(std::string_view name) {
+  std::vector<std::string> names{"lockstep"};
+  for (const Dialect* const dialect : dialects()) names.emplace_back(dialect->name);
+  return fmt::format("there is no dialect \"{}\": it is one of {}", name, join(names, ", "));
+}
+
+const Dialect* likely_dialect(std::span<const Node> documents, const Declaration& canonical, Problems& problems) {
   std::vector<std::string> names;
-  leaves(document, "", 1, names);
+  for (const Node& document : documents) leaves(document, "", 1, names);
   std::erase_if(names, [](const std::string& name) {
     return name == "preset" || name == "lockstep" || name.starts_with("lockstep.");
   });
-  if (std::ranges::all_of(names, [&](const std::string& name) { return knows(canonical, name); })) return nullptr;
-  std::vector<const Dialect*> fitting;
-  for (const Dialect* const dialect : dialects())
-    if (std::ranges::all_of(names, [&](const std::string& name) { return knows(*dialect, name); }))
-      fitting.push_back(dialect);
-  if (fitting.size() > 1) {
+  const auto known = [&](const auto& vocabulary) {
+    return std::ranges::count_if(names, [&](const std::string& name) { return knows(vocabulary, name); });
+  };
+  auto most = known(canonical);
+  std::vector<const Dialect*> likely{nullptr};
+  for (const Dialect* const dialect : dialects()) {
+    const auto count = known(*dialect);
+    if (count > most) likely.clear();
+    if (count > most || (count == most && likely.front() != nullptr)) likely.push_back(dialect);
+    most = std::max(most, count);
+  }
+  if (likely.size() > 1) {
     std::vector<std::string> which;
-    for (const Dialect* const dialect : fitting) which.push_back(fmt::format("\"dialect: {}\"", dialect->name));
-    problems.add_unread(document.origin,
+    for (const Dialect* const dialect : likely) which.push_back(fmt::format("\"dialect: {}\"", dialect->name));
+    problems.add_unread(documents.front().origin,
                         fmt::format("its keys belong to several trainers: add {}", join(which, " or ")));
   }
-  return fitting.empty() ? nullptr : fitting.front();
+  return likely.front();
 }
 
 Node preset_document(const Dialect& dialect) {

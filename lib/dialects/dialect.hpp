@@ -52,10 +52,20 @@ std::span<const Dialect* const> dialects();
 const Dialect* find_dialect(std::string_view name);
 const Dialect* dialect_of_preset(std::string_view preset);
 
-/// Returns the dialect of a document; nullptr for Lockstep's own vocabulary. The key "dialect" or the preset names it.
-/// Otherwise it is the dialect that knows all keys, if Lockstep's own vocabulary does not. An ambiguous document is a
-/// problem.
-const Dialect* dialect_of(const Node& document, const Declaration& canonical, Problems& problems);
+/// Returns the dialect of this name; in the result, nullptr is Lockstep's own vocabulary, "lockstep". Nothing if there
+/// is none.
+std::optional<const Dialect*> dialect_named(std::string_view name);
+
+/// Returns the text of the error for another name.
+std::string no_such_dialect(std::string_view name);
+
+/// Returns the dialect that a file states by its key "dialect", or by naming the preset of a dialect; nothing if it
+/// states none. An unknown name is a problem.
+std::optional<const Dialect*> stated_dialect(const Node& document, Problems& problems);
+
+/// Returns the dialect that knows the most keys of the files. Lockstep's own vocabulary, nullptr, wins a tie; a tie of
+/// other dialects is a problem. `canonical` holds the options of all programs.
+const Dialect* likely_dialect(std::span<const Node> documents, const Declaration& canonical, Problems& problems);
 
 /// Returns the defaults of the trainer, as a document of the dialect.
 Node preset_document(const Dialect& dialect);

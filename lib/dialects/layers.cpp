@@ -31,18 +31,21 @@ class Loader {
   Loader(const Declaration* canonical, Problems& problems) : canonical_(canonical), problems_(problems) {}
 
   /// All files in one dialect, or nothing but problems.
-  Layers load(const std::vector<std::string>& files, const Dialect* named) {
-    Layers layers{.document = {}, .dialect = named};
+  Layers load(const std::vector<std::string>& files, std::optional<const Dialect*> named) {
+    Layers layers;
     layers.document.kind = Node::Kind::map;
-    if (named != nullptr) found_.emplace_back("--dialect", named);
+    if (named) stated_.emplace_back("--dialect", *named);
     for (const std::string& file : files) merge(layers.document, load(file, {}));
     const auto other =
-        std::ranges::find_if(found_, [&](const auto& place) { return place.second != found_.front().second; });
-    if (!found_.empty()) layers.dialect = found_.front().second;
-    if (other != found_.end()) {
-      problems_.add_unread(
-          "", fmt::format("{} is in the dialect {}, but {} in {}: all files must use one dialect", found_.front().first,
-                          name_of(found_.front().second), other->first, name_of(other->second)));
+        std::ranges::find_if(stated_, [&](const auto& place) { return place.second != stated_.front().second; });
+    if (!stated_.empty())
+      layers.dialect = stated_.front().second;
+    else if (canonical_ != nullptr && !read_.empty())
+      layers.dialect = likely_dialect(read_, *canonical_, problems_);
+    if (other != stated_.end()) {
+      problems_.add_unread("", fmt::format("{} is in the dialect {}, but {} in {}: all files must use one dialect",
+                                           stated_.front().first, name_of(stated_.front().second), other->first,
+                                           name_of(other->second)));
       layers.document.entries.clear();
     }
     return layers;
@@ -75,23 +78,11 @@ class Loader {
       return {};
     }
     document.origin = path;
-    note_dialect(path, document);
+    if (const auto dialect = stated_dialect(document, problems_)) stated_.emplace_back(path, *dialect);
     take(document, "dialect");
+    read_.push_back(document);
     put_presets_under(document, path, outer);
     return document;
-  }
-
-  /// A file of nothing but presets has the dialect that they have.
-  void note_dialect(const std::string& path, const Node& document) {
-    const bool says_nothing = std::ranges::all_of(
-        document.entries, [](const Node::Entry& entry) { return entry.key == "preset" || entry.key == "lockstep"; });
-    const Dialect* dialect = nullptr;
-    if (canonical_ != nullptr) {
-      dialect = dialect_of(document, *canonical_, problems_);
-    } else if (const Node* const said = document.find("dialect")) {
-      dialect = find_dialect(said->text);
-    }
-    if (dialect != nullptr || !says_nothing) found_.emplace_back(path, dialect);
   }
 
   /// Empty after a problem.
@@ -135,16 +126,16 @@ class Loader {
 
   const Declaration* canonical_;
   Problems& problems_;
-  std::vector<std::pair<std::string, const Dialect*>> found_;  // of files that say anything
+  std::vector<std::pair<std::string, const Dialect*>> stated_;  // by the command line and by files
+  std::vector<Node> read_;                                      // files, without their presets
 };
 
 }  // namespace
 
 Layers load_layers(const std::vector<std::string>& files, const std::string& named, const Declaration* canonical,
                    Problems& problems) {
-  const Dialect* const dialect = named.empty() ? nullptr : find_dialect(named);
-  if (!named.empty() && named != "lockstep" && dialect == nullptr)
-    problems.add_unread("command line", fmt::format("there is no dialect \"{}\"", named));
+  const std::optional<const Dialect*> dialect = named.empty() ? std::nullopt : dialect_named(named);
+  if (!named.empty() && !dialect) problems.add_unread("command line", no_such_dialect(named));
   return Loader(canonical, problems).load(files, dialect);
 }
 

@@ -18,8 +18,8 @@ struct Layers {
 
 /// Loads `files` in order; later files override earlier ones. A file names presets with "preset: FILE" or a list. A
 /// preset is a path relative to the file, or the name of a dialect's defaults. `named` is the dialect of the command
-/// line (empty: none). If no file names a dialect, it is inferred, provided `canonical` holds the options of all
-/// programs. Unreadable files and different dialects become problems. Local.
+/// line (empty: none). If neither states a dialect, it is the one that knows the most keys, provided `canonical` holds
+/// the options of all programs. Unreadable files and different dialects become problems. Local.
 Layers load_layers(const std::vector<std::string>& files, const std::string& named, const Declaration* canonical,
                    Problems& problems);
 

@@ -213,15 +213,31 @@ def test_a_dialect_is_inferred_where_it_can_be_and_one_configuration_has_one(tmp
     assert 'there is no dialect "klingon": it is one of lockstep, forgather, transformers, xorl' in told(
         "dialect: klingon\n", expect=2
     )
-    (tmp / "other.yaml").write_text("optimizer: {lr: 1e-3}\n")
+    (tmp / "other.yaml").write_text("dialect: lockstep\noptimizer: {lr: 1e-3}\n")
     message = told("dialect: xorl\ntrain: {lr: 1e-3}\n", "--config", tmp / "other.yaml", expect=2)
     assert (
         "c.yaml in xorl" in message
         and "other.yaml is in the dialect lockstep" in message
         and "all files must use one dialect" in message
     ), message
+    (tmp / "other.yaml").write_text("train: {weight_decay: 0.5}\n")
+    shared = told("dialect: xorl\ntrain: {lr: 1e-3}\n", "--config", tmp / "other.yaml")
+    assert "lr: 0.001" in shared and "weight_decay: 0.5" in shared, shared
+    assert "lr: 0.001" in told("train: {lr: 1e-3, output_dir: a}\n", "--dialect", "xorl")
     (tmp / "c.json").write_text('{"dialect": "forgather", "learning_rate": 2e-4}')
     assert "lr: 0.0002" in run("train", tmp / "c.json", "--print-config=changed").stdout
+
+
+def test_one_unknown_key_is_one_error_whatever_the_dialect(tmp):
+    """The dialect with the most keys is meant, so a mistake does not make all other keys unknown."""
+    for text, known in [
+        ("train: {lr: 1e-3, output_dir: a, no_such: 1}\n", "lr"),
+        ("learning_rate: 1e-3\nbf16: true\nper_device_train_batch_size: 4\nno_such: 1\n", "learning_rate"),
+        ("optimizer: {lr: 1e-3}\ndata: {sequence_length: 32}\ntrain: {no_such: 1}\n", "sequence_length"),
+    ]:
+        (tmp / "c.yaml").write_text(text)
+        told = run("train", tmp / "c.yaml", "--print-config=changed", expect=2).stderr
+        assert "no_such" in told and f".{known}" not in told and "problems" not in told, (text, told)
 
 
 def test_every_problem_is_told_at_once_with_the_place_and_the_key_as_they_were_written(tmp):
