@@ -57,6 +57,8 @@ int run_tool(int argc, char** argv, const StartJob& start, const ToolBody<Config
   if (line.common.dry_run) start_up.run_dir.clear();
   return run_job(tool, line.common, start_up, start, [&](Session& session, Log& log) {
     if (problem) std::rethrow_exception(problem);
+    if (session.world().rank() == 0)
+      for (const std::string& note : line.notes) log.info("{}", note);
     Output output(line.common, line.settings, log);
     const int code = with_dialect_keys(line.settings, [&] { return body(line.config, session, output); });
     output.close();

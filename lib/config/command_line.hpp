@@ -22,6 +22,7 @@ struct CommandLine {
   CommonOptions common;               // --dry-run, --json, --log-level, --progress, --color
   Settings settings;                  // all options with their origins; to_yaml() of them is RUN/config.yaml
   std::optional<std::string> answer;  // if set: write it to stdout and exit 0; `config` is not checked then
+  std::vector<std::string> notes;     // on keys of another trainer that have no effect, for the log
 };
 
 /// The part of parsing that is independent of the configuration's type. It fills the variables bound to `declaration`.
@@ -65,6 +66,7 @@ CommandLine<Config> parse_command_line(const std::vector<std::string>& arguments
   line.common = std::move(parsed.common);
   line.settings = std::move(parsed.settings);
   line.answer = std::move(parsed.answer);
+  line.notes = parsed.problems.notes();
   return line;
 }
 

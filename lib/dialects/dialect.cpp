@@ -59,6 +59,7 @@ std::string meaning(const DialectKey& key) {
       if (!key.note.empty()) text += (text.empty() ? "" : "; ") + std::string(key.note);
       break;
     case DialectKey::State::moot: text = fmt::format("has no effect: {}", key.note); break;
+    case DialectKey::State::noted: text = fmt::format("has no effect, as the log says: {}", key.note); break;
     case DialectKey::State::refused:
       text = key.harmless.empty() ? fmt::format("is refused: {}", key.note)
                                   : fmt::format("has no effect as {}; otherwise refused: {}",

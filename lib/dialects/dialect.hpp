@@ -24,6 +24,7 @@ struct DialectKey {
   enum class State {
     taken,    // translated to the options in `canonical`
     moot,     // ignored, with any value
+    noted,    // ignored, with a line in the log; values in `harmless` without
     refused,  // refused, except for values in `harmless`
   };
   std::string_view name;  // dotted: "train.lr"
@@ -32,7 +33,7 @@ struct DialectKey {
   State state = State::taken;
   std::string_view canonical = {};  // of taken: "optimizer.lr"; several are separated by commas
   std::string_view note = {};       // of taken: differences; of moot and refused: the reason, and the alternative
-  std::string_view harmless = {};   // of refused: values that are ignored, "false|null"
+  std::string_view harmless = {};   // of noted and refused: values that are ignored, "false|null"
   std::string_view below = {};      // key of a switch; while the switch is off, this key is ignored
   // Of taken. Not set: the value is copied, or finish() translates the key.
   void (*lower)(const Node& value, Lowering& lowering) = nullptr;

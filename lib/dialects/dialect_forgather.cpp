@@ -3,6 +3,7 @@
 #include "dialects/dialect_hf.hpp"
 #include "dialects/dialect_tables.hpp"
 #include "dialects/lowering.hpp"
+#include "options/interpret.hpp"
 
 #include <fmt/ranges.h>
 
@@ -34,7 +35,7 @@ void default_dtype(const Node& value, Lowering& lowering) {
 }
 
 void mixed_precision(const Node& value, Lowering& lowering) {
-  if (value.text != "no" || lowering.said("default_dtype") == nullptr) param_dtype(value, lowering);
+  if (value.text != "no" || lowering.given("default_dtype") == nullptr) param_dtype(value, lowering);
 }
 
 void activation_budget(const Node& value, Lowering& lowering) {
@@ -169,11 +170,11 @@ constexpr std::array forgather_keys{
     DialectKey{"logging_strategy", text, "steps", taken, "log.every", "no, steps or epoch", "", "", jointly},
     DialectKey{"logging_steps", number, "50", taken, "log.every", "at multiples of it", "", "", jointly},
     DialectKey{"logging_first_step", flag, "false", taken, "log.first_step"},
-    DialectKey{"torch_compile", flag, "false", refused, "", hf::no_compile, "false"},
-    DialectKey{"torch_compile_backend", text, "inductor", refused, "", hf::no_compile, "", "torch_compile"},
-    DialectKey{"torch_compile_mode", text, "default", refused, "", hf::no_compile, "", "torch_compile"},
-    DialectKey{"torch_compile_dynamic", flag, "true", refused, "", hf::no_compile, "", "torch_compile"},
-    DialectKey{"torch_compile_full_graph", flag, "false", refused, "", hf::no_compile, "", "torch_compile"},
+    DialectKey{"torch_compile", flag, "false", noted, "", hf::no_compile, "false"},
+    DialectKey{"torch_compile_backend", text, "inductor", moot, "", hf::no_compile},
+    DialectKey{"torch_compile_mode", text, "default", moot, "", hf::no_compile},
+    DialectKey{"torch_compile_dynamic", flag, "true", moot, "", hf::no_compile},
+    DialectKey{"torch_compile_full_graph", flag, "false", moot, "", hf::no_compile},
     DialectKey{"save_strategy", text, "steps", taken, "checkpoint.every, checkpoint.at_end",
                "no, steps or epoch; no: none at the end either", "", "", jointly},
     DialectKey{"save_steps", number, "1000", taken, "checkpoint.every", "at multiples of it", "", "", jointly},
@@ -309,7 +310,7 @@ constexpr std::array forgather_keys{
 };
 
 void lower_trainer(Lowering& lowering) {
-  const Node* const trainer = lowering.said("trainer");
+  const Node* const trainer = lowering.given("trainer");
   const std::string name = trainer == nullptr ? "single" : trainer->text;
   const bool pipeline = name == "pipeline";
   if (name == "single" || name == "ddp" || name == "accelerate") {
@@ -324,13 +325,14 @@ void lower_trainer(Lowering& lowering) {
   }
   const std::int64_t parts = pipeline ? lowering.integer("n_microbatches").value_or(4) : 1;
   if (pipeline) lowering.set("parallel.micro_batches", std::to_string(parts), *trainer);
-  if (const Node* const stages = lowering.said("stages_per_rank"); stages != nullptr && pipeline && stages->text != "1")
+  if (const Node* const stages = lowering.given("stages_per_rank");
+      stages != nullptr && pipeline && stages->text != "1")
     lowering.set("parallel.stages_per_rank", *stages);
   for (const auto& [theirs, ours] : {std::pair("per_device_train_batch_size", "train.micro_batch"),
                                      std::pair("per_device_eval_batch_size", "eval.micro_batch")}) {
     const std::optional<std::int64_t> batch = lowering.integer(theirs);
     if (!batch) continue;
-    const Node& said = *lowering.said(theirs);
+    const Node& said = *lowering.given(theirs);
     if (parts < 1 || *batch % parts != 0)
       lowering.refuse(said, fmt::format("it is not a multiple of n_microbatches, {}", parts));
     else
@@ -347,12 +349,12 @@ void finish_forgather(Lowering& lowering) {
   hf::lower_cadence(lowering);
   hf::lower_delay("steps", lowering);
   hf::lower_prefetch(lowering);
-  if (const Node* const best = lowering.said("preserve_best_model"))
+  if (const Node* const best = lowering.given("preserve_best_model"))
     lowering.set("checkpoint.keep_best",
                  lowering.on("preserve_best_model", false) ? lowering.text("preserve_n_best") : "0", *best);
   if (lowering.on("post_local_sgd.enabled", false))
     lowering.set("post_local_sgd.start_step", lowering.text("post_local_sgd.start_step"),
-                 *lowering.said("post_local_sgd.enabled"));
+                 *lowering.given("post_local_sgd.enabled"));
 }
 
 }  // namespace

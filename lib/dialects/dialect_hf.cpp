@@ -1,5 +1,6 @@
 #include "dialects/dialect_hf.hpp"
 
+#include "options/interpret.hpp"
 #include "plugin/plugins.hpp"
 
 #include <fmt/format.h>
@@ -21,7 +22,7 @@ const Node* either(const Node* first, const Node* second) { return first != null
 /// What a strategy and its steps come to; without both nothing is set.
 void lower_strategy(std::string_view strategy_key, const Node* steps, std::string_view steps_key,
                     std::string_view canonical, Lowering& lowering) {
-  const Node* const strategy = lowering.said(strategy_key);
+  const Node* const strategy = lowering.given(strategy_key);
   const std::string how = lowering.text(strategy_key);
   if (how == "steps") {
     if (steps != nullptr || strategy != nullptr)
@@ -37,8 +38,8 @@ void lower_strategy(std::string_view strategy_key, const Node* steps, std::strin
 
 /// Steps, or from 0 to 1 a part of the run. There constant has no warm-up.
 void lower_warmup(const std::string& schedule, Lowering& lowering) {
-  const Node* const steps = lowering.said("warmup_steps");
-  const Node* const ratio = lowering.said("warmup_ratio");
+  const Node* const steps = lowering.given("warmup_steps");
+  const Node* const ratio = lowering.given("warmup_ratio");
   const Node* const warmup = steps != nullptr && (!zero(*steps) || ratio == nullptr) ? steps : ratio;
   if (warmup == nullptr || schedule == "constant") return;
   const bool is_part = warmup == ratio || warmup->text.starts_with("0.") || warmup->text.starts_with(".");
@@ -167,14 +168,14 @@ void pipeline_schedule(const std::string& name, const Node& value, Lowering& low
 }
 
 void one_micro_batch(std::string_view batch, std::string_view accumulation, Lowering& lowering) {
-  const Node* const said = lowering.said(batch);
-  if (said != nullptr && lowering.said(accumulation) == nullptr && !lowering.is_set("train.global_batch"))
+  const Node* const said = lowering.given(batch);
+  if (said != nullptr && lowering.given(accumulation) == nullptr && !lowering.is_set("train.global_batch"))
     lowering.set("train.accumulation", "1", *said);
 }
 
 void lower_length(Lowering& lowering) {
-  const Node* const steps = lowering.said("max_steps");
-  const Node* const epochs = lowering.said("num_train_epochs");
+  const Node* const steps = lowering.given("max_steps");
+  const Node* const epochs = lowering.given("num_train_epochs");
   const bool by_steps = steps != nullptr && !negative(*steps);
   if (by_steps) lowering.set("train.max_steps", *steps);
   if (epochs == nullptr || by_steps) return;
@@ -183,8 +184,8 @@ void lower_length(Lowering& lowering) {
 }
 
 void lower_optimizer(Lowering& lowering) {
-  const Node* const first = lowering.said("adam_beta1");
-  const Node* const second = lowering.said("adam_beta2");
+  const Node* const first = lowering.given("adam_beta1");
+  const Node* const second = lowering.given("adam_beta2");
   if (first == nullptr && second == nullptr) return;
   Node betas;
   betas.kind = Node::Kind::list;
@@ -205,8 +206,8 @@ void lower_schedule(Lowering& lowering) {
        {"cosine_with_restarts", "cosine"},
        {"cosine_with_min_lr", "cosine"},
        {"warmup_stable_decay", "wsd"}}};
-  const Node* const type = lowering.said("lr_scheduler_type");
-  const Node* const more = lowering.said("lr_scheduler_kwargs");
+  const Node* const type = lowering.given("lr_scheduler_type");
+  const Node* const more = lowering.given("lr_scheduler_kwargs");
   const std::string name = lowering.text("lr_scheduler_type");
   if (type != nullptr) {
     const auto other = std::ranges::find(names, name, &std::pair<std::string_view, std::string_view>::first);
@@ -241,28 +242,28 @@ void lower_schedule(Lowering& lowering) {
 }
 
 void lower_cadence(Lowering& lowering) {
-  const Node* const logged = lowering.said("logging_steps");
-  const Node* const evaluated = lowering.said("eval_steps");
+  const Node* const logged = lowering.given("logging_steps");
+  const Node* const evaluated = lowering.given("eval_steps");
   lower_strategy("logging_strategy", logged, "logging_steps", "log.every", lowering);
-  if (lowering.said("eval_strategy") != nullptr)  // without steps of its own transformers takes those of the log
+  if (lowering.given("eval_strategy") != nullptr)  // without steps of its own transformers takes those of the log
     lower_strategy("eval_strategy", either(evaluated, lowering.text("eval_steps").empty() ? logged : nullptr),
                    "eval_steps", "eval.every", lowering);
-  lower_strategy("save_strategy", lowering.said("save_steps"), "save_steps", "checkpoint.every", lowering);
-  if (const Node* const strategy = lowering.said("save_strategy");
+  lower_strategy("save_strategy", lowering.given("save_steps"), "save_steps", "checkpoint.every", lowering);
+  if (const Node* const strategy = lowering.given("save_strategy");
       strategy != nullptr && (strategy->text == "no" || strategy->text == "false"))
     lowering.set("checkpoint.at_end", "false", *strategy);
 }
 
 void lower_delay(const std::string& unit, Lowering& lowering) {
-  const Node* const delay = lowering.said("eval_delay");
+  const Node* const delay = lowering.given("eval_delay");
   const std::string how = lowering.text("eval_strategy");
   if (delay == nullptr || zero(*delay) || how == "no" || how == "false") return;
   lowering.set("eval.delay", delay->text + " " + unit, *delay);
 }
 
 void lower_prefetch(Lowering& lowering) {
-  const Node* const workers = lowering.said("dataloader_num_workers");
-  const Node* const ahead = lowering.said("dataloader_prefetch_factor");
+  const Node* const workers = lowering.given("dataloader_num_workers");
+  const Node* const ahead = lowering.given("dataloader_prefetch_factor");
   if (ahead != nullptr && ahead->text != "auto" && (workers == nullptr || !zero(*workers)))
     lowering.set("data.prefetch", *ahead);
 }

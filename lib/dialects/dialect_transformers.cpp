@@ -4,6 +4,7 @@
 #include "dialects/dialect_hf.hpp"
 #include "dialects/dialect_tables.hpp"
 #include "dialects/lowering.hpp"
+#include "options/interpret.hpp"
 
 #include <fmt/format.h>
 
@@ -60,14 +61,14 @@ void seed(const Node& value, Lowering& lowering) {
 
 /// There a run starts from scratch unless it is told to resume, and writes over what lies in its folder.
 void lower_start(Lowering& lowering) {
-  const Node* const resumes = lowering.said("resume_from_checkpoint");
+  const Node* const resumes = lowering.given("resume_from_checkpoint");
   const bool from_scratch = resumes == nullptr || !flag_word(resumes->text).value_or(true);
   if (from_scratch && lowering.on("overwrite_output_dir", false))
-    lowering.set("checkpoint.resume", "afresh", *lowering.said("overwrite_output_dir"));
+    lowering.set("checkpoint.resume", "afresh", *lowering.given("overwrite_output_dir"));
   else if (resumes != nullptr)
     hf::resume_from_checkpoint(*resumes, lowering);
   if (from_scratch || !lowering.on("ignore_data_skip", false)) return;
-  const Node& skips = *lowering.said("ignore_data_skip");
+  const Node& skips = *lowering.given("ignore_data_skip");
   if (flag_word(resumes->text))
     return lowering.refuse(skips,
                            "a run that resumes itself continues at its data position; data can begin anew only with a "
@@ -173,9 +174,9 @@ constexpr std::array transformers_keys{
     DialectKey{"gradient_checkpointing", flag, "false", taken, "train.recompute", "block or none", "", "",
                hf::recompute},
     DialectKey{"gradient_checkpointing_kwargs", map, "", moot, "", "there is one way to recompute a block"},
-    DialectKey{"torch_compile", flag, "false", refused, "", hf::no_compile, "false"},
-    DialectKey{"torch_compile_backend", text, "", refused, "", hf::no_compile, "", "torch_compile"},
-    DialectKey{"torch_compile_mode", text, "", refused, "", hf::no_compile, "", "torch_compile"},
+    DialectKey{"torch_compile", flag, "false", noted, "", hf::no_compile, "false"},
+    DialectKey{"torch_compile_backend", text, "", moot, "", hf::no_compile},
+    DialectKey{"torch_compile_mode", text, "", moot, "", hf::no_compile},
     DialectKey{"dataloader_num_workers", number, "0", taken, "data.prefetch", "batches are made by one thread", "", "",
                jointly},
     DialectKey{"dataloader_prefetch_factor", number, "", taken, "data.prefetch", "", "", "", jointly},
@@ -263,7 +264,7 @@ constexpr std::array transformers_parts{
 };
 
 void lower_reports(Lowering& lowering) {
-  const Node* const said = lowering.said("report_to");
+  const Node* const said = lowering.given("report_to");
   bool tensorboard = said == nullptr;  // as it is here
   bool wandb = false;
   for (const Node& word : said == nullptr                  ? std::vector<Node>{}
@@ -279,9 +280,9 @@ void lower_reports(Lowering& lowering) {
     lowering.set("log.tensorboard", tensorboard ? "true" : "false", *said);
     lowering.set("log.wandb", wandb ? "offline" : "off", *said);
   }
-  if (const Node* const folder = lowering.said("logging_dir"); folder != nullptr && tensorboard)
+  if (const Node* const folder = lowering.given("logging_dir"); folder != nullptr && tensorboard)
     hf::logging_dir(*folder, lowering);
-  if (const Node* const name = lowering.said("run_name"); name != nullptr && wandb)
+  if (const Node* const name = lowering.given("run_name"); name != nullptr && wandb)
     lowering.set("log.wandb_name", *name);
 }
 
@@ -380,13 +381,13 @@ void take_config(const std::string& key, const Node& value, Sharding& sharding, 
 
 void lower_sharding(Lowering& lowering) {
   Sharding sharding;
-  if (const Node* const fsdp = lowering.said("fsdp")) take_fsdp(*fsdp, sharding, lowering);
-  if (const Node* const config = lowering.said("fsdp_config")) {
+  if (const Node* const fsdp = lowering.given("fsdp")) take_fsdp(*fsdp, sharding, lowering);
+  if (const Node* const config = lowering.given("fsdp_config")) {
     for (const auto& [key, value] : config->entries)
       if (value.kind != Node::Kind::null)
         take_config(key.starts_with("fsdp_") ? key.substr(5) : key, value, sharding, lowering);
   }
-  const Node* const type = lowering.said("distributed_type");
+  const Node* const type = lowering.given("distributed_type");
   if (sharding.strategy.empty() && type != nullptr && type->text == "FSDP") {
     sharding.strategy = "full_shard";
     if (sharding.place == nullptr) sharding.place = type;
@@ -410,7 +411,7 @@ void lower_sharding(Lowering& lowering) {
 void lower_epoch_end(Lowering& lowering) {
   for (const std::string_view key : {"num_train_epochs", "max_steps", "gradient_accumulation_steps",
                                      "per_device_train_batch_size", "dataloader_drop_last"}) {
-    const Node* const said = lowering.said(key);
+    const Node* const said = lowering.given(key);
     if (said == nullptr || lowering.is_set("data.short_last_step")) continue;
     lowering.set("data.short_last_step", "true", *said);
   }

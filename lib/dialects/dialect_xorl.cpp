@@ -4,9 +4,11 @@
 #include "dialects/dialect_hf.hpp"
 #include "dialects/dialect_tables.hpp"
 #include "dialects/lowering.hpp"
+#include "options/interpret.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -20,9 +22,16 @@ using enum DialectKey::State;
 using hf::jointly;
 
 constexpr const char* no_adapters = "this version trains no adapters: all weights are trained, except optimizer.frozen";
+constexpr const char* no_fp8 = "training computes in fp64, fp32, bf16 or fp16";
+constexpr const char* fp8 = "train.enable_fp8_training";  // the switch of the keys of fp8 training
+constexpr const char* no_distillation = "a model is trained on labels, not on another model";
+constexpr const char* one_kernel = "there is one kernel for it";
+constexpr const char* dummy_samples = "4096";  // there, of an entry without num_samples
+
 /// A flag as one of two values.
 void choose(std::string_view key, std::string_view canonical, const char* yes, const char* no, Lowering& lowering) {
-  if (const Node* const value = lowering.said(key)) lowering.set(canonical, lowering.on(key, false) ? yes : no, *value);
+  if (const Node* const value = lowering.given(key))
+    lowering.set(canonical, lowering.on(key, false) ? yes : no, *value);
 }
 
 void log_format(const Node& value, Lowering& lowering) {
@@ -63,7 +72,7 @@ void no_decay(const Node& value, Lowering& lowering) {
   patterns.origin = value.origin;
   const std::vector<Node> words = value.kind == Node::Kind::list ? value.items : std::vector{value};
   for (const std::string_view key : {"train.no_decay_modules", "train.no_decay_params"}) {
-    const Node* const said = lowering.said(key);
+    const Node* const said = lowering.given(key);
     if (said == nullptr) continue;
     for (const Node& word : said->kind == Node::Kind::list ? said->items : std::vector{*said}) {
       Node pattern = word;
@@ -90,6 +99,10 @@ void validation(const Node& value, Lowering& lowering) {
   lowering.set("data.validation", (count ? "count:" : "hash:") + value.text, value);
 }
 
+void moments_on_host(const Node& value, Lowering& lowering) {
+  if (flag_word(value.text).value_or(false)) hf::offload({"optimizer"}, value, lowering);
+}
+
 void hub_token(const Node& value, Lowering& lowering) {
   if (!flag_word(value.text))
     lowering.refuse(value, "a configuration must not hold a token: use HF_TOKEN or its usual file");
@@ -101,7 +114,7 @@ void resume(const Node& value, Lowering& lowering) {
 }
 
 void config_path(const Node& value, Lowering& lowering) {
-  const Node* const weights = lowering.said("model.model_path");
+  const Node* const weights = lowering.given("model.model_path");
   if (weights == nullptr) return lowering.set("model.config", value);
   if (weights->text != value.text)
     lowering.refuse(value,
@@ -130,6 +143,25 @@ constexpr std::array xorl_keys{
     DialectKey{"model.encoders", map, "{}", refused, "", "models of images, videos and sound are not trained", "{}"},
     DialectKey{"model.train_router", flag, "", refused, "",
                "the router is trained with the rest: optimizer.frozen can freeze it", "true"},
+    DialectKey{"model.freeze_router", flag, "false", refused, "",
+               "the router is trained with the rest: optimizer.frozen can freeze it", "false"},
+    DialectKey{"model.router_fp32", flag, "", noted, "", "the type of the router follows precision.dtype"},
+    DialectKey{"model.lm_head_fp32", flag, "", noted, "", "the type of logits follows precision.dtype"},
+    DialectKey{"model.record_routing_weights", flag, "true", moot, "", "recomputation repeats the routing of forward"},
+    DialectKey{"model.moe_routing_weights_before_down", text, "auto", noted, "",
+               "routing weights scale the outputs of experts", "auto|false"},
+    DialectKey{"model.alltoall_combine_hidden_chunk_size", number, "0", moot, "",
+               "rows of experts are exchanged in rounds of bounded size"},
+    DialectKey{"model.flash_attention_deterministic", flag, "false", moot, "", "attention is deterministic"},
+    DialectKey{"model.rmsnorm_mode", text, "", moot, "", one_kernel},
+    DialectKey{"model.activation_native", flag, "false", moot, "", one_kernel},
+    DialectKey{"model.rope_native", flag, "", moot, "", one_kernel},
+    DialectKey{"model.rope_class_b", flag, "", moot, "", one_kernel},
+    DialectKey{"model.attention_cast_bf16", flag, "false", moot, "", one_kernel},
+    DialectKey{"model.qwen35_rmsnorm_family", text, "", refused, "", "Qwen3.5 is not supported"},
+    DialectKey{"model.sparse_mla_enabled", flag, "", refused, "", "sparse latent attention is not supported", "false"},
+    DialectKey{"model.sparse_mla_backend", text, "auto", refused, "", "sparse latent attention is not supported",
+               "auto", "model.sparse_mla_enabled"},
 
     DialectKey{"data.datasets", list, "", taken, "data.path, data.datasets, data.records, data.max_length",
                "one entry is data.path, several are data.datasets", "", "", jointly},
@@ -170,6 +202,8 @@ constexpr std::array xorl_keys{
     DialectKey{"data.skip_prepare_dataset", flag, "false", taken, "data.prepare", "true: only load, never prepare", "",
                "", jointly},
     DialectKey{"data.push_dataset_to_hub", text, "", refused, "", "nothing is uploaded"},
+    DialectKey{"data.is_preprocess", flag, "false", moot, "", "prepared data is recognised"},
+    DialectKey{"data.fa_max_length_bucket", number, "0", moot, "", "attention takes lengths as they are"},
     DialectKey{"data.hf_use_auth_token", text, "", taken, "", "the token comes from HF_TOKEN or its usual file", "", "",
                hub_token},
 
@@ -185,6 +219,20 @@ constexpr std::array xorl_keys{
     DialectKey{"train.pipeline_parallel_virtual_stages", number, "", taken, "parallel.stages_per_rank"},
     DialectKey{"train.pp_variable_seq_lengths", flag, "true", moot, "",
                "stages know the length of every row before the step"},
+    DialectKey{"train.pp_seq_len_bucket_size", number, "1024", moot, "",
+               "stages know the length of every row before the step"},
+    DialectKey{"train.pipeline_parallel_input_weight", number, "1", noted, "",
+               "parallel.split_points divides the blocks into stages", "1|1.0"},
+    DialectKey{"train.pipeline_parallel_output_weight", number, "1", noted, "",
+               "parallel.split_points divides the blocks into stages", "1|1.0"},
+    DialectKey{"train.pipeline_parallel_num_layers_in_first_stage", number, "", refused, "",
+               "parallel.split_points divides the blocks into stages"},
+    DialectKey{"train.pipeline_parallel_num_layers_in_last_stage", number, "", refused, "",
+               "parallel.split_points divides the blocks into stages"},
+    DialectKey{"train.lm_head_tensor_parallel_size", number, "1", refused, "",
+               "parallel.tp divides the head with the other layers", "1"},
+    DialectKey{"train.defer_grad_sync_in_accumulation", flag, "false", moot, "",
+               "replicas sum their gradients once a step"},
     DialectKey{"train.expert_parallel_size", number, "1", taken, "parallel.ep", "", "", "", jointly},
     DialectKey{"train.ulysses_parallel_size", number, "1", taken, "parallel.ulysses"},
     DialectKey{"train.ringattn_parallel_size", number, "1", taken, "parallel.ring"},
@@ -222,6 +270,25 @@ constexpr std::array xorl_keys{
                jointly},
     DialectKey{"train.muon_ns_steps", number, "5", taken, "optimizer.muon_steps", "used with muon", "", "", jointly},
     DialectKey{"train.muon_adjust_lr_fn", text, "", taken, "optimizer.muon_adjust", "used with muon", "", "", jointly},
+    DialectKey{"train.muon_distributed_mode", text, "shard_local", noted, "",
+               "whole matrices are orthogonalised, as by full_gradient", "full_gradient"},
+    DialectKey{"train.muon_fallback_optimizer", text, "adamw", refused, "",
+               "tensors that are no matrices are updated by adamw", "adamw"},
+    DialectKey{"train.muon_ns_algorithm", text, "gram_newton_schulz", moot, "", "the iteration computes the same"},
+    DialectKey{"train.muon_ns_use_quack_kernels", flag, "true", moot, "", one_kernel},
+    DialectKey{"train.muon_gram_ns_num_restarts", number, "1", moot, "", "the iteration computes the same"},
+    DialectKey{"train.muon_gram_ns_restart_iterations", list, "", moot, "", "the iteration computes the same"},
+    DialectKey{"train.muon_grouped_gram_ns_fp32_byte_limit", number, "536870912", moot, "",
+               "matrices are updated one by one"},
+    DialectKey{"train.muon_grad_dtype", text, "", noted, "", "gradients are summed in precision.reduce_dtype"},
+    DialectKey{"train.muon_update_dtype", text, "", noted, "", "updates have the type of master weights"},
+    DialectKey{"train.muon_force_momentum_path", flag, "false", moot, "", "there is one way to compute the update"},
+    DialectKey{"train.cautious_weight_decay", flag, "false", refused, "", "weight decay acts on all elements", "false"},
+    DialectKey{"train.anyprecision_adamw_denominator_chunk_size", number, "0", moot, "", "updates are made in place"},
+    DialectKey{"train.anyprecision_adamw_reuse_grad_for_momentum", flag, "false", moot, "",
+               "updates are made in place"},
+    DialectKey{"train.anyprecision_adamw_state_cpu_offload", flag, "false", taken, "train.offload", "true: optimizer",
+               "", "", moments_on_host},
 
     DialectKey{"train.micro_batch_size", number, "1", taken, "train.micro_batch"},
     DialectKey{"train.gradient_accumulation_steps", number, "1", taken, "train.accumulation, parallel.micro_batches",
@@ -231,6 +298,49 @@ constexpr std::array xorl_keys{
     DialectKey{"train.max_steps", number, "", taken, "train.max_steps", "may extend or shorten a run", "", "", jointly},
 
     DialectKey{"train.enable_mixed_precision", flag, "true", taken, "precision.dtype", "bf16 or fp32", "", "", jointly},
+    DialectKey{"train.fsdp_reduce_dtype", text, "fp32", taken, "precision.reduce_dtype", "used with mixed precision",
+               "", "", jointly},
+    DialectKey{"train.skip_param_upcast", flag, "false", taken, "precision.weights",
+               "true: bf16, used with mixed precision", "", "", jointly},
+    DialectKey{"train.high_precision_bf16", flag, "false", moot, "", "bf16 products are summed in fp32"},
+    DialectKey{"train.softmax_auxiliary_loss", flag, "false", refused, "", "there is no z-loss", "false"},
+    DialectKey{"train.auxiliary_loss_multiplier", number, "1e-05", refused, "", "there is no z-loss", "",
+               "train.softmax_auxiliary_loss"},
+    DialectKey{"train.ce_mode", text, "", moot, "", "logits are made and used in slices"},
+    DialectKey{"train.ce_num_chunks", number, "8", moot, "", "logits are made and used in slices"},
+    DialectKey{"train.fsdp_sharded_lm_head_loss", flag, "false", moot, "", "logits are made and used in slices"},
+    DialectKey{"train.fsdp_sharded_lm_head_loss_num_chunks", number, "8", moot, "",
+               "logits are made and used in slices"},
+    DialectKey{"train.moe_global_load_balancing", flag, "false", noted, "",
+               "the balance of experts is that of the whole batch", "true"},
+    DialectKey{"train.moe_grad_reduce_mode", text, "reduce_scatter", noted, "",
+               "gradients are summed in precision.reduce_dtype", "reduce_scatter"},
+    DialectKey{"train.enable_fp8_training", flag, "false", refused, "", no_fp8, "false"},
+    DialectKey{"train.fp8_cfg", map, "", refused, "", no_fp8, "{}"},
+    DialectKey{"train.fp8_training_num_first_layers_bf16", number, "0", refused, "", no_fp8, "", fp8},
+    DialectKey{"train.fp8_training_num_last_layers_bf16", number, "0", refused, "", no_fp8, "", fp8},
+    DialectKey{"train.fp8_training_allow_blackwell", flag, "false", refused, "", no_fp8, "", fp8},
+    DialectKey{"train.fp8_training_blackwell_validation_artifact", text, "", refused, "", no_fp8, "", fp8},
+    DialectKey{"train.fp8_training_block_size", number, "128", refused, "", no_fp8, "", fp8},
+    DialectKey{"train.fp8_training_backward", text, "fp8", refused, "", no_fp8, "", fp8},
+    DialectKey{"train.fp8_training_smoothquant_alpha", number, "", refused, "", no_fp8, "", fp8},
+    DialectKey{"train.fp8_training_lm_head_smoothquant_alpha", number, "", refused, "", no_fp8, "", fp8},
+    DialectKey{"train.fp8_training_activation_amax_scale", number, "1.0", refused, "", no_fp8, "", fp8},
+    DialectKey{"train.fp8_training_weight_amax_scale", number, "1.0", refused, "", no_fp8, "", fp8},
+    DialectKey{"train.fp8_training_correction_mode", text, "none", refused, "", no_fp8, "", fp8},
+    DialectKey{"train.fp8_training_module_overrides", map, "", refused, "", no_fp8, "", fp8},
+    DialectKey{"train.fp8_training_moe_grouped_backend", text, "triton_grouped", refused, "", no_fp8, "", fp8},
+    DialectKey{"train.fp8_training_target_modules", list, "", refused, "", no_fp8, "", fp8},
+    DialectKey{"train.fp8_training_exclude_modules", list, "", refused, "", no_fp8, "", fp8},
+    DialectKey{"train.fp8_training_allow_bf16_fallback", flag, "false", refused, "", no_fp8, "", fp8},
+    DialectKey{"train.enable_qarl", flag, "false", refused, "", no_fp8, "false"},
+    DialectKey{"train.qarl_quant_cfg", text, "", refused, "", no_fp8, "", "train.enable_qarl"},
+    DialectKey{"train.qarl_calib_data", text, "", refused, "", no_fp8, "", "train.enable_qarl"},
+    DialectKey{"train.qarl_calib_size", number, "0", refused, "", no_fp8, "", "train.enable_qarl"},
+    DialectKey{"train.qarl_quant_sequence_length", number, "", refused, "", no_fp8, "", "train.enable_qarl"},
+    DialectKey{"train.qarl_sync_format", text, "fp8", refused, "", no_fp8, "", "train.enable_qarl"},
+    DialectKey{"train.qarl_target_modules", list, "", refused, "", no_fp8, "", "train.enable_qarl"},
+    DialectKey{"train.qarl_exclude_modules", list, "", refused, "", no_fp8, "", "train.enable_qarl"},
     DialectKey{"train.enable_gradient_checkpointing", flag, "true", taken, "train.recompute", "block or none", "", "",
                jointly},
     DialectKey{"train.enable_reentrant", flag, "false", moot, "", "there is one way to recompute a block"},
@@ -239,14 +349,21 @@ constexpr std::array xorl_keys{
                "train.enable_gradient_checkpointing", jointly},
     DialectKey{"train.moe_checkpoint_method", text, "", taken, "train.recompute, train.recompute_keeps",
                "moe_act: experts, whose rows are sent again", "", "train.enable_gradient_checkpointing", jointly},
+    DialectKey{"train.gradient_checkpointing_method", text, "", taken, "train.recompute, train.recompute_keeps",
+               "recompute_before_dispatch keeps experts, whose rows are sent again", "",
+               "train.enable_gradient_checkpointing", jointly},
     DialectKey{"train.enable_full_shard", flag, "true", taken, "parallel.reshard_after_forward",
                "false: gathered weights stay", "", "", jointly},
     DialectKey{"train.enable_forward_prefetch", flag, "true", taken, "parallel.prefetch", "false: 0", "", "", jointly},
+    DialectKey{"train.enable_backward_prefetch", flag, "", moot, "", "parallel.prefetch is for both directions"},
+    DialectKey{"train.activation_offload_prefetch_count", number, "2", moot, "", "the plan of memory decides it"},
     DialectKey{"train.enable_activation_offload", flag, "false", taken, "train.offload", "true: activations", "", "",
                jointly},
     DialectKey{"train.activation_gpu_limit", number, "0.0", refused, "",
                "train.host_memory limits what goes to the host instead", "0|0.0", "train.enable_activation_offload"},
-    DialectKey{"train.enable_compile", flag, "false", refused, "", "kernels are compiled ahead of time", "false"},
+    DialectKey{"train.enable_compile", flag, "false", noted, "", hf::no_compile, "false"},
+    DialectKey{"train.compile_dynamic_shapes", flag, "false", moot, "", hf::no_compile},
+    DialectKey{"train.prewarm_cuda_blas", flag, "false", moot, "", "memory is planned once, before the first step"},
     DialectKey{"train.init_device", text, "cuda", refused, "", "each rank initialises its own weights",
                "cpu|cuda|meta"},
     DialectKey{"train.load_weights_mode", text, "broadcast", refused, "",
@@ -266,6 +383,9 @@ constexpr std::array xorl_keys{
     DialectKey{"train.save_hf_weights", flag, "true", taken, "checkpoint.export_at_end"},
     DialectKey{"train.load_checkpoint_path", text, "", taken, "checkpoint.resume",
                "auto, or the folder of a checkpoint", "", "", resume},
+    DialectKey{"train.load_optimizer", flag, "true", refused, "",
+               "checkpoint.only and checkpoint.skip select what is loaded", "true"},
+    DialectKey{"train.repo_commit", text, "", moot, "", "the version is recorded"},
 
     DialectKey{"train.log_format", text, "progress_bar", taken, "log.format",
                "progress_bar: progress; structured lines are JSON", "", "", log_format},
@@ -294,6 +414,13 @@ constexpr std::array xorl_keys{
                "train.enable_profiling"},
     DialectKey{"train.profile_rank0_only", flag, "true", taken, "log.profile_ranks", "true: [0]", "",
                "train.enable_profiling", profiled_ranks},
+    DialectKey{"train.enable_step_phase_timing", flag, "false", noted, "", "log.profile_start_step profiles steps",
+               "false"},
+    DialectKey{"train.step_phase_timing_sync_cuda", flag, "true", moot, "", "log.profile_start_step profiles steps"},
+    DialectKey{"train.enable_per_component_timing", flag, "false", noted, "", "log.profile_start_step profiles steps",
+               "false"},
+    DialectKey{"train.enable_step_memory_profiling", flag, "false", noted, "", "log.profile_memory profiles memory",
+               "false"},
     DialectKey{"train.seed", number, "42", taken, "train.seed"},
 
     DialectKey{"lora.enable_lora", flag, "false", refused, "", no_adapters, "false"},
@@ -307,8 +434,23 @@ constexpr std::array xorl_keys{
     DialectKey{"lora.exclude_modules", list, "", refused, "", no_adapters, "", "lora.enable_qlora"},
     DialectKey{"lora.merge_lora_interval", number, "0", refused, "", no_adapters, "0", "lora.enable_lora"},
     DialectKey{"lora.reset_optimizer_on_merge", flag, "false", refused, "", no_adapters, "false", "lora.enable_lora"},
+    DialectKey{"lora.lora_b_init_std", number, "0.0", refused, "", no_adapters, "", "lora.enable_lora"},
+    DialectKey{"lora.lora_b_init_seed", number, "0", refused, "", no_adapters, "", "lora.enable_lora"},
+    DialectKey{"lora.lora_target_manifest", text, "", refused, "", no_adapters, "", "lora.enable_lora"},
+    DialectKey{"lora.unfuse_for_lora", flag, "false", refused, "", no_adapters, "false", "lora.enable_lora"},
+    DialectKey{"lora.moe_hybrid_shared_lora", flag, "false", refused, "", no_adapters, "false", "lora.enable_lora"},
+    DialectKey{"lora.block_fp8_qlora_training", flag, "false", refused, "", no_adapters, "false"},
     DialectKey{"lora.enable_aqn", flag, "false", refused, "", "quantised weights are not trained", "false"},
     DialectKey{"lora.aqn_alpha", number, "1.0", refused, "", no_adapters, "", "lora.enable_aqn"},
+
+    DialectKey{"distill.enable_distillation", flag, "false", refused, "", no_distillation, "false"},
+    DialectKey{"distill.teacher_model_path", text, "", refused, "", no_distillation, "", "distill.enable_distillation"},
+    DialectKey{"distill.distillation_loss_type", text, "forward_kl", refused, "", no_distillation, "",
+               "distill.enable_distillation"},
+    DialectKey{"distill.distillation_loss_weight", number, "1.0", refused, "", no_distillation, "",
+               "distill.enable_distillation"},
+    DialectKey{"distill.stream_num_workers", number, "32", refused, "", no_distillation, "",
+               "distill.enable_distillation"},
 };
 
 constexpr std::array xorl_parts{
@@ -323,6 +465,8 @@ constexpr std::array xorl_parts{
     DialectKey{"data.datasets.ds_type", text, "", moot, "", "file names tell the format"},
     DialectKey{"data.datasets.max_seq_len", number, "", taken, "data.max_length, data.too_long",
                "longer samples are left out"},
+    DialectKey{"data.datasets.num_samples", number, "", taken, "data.datasets", "of dummy; 4096 if absent"},
+    DialectKey{"data.datasets.activations_path", text, "", refused, "", no_distillation},
     DialectKey{"data.datasets.shards", number, "", taken, "data.shard", "with several datasets, that of the entry"},
     DialectKey{"data.datasets.shards_idx", number, "0", taken, "data.shard", "counted from 0 there, from 1 here"},
     DialectKey{"data.datasets.preprocess_shards", number, "", moot, "",
@@ -330,9 +474,9 @@ constexpr std::array xorl_parts{
 };
 
 void lower_axes(Lowering& lowering) {
-  const Node* const mode = lowering.said("train.data_parallel_mode");
-  const Node* const shard = lowering.said("train.data_parallel_shard_size");
-  const Node* const replicate = lowering.said("train.data_parallel_replicate_size");
+  const Node* const mode = lowering.given("train.data_parallel_mode");
+  const Node* const shard = lowering.given("train.data_parallel_shard_size");
+  const Node* const replicate = lowering.given("train.data_parallel_replicate_size");
   const std::string how = mode == nullptr ? "fsdp2" : mode->text;
   if (how != "none" && how != "ddp" && how != "fsdp2")
     return lowering.refuse(*mode, "it must be one of none, ddp and fsdp2");
@@ -357,12 +501,12 @@ void lower_axes(Lowering& lowering) {
 
 void lower_mesh(Lowering& lowering) {
   lower_axes(lowering);
-  const Node* const mode = lowering.said("train.cp_fsdp_mode");
+  const Node* const mode = lowering.given("train.cp_fsdp_mode");
   const bool context =
       lowering.text("train.ulysses_parallel_size") != "1" || lowering.text("train.ringattn_parallel_size") != "1";
   if (mode != nullptr && context) lowering.set("parallel.cp_fsdp_mode", *mode);
   const bool experts = lowering.text("train.expert_parallel_size") != "1";
-  if (const Node* const size = lowering.said("train.expert_parallel_size"); size != nullptr && experts)
+  if (const Node* const size = lowering.given("train.expert_parallel_size"); size != nullptr && experts)
     lowering.set("parallel.ep", *size);
   if (experts) {
     choose("train.ep_outside", "parallel.ep_outside", "true", "false", lowering);
@@ -370,20 +514,20 @@ void lower_mesh(Lowering& lowering) {
   }
   if (lowering.text("train.data_parallel_mode") != "fsdp2") return;
   choose("train.reshard_after_forward", "parallel.reshard_after_forward", "true", "false", lowering);
-  if (const Node* const full = lowering.said("train.enable_full_shard");
+  if (const Node* const full = lowering.given("train.enable_full_shard");
       full != nullptr && !lowering.on("train.enable_full_shard", true))
     lowering.set("parallel.reshard_after_forward", "false", *full);
-  if (const Node* const ahead = lowering.said("train.enable_forward_prefetch");
+  if (const Node* const ahead = lowering.given("train.enable_forward_prefetch");
       ahead != nullptr && !lowering.on("train.enable_forward_prefetch", true))
     lowering.set("parallel.prefetch", "0", *ahead);
 }
 
 void lower_length(Lowering& lowering) {
-  const Node* const steps = lowering.said("train.max_steps");
+  const Node* const steps = lowering.given("train.max_steps");
   if (steps != nullptr) lowering.set("train.max_steps", *steps);
-  if (const Node* const epochs = lowering.said("train.num_train_epochs"); epochs != nullptr && steps == nullptr)
+  if (const Node* const epochs = lowering.given("train.num_train_epochs"); epochs != nullptr && steps == nullptr)
     lowering.set("train.epochs", *epochs);
-  if (const Node* const passes = lowering.said("train.gradient_accumulation_steps")) {
+  if (const Node* const passes = lowering.given("train.gradient_accumulation_steps")) {
     const bool pipeline = lowering.text("train.pipeline_parallel_size") != "1";
     lowering.set(pipeline ? "parallel.micro_batches" : "train.accumulation", *passes);
     if (pipeline) lowering.set("train.accumulation", "1", *passes);
@@ -392,17 +536,17 @@ void lower_length(Lowering& lowering) {
   const bool falls = lowering.text("train.lr_decay_style") != "constant";
   for (const auto& [theirs, ours] :
        {std::pair("train.lr_min", "schedule.min_lr"), std::pair("train.lr_decay_ratio", "schedule.decay_ratio")})
-    if (const Node* const value = lowering.said(theirs); value != nullptr && falls) lowering.set(ours, *value);
+    if (const Node* const value = lowering.given(theirs); value != nullptr && falls) lowering.set(ours, *value);
 }
 
 void lower_optimizer(Lowering& lowering) {
-  const Node* const name = lowering.said("train.optimizer");
+  const Node* const name = lowering.given("train.optimizer");
   if (name == nullptr) return;
   const bool short_moments = name->text == "anyprecision_adamw", muon = name->text == "muon";
   lowering.set("optimizer.name", short_moments ? "adamw" : name->text, *name);
   if (!short_moments && !muon) return;
   const auto place = [&](const char* key) -> const Node& {
-    const Node* const said = lowering.said(key);
+    const Node* const said = lowering.given(key);
     return said == nullptr ? *name : *said;
   };
   const std::string kept = lowering.text("train.optimizer_dtype");
@@ -415,7 +559,7 @@ void lower_optimizer(Lowering& lowering) {
   for (const auto& [theirs, ours] : {std::pair("train.muon_momentum", "optimizer.muon_momentum"),
                                      std::pair("train.muon_ns_steps", "optimizer.muon_steps"),
                                      std::pair("train.muon_adjust_lr_fn", "optimizer.muon_adjust")})
-    if (const Node* const said = lowering.said(theirs)) lowering.set(ours, *said);
+    if (const Node* const said = lowering.given(theirs)) lowering.set(ours, *said);
   choose("train.muon_nesterov", "optimizer.muon_nesterov", "true", "false", lowering);
 }
 
@@ -423,7 +567,7 @@ void lower_saving(Lowering& lowering) {
   std::vector<std::string> cadences;
   const Node* place = nullptr;
   for (const auto& [key, unit] : {std::pair("train.save_steps", "steps"), std::pair("train.save_epochs", "epochs")}) {
-    const Node* const said = lowering.said(key);
+    const Node* const said = lowering.given(key);
     if (said == nullptr) continue;
     if (place == nullptr || !is_zero(*said)) place = said;
     if (!is_zero(*said)) cadences.push_back(fmt::format("{} {}", said->text, unit));
@@ -438,13 +582,21 @@ Node list_at(const Node& place) {
   return list;
 }
 
+/// The key of today, or the one before it, whose only value is moe_act.
+const Node* method_of_recomputation(const Lowering& lowering) {
+  const Node* const method = lowering.given("train.gradient_checkpointing_method");
+  return method != nullptr ? method : lowering.given("train.moe_checkpoint_method");
+}
+
 /// There it is said what is computed again, here what is kept instead.
 void lower_recomputation(Lowering& lowering) {
   choose("train.enable_gradient_checkpointing", "train.recompute", "block", "none", lowering);
-  const Node* const modules = lowering.said("train.recompute_modules");
-  const Node* const method = lowering.said("train.moe_checkpoint_method");
+  if (!lowering.on("train.enable_gradient_checkpointing", true)) return;
+  const Node* const modules = lowering.given("train.recompute_modules");
+  const Node* const method = method_of_recomputation(lowering);
   const Node* const place = modules != nullptr ? modules : method;
-  if (place == nullptr || !lowering.on("train.enable_gradient_checkpointing", true)) return;
+  if (place == nullptr) return;
+  if (method != nullptr && method->text == "no_recompute") return lowering.set("train.recompute", "none", *method);
   lowering.set("train.recompute", "block", *place);
   bool attention = modules == nullptr, mlp = modules == nullptr;  // is computed again
   if (modules != nullptr) {
@@ -456,8 +608,10 @@ void lower_recomputation(Lowering& lowering) {
     }
     if (!known) return lowering.refuse(*modules, "it must be [self_attn], [mlp] or both");
   }
-  if (method != nullptr && method->text != "moe_act")
-    return lowering.refuse(*method, "it must be moe_act or not set: without it, experts are recomputed with the rest");
+  const bool keeps_experts =
+      method != nullptr && (method->text == "moe_act" || method->text == "recompute_before_dispatch");
+  if (method != nullptr && !keeps_experts && method->text != "recompute_full_layer")
+    return lowering.refuse(*method, "it must be recompute_full_layer, recompute_before_dispatch or no_recompute");
   Node keeps = list_at(*place);
   const auto keep = [&](const char* what) {
     Node item;
@@ -470,38 +624,55 @@ void lower_recomputation(Lowering& lowering) {
   if (!attention) keep("projections");
   if (!mlp)
     keep("mlp");
-  else if (method != nullptr)
+  else if (keeps_experts)
     keep("experts");
   if (!keeps.items.empty()) lowering.set("train.recompute_keeps", std::move(keeps));
 }
 
 void lower_memory(Lowering& lowering) {
   choose("train.enable_mixed_precision", "precision.dtype", "bf16", "fp32", lowering);
+  if (lowering.on("train.enable_mixed_precision", true)) {
+    if (const Node* const sums = lowering.given("train.fsdp_reduce_dtype"))
+      lowering.set("precision.reduce_dtype", *sums);
+    if (const Node* const kept = lowering.given("train.skip_param_upcast"))
+      lowering.set("precision.weights", lowering.on("train.skip_param_upcast", false) ? "bf16" : "master", *kept);
+  }
   lower_recomputation(lowering);
-  if (const Node* const value = lowering.said("train.enable_activation_offload");
+  if (const Node* const value = lowering.given("train.enable_activation_offload");
       value != nullptr && lowering.on("train.enable_activation_offload", false))
     hf::offload({"activations"}, *value, lowering);
 }
 
 void lower_seeing(Lowering& lowering) {
-  const Node* wandb = lowering.said("train.use_wandb");
+  const Node* wandb = lowering.given("train.use_wandb");
   for (const char* key : {"train.wandb_project", "train.wandb_name", "train.wandb_tags", "train.wandb_log_interval"})
-    if (wandb == nullptr) wandb = lowering.said(key);  // on unless it is said to be off
+    if (wandb == nullptr) wandb = lowering.given(key);  // on unless it is said to be off
   if (wandb != nullptr) {
     const bool on = lowering.on("train.use_wandb", true);
     lowering.set("log.wandb", on ? "offline" : "off", *wandb);
     if (on && !lowering.is_set("log.every")) lowering.set("log.every", "1 steps", *wandb);
   }
   if (!lowering.on("train.enable_profiling", false)) return;
-  const Node& on = *lowering.said("train.enable_profiling");
+  const Node& on = *lowering.given("train.enable_profiling");
   const std::int64_t start = lowering.integer("train.profile_start_step").value_or(1);
   const std::int64_t end = lowering.integer("train.profile_end_step").value_or(2);
   const auto place = [&](const char* key) -> const Node& {
-    const Node* const said = lowering.said(key);
+    const Node* const said = lowering.given(key);
     return said == nullptr ? on : *said;
   };
   lowering.set("log.profile_start_step", std::to_string(start), place("train.profile_start_step"));
   lowering.set("log.profile_end_step", std::to_string(std::max(start, end - 1)), place("train.profile_end_step"));
+}
+
+bool is_dummy(const Node& entry) {
+  const Node* const path = entry.kind == Node::Kind::map ? entry.find("path") : nullptr;
+  return path != nullptr && path->text == "dummy";
+}
+
+/// Whether all training data is dummy, which has no documents to pack.
+bool all_dummy(const Lowering& lowering) {
+  const Node* const datasets = lowering.given("data.datasets");
+  return datasets != nullptr && !datasets->items.empty() && std::ranges::all_of(datasets->items, is_dummy);
 }
 
 /// The keys of an entry that hold for all of what prepare-data makes; those of the others go into the entry.
@@ -515,8 +686,15 @@ class EntryLowering {
     Node entry;
     entry.kind = Node::Kind::map;
     entry.origin = said.origin;
+    const bool dummy = is_dummy(said);
     for (const auto& [key, value] : said.entries)
-      if (value.kind != Node::Kind::null) take(key, value, said, entry);
+      if (value.kind != Node::Kind::null && !(dummy && (key == "type" || key == "max_seq_len")))
+        take(key, value, said, entry);
+    if (dummy && entry.find("samples") == nullptr) {
+      Node samples = *said.find("path");
+      samples.text = dummy_samples;
+      entry.entries.push_back({"samples", std::move(samples)});
+    }
     list.items.push_back(std::move(entry));
   }
 
@@ -546,6 +724,10 @@ class EntryLowering {
         lowering_.set("data.shard", shard);
       else
         entry.entries.push_back({"shard", shard});
+    } else if (key == "num_samples") {
+      if (is_dummy(said)) entry.entries.push_back({"samples", value});
+    } else if (key == "activations_path") {
+      lowering_.refuse(value, no_distillation);
     } else if (key == "trust_remote_code") {
       if (flag_word(value.text).value_or(true)) lowering_.refuse(value, "code that comes with data is never run");
     } else if (key == "shards_idx") {
@@ -568,7 +750,7 @@ class EntryLowering {
 };
 
 void lower_data(Lowering& lowering) {
-  if (const Node* const said = lowering.said("data.datasets")) {
+  if (const Node* const said = lowering.given("data.datasets")) {
     const std::vector<Node> entries = said->kind == Node::Kind::list ? said->items : std::vector{*said};
     const bool single = entries.size() == 1;
     Node list = list_at(*said);
@@ -578,8 +760,8 @@ void lower_data(Lowering& lowering) {
       lowering.set("data.path", *path);
     else
       lowering.set("data.datasets", list);
-    const Node* const merged = lowering.said("data.shuffle_merged_datasets");
-    const Node* const before = lowering.said("data.shuffle_before_merging_datasets");
+    const Node* const merged = lowering.given("data.shuffle_merged_datasets");
+    const Node* const before = lowering.given("data.shuffle_before_merging_datasets");
     const bool all = lowering.on("data.shuffle_merged_datasets", true);
     const bool each = lowering.on("data.shuffle_before_merging_datasets", true);
     const Node* const place = merged != nullptr ? merged : before;
@@ -589,13 +771,13 @@ void lower_data(Lowering& lowering) {
         lowering.set("data.shuffle_where", all && each ? "both" : all ? "mixture" : "datasets", *place);
     }
   }
-  if (const Node* const said = lowering.said("data.test_datasets"); said != nullptr && !said->items.empty()) {
+  if (const Node* const said = lowering.given("data.test_datasets"); said != nullptr && !said->items.empty()) {
     Node list = list_at(*said);
     for (const Node& entry : said->items) EntryLowering(lowering, false).add_to(list, entry);
     lowering.set("eval.datasets", list);
   }
-  const Node* const number = lowering.said("data.dataset_shard_num");
-  const Node* const index = lowering.said("data.dataset_shard_idx");
+  const Node* const number = lowering.given("data.dataset_shard_num");
+  const Node* const index = lowering.given("data.dataset_shard_idx");
   if (number != nullptr)
     lowering.set("data.shard",
                  fmt::format("{}/{}", lowering.integer("data.dataset_shard_idx").value_or(0) + 1, number->text),
@@ -606,21 +788,23 @@ void lower_data(Lowering& lowering) {
 }
 
 void lower_packing(Lowering& lowering) {
-  const Node* const method = lowering.said("data.sample_packing_method");
+  const Node* const method = lowering.given("data.sample_packing_method");
   const bool in_order = lowering.on("data.sample_packing_sequentially", false);
-  if (in_order) {
-    lowering.set("data.packing", "sequential", *lowering.said("data.sample_packing_sequentially"));
+  if (all_dummy(lowering)) {
+    // nothing is packed
+  } else if (in_order) {
+    lowering.set("data.packing", "sequential", *lowering.given("data.sample_packing_sequentially"));
   } else if (method != nullptr) {
     lowering.set("data.packing", *method);
-    if (const Node* const group = lowering.said("data.sample_packing_group_size");
+    if (const Node* const group = lowering.given("data.sample_packing_group_size");
         group != nullptr && method->text == "multipack")
       lowering.set("data.packing_group", *group);
   }
-  if (const Node* const evaluation = lowering.said("data.eval_sample_packing");
+  if (const Node* const evaluation = lowering.given("data.eval_sample_packing");
       evaluation != nullptr && !lowering.on("data.eval_sample_packing", true))
     lowering.set("eval.packing", "none", *evaluation);
-  const Node* const workers = lowering.said("data.dataloader_num_workers");
-  const Node* const ahead = lowering.said("data.dataloader_prefetch_factor");
+  const Node* const workers = lowering.given("data.dataloader_num_workers");
+  const Node* const ahead = lowering.given("data.dataloader_prefetch_factor");
   if (workers != nullptr && workers->text == "0")
     lowering.set("data.prefetch", "0", *workers);
   else if (ahead != nullptr)

@@ -1,6 +1,7 @@
 #include "dialects/lowering.hpp"
 
 #include "base/text.hpp"
+#include "options/interpret.hpp"
 
 #include <fmt/format.h>
 
@@ -78,7 +79,7 @@ void Lowering::gather(const std::string& prefix, const Node& node, const std::st
     }
     Node value = entry.value;
     name_origins(value, key, origin);
-    said_.emplace_back(key, std::move(value));
+    given_.emplace_back(key, std::move(value));
   }
 }
 
@@ -91,13 +92,13 @@ bool Lowering::is_group(const std::string& name) const {
   return std::ranges::any_of(dialect_.keys, [&](const DialectKey& key) { return key.name.starts_with(name + "."); });
 }
 
-const Node* Lowering::said(std::string_view key) const {
-  const auto entry = std::ranges::find(said_, key, &std::pair<std::string, Node>::first);
-  return entry == said_.end() || entry->second.kind == Node::Kind::null ? nullptr : &entry->second;
+const Node* Lowering::given(std::string_view key) const {
+  const auto entry = std::ranges::find(given_, key, &std::pair<std::string, Node>::first);
+  return entry == given_.end() || entry->second.kind == Node::Kind::null ? nullptr : &entry->second;
 }
 
 std::string Lowering::text(std::string_view key, const std::string& otherwise) const {
-  const Node* const value = said(key);
+  const Node* const value = given(key);
   return value == nullptr ? otherwise : text_of(*value);
 }
 
@@ -107,7 +108,7 @@ std::string Lowering::text(std::string_view key) const {
 }
 
 bool Lowering::on(std::string_view key, bool otherwise) {
-  const Node* const value = said(key);
+  const Node* const value = given(key);
   if (value == nullptr) return otherwise;
   const std::optional<bool> truth = value->kind == Node::Kind::scalar ? flag_word(value->text) : std::nullopt;
   if (!truth) problems_.add_at(value->origin, "", fmt::format("\"{}\" is not true or false", text_of(*value)));
@@ -115,7 +116,7 @@ bool Lowering::on(std::string_view key, bool otherwise) {
 }
 
 std::optional<std::int64_t> Lowering::integer(std::string_view key) {
-  const Node* const value = said(key);
+  const Node* const value = given(key);
   if (value == nullptr) return std::nullopt;
   std::int64_t number = 0;
   const std::string& text = value->text;
@@ -162,15 +163,26 @@ bool Lowering::switched_off(const DialectKey& key) {
   return !on(key.below, above != nullptr && flag_word(std::string(above->built_in)).value_or(false));
 }
 
+void Lowering::note(const Node& value, const std::string& why) {
+  if (!of_preset(value)) problems_.note_at(value.origin, fmt::format("{} has no effect: {}", text_of(value), why));
+}
+
+bool Lowering::is_harmless(const DialectKey& key, const Node& value) {
+  std::string text = text_of(value);
+  if (const std::optional<bool> truth = flag_word(text); truth && key.value == DialectKey::Value::flag)
+    text = *truth ? "true" : "false";
+  const std::vector<std::string> harmless = split(std::string(key.harmless), '|');
+  return std::ranges::find(harmless, text) != harmless.end();
+}
+
 void Lowering::take(const DialectKey& key, const Node& value) {
   if (key.state == DialectKey::State::moot || switched_off(key)) return;
-  if (key.state == DialectKey::State::refused) {
-    const std::vector<std::string> harmless = split(std::string(key.harmless), '|');
-    std::string text = text_of(value);
-    if (const std::optional<bool> truth = flag_word(text); truth && key.value == DialectKey::Value::flag)
-      text = *truth ? "true" : "false";
-    if (value.kind != Node::Kind::null && std::ranges::find(harmless, text) == harmless.end())
+  if (key.state != DialectKey::State::taken) {
+    if (value.kind == Node::Kind::null || is_harmless(key, value)) return;
+    if (key.state == DialectKey::State::refused)
       refuse(value, std::string(key.note));
+    else
+      note(value, std::string(key.note));
     return;
   }
   if (key.lower != nullptr) {
@@ -198,7 +210,7 @@ void Lowering::unknown(const std::string& key, const Node& value) {
 }
 
 void Lowering::check_flags() {
-  for (auto& [key, value] : said_) {
+  for (auto& [key, value] : given_) {
     const DialectKey* const known = find(key);
     const bool flag = known != nullptr && known->value == DialectKey::Value::flag;
     if (!flag || known->state != DialectKey::State::taken || value.kind == Node::Kind::null) continue;
@@ -210,7 +222,7 @@ void Lowering::check_flags() {
 
 Node Lowering::run() {
   check_flags();
-  for (const auto& [key, value] : said_) {
+  for (const auto& [key, value] : given_) {
     if (const DialectKey* const known = find(key)) {
       take(*known, value);
     } else {

@@ -16,7 +16,7 @@ class Lowering {
   Lowering(const Dialect& dialect, const Node& document, Problems& problems);
 
   /// Returns the value of a key; nullptr if it is null or not given. The origin of the value ends with the key.
-  const Node* said(std::string_view key) const;
+  const Node* given(std::string_view key) const;
   /// Returns the value as text; `otherwise` if it is not given.
   std::string text(std::string_view key, const std::string& otherwise) const;
   /// Returns the value as text; if it is not given, the default of its own trainer.
@@ -34,6 +34,8 @@ class Lowering {
   void set(std::string_view canonical, const std::string& text, const Node& because_of);
   /// Adds a problem: the value is refused. Values from a preset of defaults are never refused.
   void refuse(const Node& value, const std::string& why);
+  /// Adds a note for the log: the value has no effect. Values from a preset of defaults get none.
+  void note(const Node& value, const std::string& why);
   static bool of_preset(const Node& value) { return value.origin.starts_with("preset "); }
 
   /// Translates every key by its row, then the keys that have a meaning only together.
@@ -41,6 +43,7 @@ class Lowering {
 
  private:
   void take(const DialectKey& key, const Node& value);
+  static bool is_harmless(const DialectKey& key, const Node& value);
   void gather(const std::string& prefix, const Node& node, const std::string& origin);
   void unknown(const std::string& key, const Node& value);
   const DialectKey* find(std::string_view name) const;
@@ -50,7 +53,7 @@ class Lowering {
 
   const Dialect& dialect_;
   Problems& problems_;
-  std::vector<std::pair<std::string, Node>> said_;  // in the order of the document
+  std::vector<std::pair<std::string, Node>> given_;  // in the order of the document
   Node lowered_;
 };
 

@@ -224,7 +224,7 @@ class Sorter {
       problem("", fmt::format("unknown option --{}{}", name,
                               meant ? fmt::format(": did you mean {}?", spelling_of(meant->path)) : ""));
       if (meant != nullptr) {
-        problems_.explain(meant->path);
+        problems_.concerns_too(meant->path);
         with_value = takes_next_word(*meant);
       }
     }

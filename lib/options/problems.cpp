@@ -15,8 +15,12 @@ void Problems::add(const std::vector<std::string>& options, const std::string& t
     return std::ranges::find(options, option) != options.end();
   };
   const auto concerns_one_of_them = [&](const Entry& entry) { return std::ranges::any_of(entry.options, one_of_them); };
-  if (std::ranges::any_of(entries_, concerns_one_of_them) || std::ranges::any_of(explained_, one_of_them)) return;
+  if (std::ranges::any_of(entries_, concerns_one_of_them) || std::ranges::any_of(concerned_, one_of_them)) return;
   entries_.push_back({.where = {}, .options = options, .text = text});
+}
+
+void Problems::note_at(const std::string& where, const std::string& text) {
+  notes_.push_back(where.empty() ? text : where + ": " + text);
 }
 
 void Problems::add_unread(const std::string& where, const std::string& text) {

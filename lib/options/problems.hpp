@@ -1,4 +1,4 @@
-// All problems of a configuration, collected so that one error reports them together.
+// All problems of a configuration, collected so that one error reports them together, and notes for the log.
 #pragma once
 
 #include <string>
@@ -21,7 +21,11 @@ class Problems {
   void add(const std::vector<std::string>& options, const std::string& text);
 
   /// Declares that existing problems concern `option` too, although they do not name it.
-  void explain(const std::string& option) { explained_.push_back(option); }
+  void concerns_too(const std::string& option) { concerned_.push_back(option); }
+
+  /// Adds a note for the log: a value is accepted and has no effect.
+  void note_at(const std::string& where, const std::string& text);
+  const std::vector<std::string>& notes() const { return notes_; }
 
   /// Adds that a file could not be read or parsed. Its settings are unknown, so missing options are not reported.
   void add_unread(const std::string& where, const std::string& text);
@@ -32,7 +36,8 @@ class Problems {
 
  private:
   std::vector<Entry> entries_;
-  std::vector<std::string> explained_;
+  std::vector<std::string> concerned_;
+  std::vector<std::string> notes_;
   bool all_files_read_ = true;
 };
 

@@ -24,7 +24,7 @@ def rows():
 
 
 def state_of(text):
-    if text.startswith("Has no effect:"):
+    if text.startswith("Has no effect"):
         return "moot"
     return "refused" if "refused:" in text else "works"
 
@@ -242,17 +242,27 @@ def test_one_unknown_key_is_one_error_whatever_the_dialect(tmp):
 
 def test_every_problem_is_told_at_once_with_the_place_and_the_key_as_they_were_written(tmp):
     (tmp / "c.yaml").write_text(
-        "dialect: xorl\nmodel:\n  ep_dispatch: deepep\ntrain:\n  lr: fast\n  enable_compile: true\n  no_such: 1\nlora: {enable_lora: true}\n"
+        "dialect: xorl\nmodel:\n  ep_dispatch: deepep\ntrain:\n  lr: fast\n  activation_gpu_limit: 3\n  enable_activation_offload: true\n  no_such: 1\nlora: {enable_lora: true}\n"
     )
     told = run("train", tmp / "c.yaml", expect=2, cwd=tmp).stderr
     for line in [
         "c.yaml:3: model.ep_dispatch: deepep is refused: ",
         'c.yaml:5: train.lr: optimizer.lr: "fast" is not a number',
-        "c.yaml:6: train.enable_compile: true is refused: ",
-        'c.yaml:7: unknown key "train.no_such" in the dialect xorl',
-        "c.yaml:8: lora.enable_lora: true is refused: ",
+        "c.yaml:6: train.activation_gpu_limit: 3 is refused: ",
+        'c.yaml:8: unknown key "train.no_such" in the dialect xorl',
+        "c.yaml:9: lora.enable_lora: true is refused: ",
     ]:
         assert line in told, (line, told)
+
+
+def test_what_has_no_effect_and_looks_as_if_it_had_is_noted_in_the_log(tmp):
+    (tmp / "c.yaml").write_text(
+        "dialect: xorl\nmodel: {config_path: none}\ndata: {datasets: [{path: dummy}]}\n"
+        "train:\n  output_dir: run\n  enable_compile: true\n  muon_distributed_mode: full_gradient\n"
+    )
+    told = run("train", tmp / "c.yaml", expect=None, cwd=tmp).stderr
+    assert "c.yaml:6: train.enable_compile: true has no effect: kernels are compiled ahead of time" in told, told
+    assert "muon_distributed_mode" not in told, told
 
 
 def test_templates_are_refused_by_the_place_of_their_first_line(tmp):
