@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
+#include <optional>
 #include <utility>
 
 namespace lockstep::hf {
@@ -19,6 +22,29 @@ bool zero(const Node& value) { return value.text == "0" || value.text == "0.0"; 
 
 const Node* either(const Node* first, const Node* second) { return first != nullptr ? first : second; }
 
+/// A number as text, without an exponent or zeros behind it.
+std::string decimal(double number) {
+  std::string text = fmt::format("{:.9f}", number);
+  text.erase(text.find_last_not_of('0') + 1);
+  return text.ends_with('.') ? text.substr(0, text.size() - 1) : text;
+}
+
+std::optional<double> number_in(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+/// A number of steps as a cadence. From 0 to 1 it is a part of the run, which is rounded up there.
+std::string cadence_of(const std::string& steps, const Lowering& lowering) {
+  const std::optional<double> part = number_in(steps);
+  if (!part || *part <= 0 || *part >= 1) return steps;
+  const std::optional<double> whole = number_in(lowering.text("max_steps"));
+  if (whole && *whole > 0) return decimal(std::ceil(*part * *whole));
+  const std::optional<double> epochs = number_in(lowering.text("num_train_epochs"));
+  return epochs ? decimal(*part * *epochs) + " epochs" : steps;
+}
+
 /// What a strategy and its steps come to; without both nothing is set.
 void lower_strategy(std::string_view strategy_key, const Node* steps, std::string_view steps_key,
                     std::string_view canonical, Lowering& lowering) {
@@ -26,7 +52,8 @@ void lower_strategy(std::string_view strategy_key, const Node* steps, std::strin
   const std::string how = lowering.text(strategy_key);
   if (how == "steps") {
     if (steps != nullptr || strategy != nullptr)
-      lowering.set(canonical, steps == nullptr ? lowering.text(steps_key) : steps->text, *either(steps, strategy));
+      lowering.set(canonical, cadence_of(steps == nullptr ? lowering.text(steps_key) : steps->text, lowering),
+                   *either(steps, strategy));
   } else if (how == "no" || how == "false") {
     if (strategy != nullptr) lowering.set(canonical, "never", *strategy);
   } else if (how == "epoch") {
@@ -99,6 +126,20 @@ void logging_dir(const Node& value, Lowering& lowering) {
 void recompute(const Node& value, Lowering& lowering) {
   const std::optional<bool> truth = flag_word(value.text);
   lowering.set("train.recompute", truth ? (*truth ? "block" : "none") : value.text, value);
+}
+
+void lower_recomputation(Lowering& lowering) {
+  const Node* kwargs = lowering.given("activation_checkpointing_kwargs");
+  if (kwargs == nullptr) kwargs = lowering.given("gradient_checkpointing_kwargs");
+  const Node* const every = kwargs == nullptr ? nullptr : kwargs->find("every_n_layers");
+  for (const char* key : {"gradient_checkpointing", "activation_checkpointing"}) {
+    const Node* const value = lowering.given(key);
+    if (value == nullptr) continue;
+    if (every != nullptr && every->text != "1" && lowering.on(key, false))
+      lowering.set("train.recompute", "every:" + every->text, *every);
+    else
+      recompute(*value, lowering);
+  }
 }
 
 void device(const Node& value, Lowering& lowering) {
@@ -223,7 +264,11 @@ void lower_schedule(Lowering& lowering) {
     lowering.set("schedule.min_lr", "1e-7", *type);
   if (more == nullptr) return;
   for (const auto& [key, value] : more->entries) {
-    if (key == "min_lr" || (key == "lr_end" && name == "polynomial")) {
+    if (key == "min_lr_rate") {
+      const std::optional<double> rate = number_in(value.text), lr = number_in(lowering.text("learning_rate"));
+      if (!rate || !lr) return lowering.refuse(value, "it and learning_rate must be numbers");
+      lowering.set("schedule.min_lr", fmt::format("{:.9g}", *rate * *lr), value);
+    } else if (key == "min_lr" || (key == "lr_end" && name == "polynomial")) {
       lowering.set("schedule.min_lr", value);
     } else if (key == "power" || key == "timescale") {
       lowering.set("schedule." + key, value);
@@ -234,9 +279,10 @@ void lower_schedule(Lowering& lowering) {
     } else if (key == "num_cycles" && name == "cosine_with_restarts") {
       lowering.set("schedule.cycles", value);
     } else {
-      lowering.refuse(value,
-                      "only min_lr, lr_end, power, timescale, num_decay_steps, decay_type and the num_cycles of "
-                      "cosine_with_restarts are supported, each for its schedule");
+      lowering.refuse(
+          value,
+          "only min_lr, min_lr_rate, lr_end, power, timescale, num_decay_steps, decay_type and the num_cycles of "
+          "cosine_with_restarts are supported, each for its schedule");
     }
   }
 }

@@ -11,6 +11,8 @@
 
 namespace lockstep::hf {
 
+inline constexpr const char* nothing_sent = "nothing is uploaded";
+inline constexpr const char* launched = "mpirun or srun set the number of ranks and their nodes";
 inline constexpr const char* not_needed = "not needed";  // the note of moot keys of torch's DistributedDataParallel
 
 /// Does nothing. It is the row function of a key that another function translates together with other keys.
@@ -24,6 +26,8 @@ void resume_from_checkpoint(const Node& value, Lowering& lowering);  // true: au
 void metric(const Node& value, Lowering& lowering);                  // loss, eval_loss or eval_SET_loss
 void greater_is_better(const Node& value, Lowering& lowering);
 void recompute(const Node& value, Lowering& lowering);
+/// Sets train.recompute from gradient_checkpointing, activation_checkpointing and their kwargs together.
+void lower_recomputation(Lowering& lowering);
 void device(const Node& value, Lowering& lowering);  // cpu or cuda, with or without a number
 void use_cpu(const Node& value, Lowering& lowering);
 void node_storage(const Node& value, Lowering& lowering);

@@ -1,7 +1,10 @@
 #include "dialects/lowering.hpp"
 
+#include "base/error.hpp"
+#include "base/files.hpp"
 #include "base/text.hpp"
 #include "options/interpret.hpp"
+#include "options/path_text.hpp"
 
 #include <fmt/format.h>
 
@@ -123,6 +126,18 @@ std::optional<std::int64_t> Lowering::integer(std::string_view key) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (value->kind == Node::Kind::scalar && error == std::errc{} && end == text.data() + text.size()) return number;
   problems_.add_at(value->origin, "", fmt::format("\"{}\" is not a whole number", text_of(*value)));
+  return std::nullopt;
+}
+
+std::optional<Node> Lowering::file(const Node& path) {
+  try {
+    const std::string name = expand_path(path.text);
+    Node document = parse_yaml(read_file(name), name, problems_);
+    if (document.kind == Node::Kind::map) return document;
+    problems_.add_at(path.origin, "", fmt::format("{} is no map of settings", path.text));
+  } catch (const Error& error) {
+    problems_.add_at(path.origin, "", error.what());
+  }
   return std::nullopt;
 }
 

@@ -4,6 +4,7 @@
 
 #include "dialects/dialect.hpp"
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,9 @@ class Lowering {
   bool on(std::string_view key, bool otherwise);
   /// Returns a whole number; nothing if it is not given. A value that is not a number is a problem.
   std::optional<std::int64_t> integer(std::string_view key);
+
+  /// Returns the map in the YAML or JSON file that a value names; nothing if there is none, which is a problem.
+  std::optional<Node> file(const Node& path);
 
   /// Returns whether a canonical option is set.
   bool is_set(std::string_view canonical) const;
