@@ -4,6 +4,7 @@
 
 #include "architecture/model_config.hpp"
 #include "layout/layout.hpp"
+#include "layout/shape.hpp"
 #include "program/model_plan.hpp"
 
 #include <cstdint>

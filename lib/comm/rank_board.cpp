@@ -26,7 +26,7 @@ namespace {
 
 /// What a rank tells of itself, in memory that other processes read. One thread writes it; readers notice when they
 /// read while it is written.
-struct alignas(64) Slot {
+struct alignas(64) BoardSlot {
   std::atomic<std::uint32_t> version{0};  // odd while the next five change
   std::atomic<std::int32_t> phase{0};
   std::atomic<std::int64_t> step{-1};
@@ -45,7 +45,7 @@ struct alignas(64) Board {
   std::atomic<bool> reported{false};  // the machine's report is in the folder, or being written
 };
 
-std::string action_of(const Slot& slot) {
+std::string action_of(const BoardSlot& slot) {
   const int position = slot.action.load(std::memory_order_relaxed);
   if (position < 0) return {};
   std::array<std::uint64_t, 3> words{};
@@ -55,7 +55,7 @@ std::string action_of(const Slot& slot) {
   return fmt::format("action {}, {}", position, op.data());
 }
 
-RankStatus read_slot(const Slot& slot) {
+RankStatus read_slot(const BoardSlot& slot) {
   RankStatus status;
   for (int attempt = 0; attempt < 1000; ++attempt) {  // a rank that was stopped while it wrote never finishes
     const std::uint32_t before = slot.version.load(std::memory_order_acquire);
@@ -71,7 +71,7 @@ RankStatus read_slot(const Slot& slot) {
   return status;
 }
 
-void write_slot(Slot& slot, Phase phase, std::int64_t step, const CurrentAction& action, double since_s) {
+void write_slot(BoardSlot& slot, Phase phase, std::int64_t step, const CurrentAction& action, double since_s) {
   const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
   slot.version.store(version + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
@@ -137,10 +137,10 @@ struct RankBoard::State {
   int rank = 0;
   int size = 1;
   Board own_board;
-  Slot own_slot;
+  BoardSlot own_slot;
   Board* board = &own_board;
-  Slot* slot = &own_slot;          // of this rank
-  Slot* slots = &own_slot;         // of the machine's ranks
+  BoardSlot* slot = &own_slot;     // of this rank
+  BoardSlot* slots = &own_slot;    // of the machine's ranks
   std::vector<int> ranks;          // of this machine, ascending
   std::vector<std::string> hosts;  // by world rank
   std::vector<int> machine_of;     // by world rank; a machine is named by its lowest rank
@@ -150,11 +150,11 @@ struct RankBoard::State {
   Path folder;  // of this job's files; empty with one machine
 
   int machine() const { return ranks.front(); }
-  const Slot& slot_of(int world_rank) const {
+  const BoardSlot& slot_of(int world_rank) const {
     return slots[std::lower_bound(ranks.begin(), ranks.end(), world_rank) - ranks.begin()];
   }
   RankStatus status_of(int world_rank) const {
-    const Slot& its = slot_of(world_rank);
+    const BoardSlot& its = slot_of(world_rank);
     RankStatus status = read_slot(its);
     status.rank = world_rank;
     status.host = hosts[static_cast<std::size_t>(world_rank)];
@@ -169,15 +169,15 @@ struct RankBoard::State {
 bool RankBoard::State::map(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return false;
-  mapped_bytes = sizeof(Board) + ranks.size() * sizeof(Slot);
+  mapped_bytes = sizeof(Board) + ranks.size() * sizeof(BoardSlot);
   mapped = ::mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   ::close(fd);
   if (mapped == MAP_FAILED) {
     mapped = nullptr;
     return false;
   }
-  board = static_cast<Board*>(mapped);  // zeros, as made: what Board{} and Slot{} are, but for the step
-  slots = reinterpret_cast<Slot*>(board + 1);
+  board = static_cast<Board*>(mapped);  // zeros, as made: what Board{} and BoardSlot{} are, but for the step
+  slots = reinterpret_cast<BoardSlot*>(board + 1);
   slot = slots + (std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
   return true;
 }
@@ -209,9 +209,8 @@ void RankBoard::share(Communicator& world, const Path& folder) {
   // behind.
   const int offered = ::memfd_create("lockstep-ranks", MFD_CLOEXEC);
   const bool usable =
-      offered >= 0 &&
-      ::ftruncate(offered, static_cast<off_t>(sizeof(Board) + static_cast<std::size_t>(world.size()) * sizeof(Slot))) ==
-          0;
+      offered >= 0 && ::ftruncate(offered, static_cast<off_t>(sizeof(Board) + static_cast<std::size_t>(world.size()) *
+                                                                                  sizeof(BoardSlot))) == 0;
   const Json mine = {state.machine_name, host_name(), ::getpid(), usable ? offered : -1, utc_now()};
   std::vector<Json> offers;
   for (const std::string& text : world.all_gather(to_text(mine)))

@@ -152,9 +152,9 @@ struct BlockFacts {
 };
 
 /// Counts the pieces of one block after the other, on one thread.
-class BlockCounter {
+class PieceCounter {
  public:
-  BlockCounter(const PieceCounting& settings, RunFolder& folder)
+  PieceCounter(const PieceCounting& settings, RunFolder& folder)
       : settings_(settings), folder_(folder), cutter_(settings.rule), lines_(settings.text_field) {}
 
   BlockFacts count(TextBlock& block) {
@@ -264,9 +264,9 @@ CountedCorpus count_pieces(const BlockPass& pass, const PieceCounting& settings)
   Communicator& world = session.world();
   RunFolder folder(settings.folder, world.rank(), world.size());
   std::mutex mutex;
-  std::vector<std::shared_ptr<BlockCounter>> counters;  // of the threads
+  std::vector<std::shared_ptr<PieceCounter>> counters;  // of the threads
   const auto make_work = [&] {
-    const auto counter = std::make_shared<BlockCounter>(settings, folder);
+    const auto counter = std::make_shared<PieceCounter>(settings, folder);
     const std::lock_guard lock(mutex);
     counters.push_back(counter);
     return [counter](TextBlock& block) { return counter->count(block); };

@@ -134,9 +134,9 @@ std::vector<std::byte> llmc_header(DType dtype, std::int64_t tokens) {
 }
 
 /// Names and sizes of the files of one split, made by rank 0.
-class Layout {
+class FileLayout {
  public:
-  Layout(TokenFormat format, DType dtype, std::int64_t file_tokens, const Path& folder)
+  FileLayout(TokenFormat format, DType dtype, std::int64_t file_tokens, const Path& folder)
       : format_(format), dtype_(dtype), folder_(folder) {
     constexpr std::int64_t most_in_header = (std::int64_t{1} << 31) - 1;
     most_ =
@@ -346,7 +346,7 @@ WrittenFiles write_token_files(Session& session, const Path& source, const Datas
   std::array<std::optional<Source>, 2> sources;
   WrittenFiles written;
   together(world, "write token files", [&] {
-    Layout layout(format, dtype_for(format, manifest.vocabulary), file_tokens, folder);
+    FileLayout layout(format, dtype_for(format, manifest.vocabulary), file_tokens, folder);
     for (const DataSplit split : {DataSplit::validation, DataSplit::train}) {
       if (manifest.of(split).tokens == 0) continue;
       const Source& made = sources[index_of(split)].emplace(source, manifest, split, format);

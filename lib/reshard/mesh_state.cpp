@@ -5,6 +5,7 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
+#include "exchange/hf_config.hpp"
 #include "layout/sequence.hpp"
 #include "options/document.hpp"
 

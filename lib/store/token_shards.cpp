@@ -24,7 +24,7 @@ namespace {
 constexpr const char* places_path = "/places";
 
 template <class Element>
-std::span<const Element> elements(std::span<const std::byte> bytes) {
+std::span<const Element> elements_in(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const Element*>(bytes.data()), bytes.size() / sizeof(Element)};
 }
 
@@ -82,13 +82,13 @@ class Shard {
     if (entry.outside) {
       tokens_ = view_outside(*entry.outside);
       if (entry.outside->apart)
-        places_ = elements<std::uint64_t>(datasets_.view(places_path, DType::u64, entry.documents));
+        places_ = elements_in<std::uint64_t>(datasets_.view(places_path, DType::u64, entry.documents));
     } else {
       tokens_ = datasets_.view(shard_tokens_path, dtype_, entry.tokens);
     }
-    documents_ = elements<std::uint64_t>(datasets_.view(shard_documents_path, DType::u64, entry.documents));
+    documents_ = elements_in<std::uint64_t>(datasets_.view(shard_documents_path, DType::u64, entry.documents));
     if (masks == TokenMasks::present)
-      mask_ = elements<std::uint8_t>(datasets_.view(shard_mask_path, DType::u8, entry.tokens));
+      mask_ = elements_in<std::uint8_t>(datasets_.view(shard_mask_path, DType::u8, entry.tokens));
     datasets_.close_hdf5();
   }
   Shard(const Shard&) = delete;

@@ -4,6 +4,7 @@
 #include "base/json.hpp"
 #include "tokenizer/declared_tokens.hpp"
 #include "tokenizer/sentencepiece.hpp"
+#include "tokenizer/token_model.hpp"
 #include "tokenizer/tokenizer_class.hpp"
 #include "tokenizer/tokenizer_files.hpp"
 #include "tokenizer/tokenizer_json.hpp"
@@ -15,8 +16,6 @@
 namespace lockstep {
 
 namespace {
-
-constexpr const char* space_mark = "\u2581";  // ▁
 
 /// Whether the sentencepiece library reads the token in a text, or it is one that marks unknown text or ends.
 bool is_read_alike(const SentencePieceModel& model, const std::string& content) {

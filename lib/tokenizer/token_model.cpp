@@ -4,10 +4,6 @@
 
 namespace lockstep {
 
-namespace {
-constexpr std::string_view space_mark = "\u2581";  // ▁
-}
-
 std::unique_ptr<TokenModel> token_model(const ModelDescription& model, bool byte_level, const std::string& origin) {
   switch (model.kind) {
     case ModelKind::bpe: return bpe_model(model, byte_level, origin);

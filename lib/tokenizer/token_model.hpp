@@ -13,6 +13,8 @@
 
 namespace lockstep {
 
+inline constexpr std::string_view space_mark = "\u2581";  // ▁, in front of a word in many vocabularies
+
 /// Encodes pieces on one thread.
 class PieceEncoder {
  public:

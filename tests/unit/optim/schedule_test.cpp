@@ -91,9 +91,9 @@ BOOST_AUTO_TEST_CASE(every_schedule_is_its_formula_at_every_step_of_runs_that_ar
     const std::int64_t steps = 20 + below(200), warmup = below(10), end = warmup + 5 + below(steps - warmup - 4);
     std::int64_t cooldown = 1 + below(5);
     schedule.length = {steps, warmup, end, cooldown};
-    options.cooldown_shape = static_cast<CooldownShape>(below(3));
-    options.power = 4 * fraction();
-    options.cycles = 1 + below(4);
+    options.cooldown_shape = std::optional(static_cast<CooldownShape>(below(3)));
+    options.power = std::optional(4 * fraction());
+    options.cycles = std::optional(1 + below(4));
     options.timescale = 1 + below(50);
     options.constant_lr = schedule.peak / 2;
     if (options.name == ScheduleName::infinite && end > steps - cooldown) cooldown = schedule.length.cooldown_steps = 0;
@@ -113,16 +113,17 @@ BOOST_AUTO_TEST_CASE(every_schedule_is_its_formula_at_every_step_of_runs_that_ar
       } else if (options.name == ScheduleName::cosine) {
         want = p == 1
                    ? low
-                   : low + height * (1 + std::cos(pi * std::fmod(p * static_cast<double>(*options.cycles), 1.0))) / 2;
+                   : low + height *
+                               (1 + std::cos(pi * std::fmod(p * static_cast<double>(options.cycles.value()), 1.0))) / 2;
       } else if (options.name == ScheduleName::polynomial) {
-        want = low + height * std::pow(1 - p, *options.power);
+        want = low + height * std::pow(1 - p, options.power.value());
       } else if (options.name == ScheduleName::inverse_sqrt) {
         const auto T = static_cast<double>(*options.timescale);
         want = std::max(low, schedule.peak / std::sqrt((t + T - W) / T));
       } else if (options.name == ScheduleName::wsd) {
         const double c = std::clamp((t - (S - C)) / C, 0.0, 1.0);
         const double left = std::array{1 - c, (1 + std::cos(pi * c)) / 2,
-                                       1 - std::sqrt(c)}[static_cast<std::size_t>(*options.cooldown_shape)];
+                                       1 - std::sqrt(c)}[static_cast<std::size_t>(options.cooldown_shape.value())];
         want = low + height * left;
       } else {
         const double constant = *options.constant_lr, begin = static_cast<double>(steps) - C;
