@@ -2,7 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "config/rules.hpp"
+#include "config/option_rules.hpp"
 #include "config/train_choices.hpp"
 #include "options/option.hpp"
 #include "report/device_peaks.hpp"

@@ -1,7 +1,7 @@
 #include "config/optimizer_check.hpp"
 
 #include "base/text.hpp"
-#include "config/rules.hpp"
+#include "config/option_rules.hpp"
 #include "config/train_choices.hpp"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #include "config/parallel_check.hpp"
 
 #include "base/words.hpp"
-#include "config/rules.hpp"
+#include "config/option_rules.hpp"
 #include "config/train_choices.hpp"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #include "config/precision_check.hpp"
 
-#include "config/rules.hpp"
+#include "config/option_rules.hpp"
 #include "config/train_choices.hpp"
 
 #include <fmt/format.h>

@@ -225,6 +225,7 @@ constexpr std::array trainer_keys{
     DialectKey{"local_rank", number, "-1", moot, "", hf::launched},
     DialectKey{"push_to_hub", flag, "false", noted, "", hf::nothing_sent, "false"},
     DialectKey{"hub_model_id", text, "", moot, "", hf::nothing_sent},
+    DialectKey{"hub_model_revision", text, "", moot, "", hf::nothing_sent},
     DialectKey{"hub_token", text, "", refused, "", "a configuration must not hold a token"},
     DialectKey{"hub_private_repo", flag, "", moot, "", hf::nothing_sent},
     DialectKey{"hub_strategy", text, "every_save", moot, "", hf::nothing_sent},

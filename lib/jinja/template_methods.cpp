@@ -1,8 +1,8 @@
 #include "jinja/template_methods.hpp"
 
+#include "jinja/character_tables.hpp"
 #include "jinja/template_print.hpp"
 #include "jinja/template_text.hpp"
-#include "jinja/character_tables.hpp"
 
 #include <fmt/format.h>
 

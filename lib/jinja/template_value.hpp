@@ -38,7 +38,7 @@ enum class Kind : std::uint8_t {
   joiner
 };
 
-/// What a value of a kind holds. Most questions about a value have one answer for each.
+/// The content of a value. Most questions about a value have one answer for each.
 enum class Content : std::uint8_t { nothing, number, text, sequence, pairs, range, object };
 
 struct KindFacts {

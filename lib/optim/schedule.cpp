@@ -89,12 +89,9 @@ double learning_rate(const Schedule& schedule, std::int64_t step) {
     case ScheduleName::constant: return peak;
     case ScheduleName::linear: return between(options.min_lr, peak, 1 - decayed);
     case ScheduleName::cosine: return between(options.min_lr, peak, cosine_left(decayed, options.cycles.value()));
-    case ScheduleName::polynomial:
-      return between(options.min_lr, peak, std::pow(1 - decayed, options.power.value()));
+    case ScheduleName::polynomial: return between(options.min_lr, peak, std::pow(1 - decayed, options.power.value()));
     case ScheduleName::inverse_sqrt: return std::max(options.min_lr, peak * inverse_root(schedule, step));
-    case ScheduleName::wsd:
-      return between(options.min_lr, peak,
-                     cooldown_left(options.cooldown_shape.value(), cooled));
+    case ScheduleName::wsd: return between(options.min_lr, peak, cooldown_left(options.cooldown_shape.value(), cooled));
     case ScheduleName::infinite: return infinite_rate(schedule, decayed, length.cooldown_steps > 0 ? cooled : 0);
   }
   fail(ExitCode::bug, "unknown ScheduleName {}", static_cast<int>(options.name));

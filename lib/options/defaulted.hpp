@@ -17,7 +17,7 @@ class Defaulted {
   constexpr bool is_set() const { return set_.has_value(); }
   constexpr const T& value() const { return set_ ? *set_ : default_; }
   constexpr const T& default_value() const { return default_; }
-  /// What the user set, if anything.
+  /// Returns the value that the user set, if any.
   constexpr const std::optional<T>& set() const { return set_; }
   /// The default stays.
   Defaulted& operator=(std::optional<T> value) {

@@ -362,7 +362,8 @@ class OtherKeys {
     if (!meant) return;
     // What the key was meant to set is not missing.
     for (const Option& option : own_.options()) {
-      if (option.path == *meant || (section && option.path.starts_with(*meant + "."))) problems_.concerns_too(option.path);
+      if (option.path == *meant || (section && option.path.starts_with(*meant + ".")))
+        problems_.concerns_too(option.path);
     }
   }
 

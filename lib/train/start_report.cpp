@@ -100,9 +100,6 @@ void warn_of_no_tier(const AgreedError& failure, std::int64_t step, int rank, Ru
 void report_start(const StartFacts& facts, int rank, RunFiles& files, Log& log) {
   const auto& [given, config, plan, settings, machines, state, begun, resumes, unexplained_end] = facts;
   if (rank == 0) {
-    const auto event = [&, step = state.step](const char* name, const std::string& message) {
-      files.records().write(EventRecord{.step = step, .name = name, .message = message});
-    };
     if (!resumes.empty()) log.info("{}", resumes);
     log_start(config, plan, machines, state, begun.checkpoint, log);
     files.records().write(run_record(config, plan, settings, machines, state, begun.checkpoint));
@@ -110,11 +107,11 @@ void report_start(const StartFacts& facts, int rank, RunFiles& files, Log& log) 
     for (const Difference& change : begun.changed) {
       const std::string message = fmt::format("{}: changed from {} to {}", change.option, change.saved, change.now);
       log.info("{}", message);
-      event("option_changed", message);
+      files.records().write(EventRecord{.step = state.step, .name = "option_changed", .message = message});
     }
     if (!unexplained_end.empty()) {
       log.warning("{}", unexplained_end);
-      event("unexplained_end", unexplained_end);
+      files.records().write(EventRecord{.step = state.step, .name = "unexplained_end", .message = unexplained_end});
     }
   }
   if (const auto& failure = files.tier_failure()) warn_of_no_tier(*failure, state.step, rank, files, log);

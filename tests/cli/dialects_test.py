@@ -7,7 +7,7 @@ import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
-from lockstep_testing import BUILD, PATIENCE_S, SOURCE, program, run, share, shortened
+from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, SOURCE, program, run, share, shortened, write_config
 
 CASES = [json.loads(line) for line in (SOURCE / "tests/data/dialects.jsonl").read_text().splitlines()]
 PROGRAMS = ["train", "prepare-data"]
@@ -256,11 +256,14 @@ def test_every_problem_is_told_at_once_with_the_place_and_the_key_as_they_were_w
 
 
 def test_what_has_no_effect_and_looks_as_if_it_had_is_noted_in_the_log(tmp):
+    write_config(tmp / "model", GPT2_TINY)
     (tmp / "c.yaml").write_text(
-        "dialect: xorl\nmodel: {config_path: none}\ndata: {datasets: [{path: dummy}]}\n"
-        "train:\n  output_dir: run\n  enable_compile: true\n  muon_distributed_mode: full_gradient\n"
+        "dialect: xorl\nmodel: {config_path: model}\n"
+        "data: {datasets: [{path: dummy}], sample_packing_sequence_len: 16, sample_packing_method: sequential}\ntrain:\n"
+        "  output_dir: run\n  enable_compile: true\n  muon_distributed_mode: full_gradient\n  max_steps: 2\n"
+        "  micro_batch_size: 2\n  gradient_accumulation_steps: 1\n  use_wandb: false\n"
     )
-    told = run("train", tmp / "c.yaml", expect=None, cwd=tmp).stderr
+    told = run("train", tmp / "c.yaml", "--dry-run", cwd=tmp).stderr
     assert "c.yaml:6: train.enable_compile: true has no effect: kernels are compiled ahead of time" in told, told
     assert "muon_distributed_mode" not in told, told
 
