@@ -18,7 +18,7 @@ constexpr const char* gcs = "gs://";
 
 const StorePlugin& plugin() {
   static const auto* const opened = static_cast<const StorePlugin*>(
-      open_plugin("corpus", "lockstep-tables.so", StorePlugin::entry, StorePlugin::version_here));
+      open_plugin("readers", "lockstep-tables.so", StorePlugin::entry, StorePlugin::version_here));
   if (opened == nullptr)
     throw Error(ExitCode::input, "this build cannot read object stores",
                 "run scripts/setup --tables and rebuild, or copy the objects to this machine");

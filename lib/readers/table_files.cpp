@@ -35,7 +35,7 @@ class Table : public ByteReader {
 
 std::unique_ptr<ByteReader> open_table(const InputFile& file) {
   static const auto* const plugin = static_cast<const TablePlugin*>(
-      open_plugin("corpus", "lockstep-tables.so", TablePlugin::entry, TablePlugin::version_here));
+      open_plugin("readers", "lockstep-tables.so", TablePlugin::entry, TablePlugin::version_here));
   if (plugin == nullptr)
     throw Error(ExitCode::input,
                 fmt::format("cannot read {}: this build cannot read Parquet or Arrow files", file.name()),

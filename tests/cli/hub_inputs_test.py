@@ -9,7 +9,7 @@ import threading
 import unittest
 
 from hub_server import Hub, environment, everything_below, served
-from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, needs, program, records, run, write_config
+from lockstep_testing import GPT2_TINY, PATIENCE_S, is_configured, needs, program, records, run, write_config
 from prepare_data_test import digest, documents, manifest, prepare
 from running_jobs import wait_until
 
@@ -22,7 +22,7 @@ def lines(*texts):
 
 
 def needs_http():
-    if not (BUILD / "lib/remote/lockstep-http.so").exists():
+    if not is_configured("lockstep-http"):
         raise unittest.SkipTest("this build fetches nothing: libcurl was absent")
 
 

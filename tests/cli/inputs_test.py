@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import unittest
 
-from lockstep_testing import BUILD, PATIENCE_S, needs, run
+from lockstep_testing import BUILD, PATIENCE_S, is_configured, needs, run
 from prepare_data_test import documents, prepare
 
 TEXTS = [
@@ -310,7 +310,7 @@ def test_files_of_any_name_are_what_the_format_says(tmp):
 
 
 def needs_tables():
-    if not (BUILD / "lib/corpus/lockstep-tables.so").exists():
+    if not is_configured("lockstep-tables"):
         raise unittest.SkipTest("this build reads no Parquet and Arrow: the wheel pyarrow was absent")
     return needs("pyarrow")
 

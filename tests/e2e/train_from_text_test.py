@@ -18,6 +18,7 @@ from lockstep_testing import (
     PATIENCE_S,
     SOURCE,
     digest,
+    is_configured,
     prepare_dataset,
     program,
     records,
@@ -407,7 +408,7 @@ def test_a_rank_that_is_killed_at_any_moment_leaves_whole_datasets_alone_and_the
 
 
 def test_text_of_the_hub_and_of_object_stores_is_prepared_once_as_well(tmp):
-    if not (BUILD / "lib/remote/lockstep-http.so").exists() or not (BUILD / "lib/corpus/lockstep-tables.so").exists():
+    if not is_configured("lockstep-http") or not is_configured("lockstep-tables"):
         raise unittest.SkipTest("this build reads no text from elsewhere")
     write_inputs(tmp)
     text = (tmp / "in/lines.jsonl").read_bytes()

@@ -51,6 +51,12 @@ def needs(module):
     return found
 
 
+def is_configured(target):
+    """Whether this build makes a target of that name. Where the files lie is for the programs to know."""
+    targets = json.loads((BUILD / "meson-info/intro-targets.json").read_text())
+    return any(known["name"] == target for known in targets)
+
+
 def shared_data(name):
     """A file of the real data beside the project, or a skip."""
     for folder in [os.environ.get("LOCKSTEP_DATA"), SOURCE.parent / "shared" / "data"]:
