@@ -25,6 +25,14 @@ void activation_offloading(const Node& value, Lowering& lowering) {
   if (flag_word(value.text).value_or(false)) hf::offload({"activations"}, value, lowering);
 }
 
+void chat_template(const Node& value, Lowering& lowering) {
+  if (value.text.find("{%") == std::string::npos && value.text.find("{{") == std::string::npos)
+    return lowering.set("data.chat_template", value);
+  Node place = value;
+  place.text = value.text.substr(0, 40) + "...";
+  lowering.refuse(place, "write the template into a file and name the file");
+}
+
 void model_init(const Node& value, Lowering& lowering) {
   if (value.kind != Node::Kind::map) return lowering.refuse(value, "it must be a map");
   for (const auto& [key, argument] : value.entries)
@@ -58,7 +66,7 @@ constexpr std::array trl_keys{
     DialectKey{"dataset_kwargs", map, "", noted, "", "data is prepared as the options of data say"},
     DialectKey{"ignore_bias_buffers", flag, "false", moot, "", hf::not_needed},
     DialectKey{"chat_template_path", text, "", taken, "data.chat_template"},
-    DialectKey{"chat_template", text, "", taken, "data.chat_template", "a file, or the text of the template"},
+    DialectKey{"chat_template", text, "", taken, "data.chat_template", "a file", "", "", chat_template},
     DialectKey{"eos_token", text, "", taken, "data.end_of_text"},
     DialectKey{"pad_token", text, "", moot, "", "padding is no label"},
     DialectKey{"max_length", number, "1024", taken, "data.sequence_length", "longer documents as packing_strategy says",
