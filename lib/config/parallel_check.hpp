@@ -7,7 +7,7 @@
 namespace lockstep {
 
 /// Adds a problem for each contradiction between these options, and between them and the options of data and samples.
-/// Local, pure: what needs the number of ranks is checked when the mesh is made.
+/// Local, pure. Rules about the number of ranks are checked when the mesh is made.
 void check_parallel(const TrainConfig& config, Problems& problems);
 
 }  // namespace lockstep

@@ -17,7 +17,6 @@ using enum DialectKey::Value;
 using enum DialectKey::State;
 using hf::jointly;
 
-constexpr const char* no_adapters = "this version trains no adapters: all weights are trained, except optimizer.frozen";
 constexpr const char* no_remote_code = "code that comes with models or data is never run";
 constexpr const char* no_preferences = "training on preferences is not supported";
 
@@ -79,7 +78,7 @@ constexpr std::array trl_keys{
     DialectKey{"packing_strategy", text, "bfd", taken, "data.packing, data.long_documents",
                "bfd and bfd_split: best_fit; wrapped: windows", "", "packing", jointly},
     DialectKey{"eval_packing", flag, "", taken, "eval.packing", "false: none", "", "", jointly},
-    DialectKey{"padding_free", flag, "false", moot, "", "attention ends with a document, and padding costs no product"},
+    DialectKey{"padding_free", flag, "false", moot, "", "attention ends with a document"},
     DialectKey{"pad_to_multiple_of", number, "", taken, "data.pad_to_multiple_of"},
     DialectKey{"shuffle_dataset", flag, "false", moot, "", "data.shuffle draws the order of samples"},
     DialectKey{"completion_only_loss", flag, "", taken, "data.records, data.train_on",
@@ -91,21 +90,21 @@ constexpr std::array trl_keys{
     DialectKey{"activation_offloading", flag, "false", taken, "train.offload", "true: activations", "", "",
                activation_offloading},
 
-    DialectKey{"use_peft", flag, "false", refused, "", no_adapters, "false"},
-    DialectKey{"lora_r", number, "16", refused, "", no_adapters, "", "use_peft"},
-    DialectKey{"lora_alpha", number, "32", refused, "", no_adapters, "", "use_peft"},
-    DialectKey{"lora_dropout", number, "0.05", refused, "", no_adapters, "", "use_peft"},
-    DialectKey{"lora_target_modules", list, "", refused, "", no_adapters, "", "use_peft"},
-    DialectKey{"lora_target_parameters", list, "", refused, "", no_adapters, "", "use_peft"},
-    DialectKey{"lora_modules_to_save", list, "", refused, "", no_adapters, "", "use_peft"},
-    DialectKey{"lora_task_type", text, "CAUSAL_LM", refused, "", no_adapters, "", "use_peft"},
-    DialectKey{"use_rslora", flag, "false", refused, "", no_adapters, "false"},
-    DialectKey{"use_dora", flag, "false", refused, "", no_adapters, "false"},
-    DialectKey{"load_in_8bit", flag, "false", refused, "", no_adapters, "false"},
-    DialectKey{"load_in_4bit", flag, "false", refused, "", no_adapters, "false"},
-    DialectKey{"bnb_4bit_quant_type", text, "nf4", refused, "", no_adapters, "", "load_in_4bit"},
-    DialectKey{"bnb_4bit_quant_storage", text, "", refused, "", no_adapters, "", "load_in_4bit"},
-    DialectKey{"use_bnb_nested_quant", flag, "false", refused, "", no_adapters, "", "load_in_4bit"},
+    DialectKey{"use_peft", flag, "false", refused, "", hf::no_adapters, "false"},
+    DialectKey{"lora_r", number, "16", refused, "", hf::no_adapters, "", "use_peft"},
+    DialectKey{"lora_alpha", number, "32", refused, "", hf::no_adapters, "", "use_peft"},
+    DialectKey{"lora_dropout", number, "0.05", refused, "", hf::no_adapters, "", "use_peft"},
+    DialectKey{"lora_target_modules", list, "", refused, "", hf::no_adapters, "", "use_peft"},
+    DialectKey{"lora_target_parameters", list, "", refused, "", hf::no_adapters, "", "use_peft"},
+    DialectKey{"lora_modules_to_save", list, "", refused, "", hf::no_adapters, "", "use_peft"},
+    DialectKey{"lora_task_type", text, "CAUSAL_LM", refused, "", hf::no_adapters, "", "use_peft"},
+    DialectKey{"use_rslora", flag, "false", refused, "", hf::no_adapters, "false"},
+    DialectKey{"use_dora", flag, "false", refused, "", hf::no_adapters, "false"},
+    DialectKey{"load_in_8bit", flag, "false", refused, "", hf::no_adapters, "false"},
+    DialectKey{"load_in_4bit", flag, "false", refused, "", hf::no_adapters, "false"},
+    DialectKey{"bnb_4bit_quant_type", text, "nf4", refused, "", hf::no_adapters, "", "load_in_4bit"},
+    DialectKey{"bnb_4bit_quant_storage", text, "", refused, "", hf::no_adapters, "", "load_in_4bit"},
+    DialectKey{"use_bnb_nested_quant", flag, "false", refused, "", hf::no_adapters, "", "load_in_4bit"},
     DialectKey{"beta", number, "", refused, "", no_preferences},
     DialectKey{"max_prompt_length", number, "", refused, "", no_preferences},
 };

@@ -16,7 +16,7 @@ struct CaseRun {
   std::int32_t distance;
 };
 
-/// Returns what a code point maps to; itself if no run has it.
+/// Returns the code point that `point` maps to; `point` itself if no run has it.
 inline char32_t changed_point(char32_t point, std::span<const CaseRun> runs) {
   const auto after = std::ranges::upper_bound(runs, point, {}, &CaseRun::first);
   if (after == runs.begin()) return point;
