@@ -64,6 +64,10 @@ void add_special_tokens(Json& variables, const Json& config) {
   }
 }
 
+bool is_chat_template(std::string_view text) {
+  return text.find("{%") != std::string_view::npos || text.find("{{") != std::string_view::npos;
+}
+
 std::vector<Path> additional_template_files(const Path& folder) {
   const Path others = folder / additional_templates_folder;
   std::vector<Path> files;

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -20,6 +21,9 @@ struct ChatTemplateFile {
 /// Names of the templates that transformers selects itself: without tools, and with tools.
 inline constexpr const char* default_template = "default";
 inline constexpr const char* tool_template = "tool_use";
+
+/// Whether a text is a template, not the path of one: it has a statement or an expression of Jinja. Pure.
+bool is_chat_template(std::string_view text);
 
 /// In the folder of a model or tokenizer: the file of the template "default", and a folder with others, NAME.jinja.
 inline constexpr const char* template_file = "chat_template.jinja";

@@ -30,6 +30,8 @@ void check_choice(const std::string& option, const DatasetChoice& dataset, const
   }
   if (!dataset.samples)
     problems.add({option}, fmt::format("{}.samples is needed: the number of samples of dummy", option));
+  if (dataset.fraction)
+    problems.add({option}, fmt::format("{}.fraction has no effect on dummy: its samples are a number", option));
   if (dataset.split) problems.add({option}, fmt::format("{}.split has no effect: dummy has no splits", option));
   if (dataset.length && config.data.sequence_length > 0 && *dataset.length > config.data.sequence_length)
     problems.add({option, "data.sequence_length"}, fmt::format("{}.length {} is more than data.sequence_length {}",
@@ -91,8 +93,9 @@ void check_samples(const TrainConfig& config, Problems& problems) {
   if (config.data.repeat_order && !config.data.shuffle)
     problems.add({"data.repeat_order", "data.shuffle"},
                  "data.repeat_order has no effect: without data.shuffle all epochs have one order");
-  const bool draws = std::ranges::any_of(config.data.datasets, &TrainingDataset::is_dummy) ||
-                     std::ranges::any_of(config.eval.datasets, &EvaluationDataset::is_dummy);
+  const auto is_drawn = [](const DatasetChoice& dataset) { return dataset.is_dummy() || dataset.fraction.has_value(); };
+  const bool draws =
+      std::ranges::any_of(config.data.datasets, is_drawn) || std::ranges::any_of(config.eval.datasets, is_drawn);
   if (config.data.seed && !config.data.shuffle && !draws)
     problems.add({"data.seed", "data.shuffle"},
                  "data.seed has no effect: without data.shuffle samples come in the order of the dataset");

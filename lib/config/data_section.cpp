@@ -35,6 +35,12 @@ void describe_choice(Declaration& visit, DatasetChoice& dataset, const std::stri
                .completes = Completes::files});
   visit.field("name", dataset.name, {.brief = "name in plans and records", .unset = "last part of the path"});
   visit.field("split", dataset.split, {.brief = "split", .unset = usual_split, .value_name = "NAME"});
+  visit.field("fraction", dataset.fraction,
+              {.brief = "use only this fraction of its samples, drawn by data.seed",
+               .unset = "all",
+               .min = 0,
+               .max = 1,
+               .above_min = true});
   visit.field("samples", dataset.samples,
               {.brief = "use only this many first samples; of dummy, their number",
                .unset = "all",

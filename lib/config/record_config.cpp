@@ -1,6 +1,7 @@
 #include "config/record_config.hpp"
 
 #include "base/text.hpp"
+#include "chat/chat_template_file.hpp"
 
 #include <fmt/format.h>
 
@@ -63,10 +64,12 @@ void describe_records(Declaration& visit, RecordOptions& records) {
                .unset = "messages, or conversations in records without messages",
                .value_name = "NAME"});
   visit.field("chat_template", records.chat_template,
-              {.brief = "chat template: a Jinja file, tokenizer_config.json, or a folder",
+              {.brief = "chat template: a Jinja file, tokenizer_config.json, a folder, or text",
+               .details = "A text with {{ or {% is the template itself",
                .unset = "the template beside the tokenizer",
                .value_name = "PATH",
-               .completes = Completes::files});
+               .completes = Completes::files,
+               .is_content = is_chat_template});
   visit.field("train_on", records.train_on,
               {.brief = "trained tokens: completion, assistant, last or all",
                .details = "A prompt and its completion take completion or all. Messages take assistant, last or all",

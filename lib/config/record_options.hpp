@@ -40,7 +40,7 @@ struct RecordOptions {
   Defaulted<LabelPlace> labels{LabelPlace::aligned};
   Defaulted<std::string> prompt_field{"prompt"}, completion_field{"completion"};
   std::optional<std::string> messages_field;  // default: messages, or conversations
-  std::optional<std::string> chat_template;   // file, or folder that holds one
+  std::optional<std::string> chat_template;   // a file, a folder that holds one, or the template itself
   std::optional<TrainOn> train_on;
   Defaulted<bool> add_bos{false};
   std::optional<bool> add_eos;

@@ -149,6 +149,14 @@ PartOfSource::PartOfSource(std::shared_ptr<const SampleSource> source, std::int6
   invariant(begin >= 0 && samples > 0 && samples <= source_->samples() - begin, "a part lies within its source");
 }
 
+std::shared_ptr<const PartOfSource> PartOfSource::drawn(std::shared_ptr<const SampleSource> source,
+                                                        std::int64_t samples, std::uint64_t seed) {
+  SampleOrder permutation({.datasets = {source->samples()}, .seed = seed, .shuffle = Shuffle::once});
+  auto part = std::make_shared<PartOfSource>(std::move(source), 0, samples);
+  part->permutation_ = std::move(permutation);
+  return part;
+}
+
 JoinedSource::JoinedSource(std::vector<std::shared_ptr<const SampleSource>> sources) : sources_(std::move(sources)) {
   for (const auto& source : sources_) {
     begins_.push_back(samples_);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -96,24 +97,31 @@ class PackedSource : public SampleSource {
   PackingSettings settings_;
 };
 
-/// PartOfSource has consecutive samples of another source.
+/// PartOfSource has some samples of another source: consecutive ones, of its order or of a permutation.
 class PartOfSource : public SampleSource {
  public:
   /// Has the samples [begin, begin + samples) of `source`, at least one.
   PartOfSource(std::shared_ptr<const SampleSource> source, std::int64_t begin, std::int64_t samples);
+  /// Has this many samples of `source`, at least one, each at most once, drawn by `seed`.
+  static std::shared_ptr<const PartOfSource> drawn(std::shared_ptr<const SampleSource> source, std::int64_t samples,
+                                                   std::uint64_t seed);
   std::vector<const TokenStream*> streams() const override { return source_->streams(); }
   std::int64_t samples() const override { return samples_; }
   std::int64_t length() const override { return source_->length(); }
-  std::int64_t cost(std::int64_t sample) const override { return source_->cost(begin_ + sample); }
+  std::int64_t cost(std::int64_t sample) const override { return source_->cost(in_source(sample)); }
   std::int64_t most_segments() const override { return source_->most_segments(); }
   const Packing* packing() const override { return source_->packing(); }
-  void fill(std::int64_t sample, SampleRow& row) const override { source_->fill(begin_ + sample, row); }
+  void fill(std::int64_t sample, SampleRow& row) const override { source_->fill(in_source(sample), row); }
   void declare_use(std::int64_t sample, ShardVerifier& verifier) const override {
-    source_->declare_use(begin_ + sample, verifier);
+    source_->declare_use(in_source(sample), verifier);
   }
 
  private:
+  std::int64_t in_source(std::int64_t sample) const {
+    return permutation_ ? permutation_->sample_at({.epoch = 0, .sample = sample}) : begin_ + sample;
+  }
   std::shared_ptr<const SampleSource> source_;
+  std::optional<SampleOrder> permutation_;
   std::int64_t begin_ = 0;
   std::int64_t samples_ = 0;
 };

@@ -24,14 +24,6 @@ void activation_offloading(const Node& value, Lowering& lowering) {
   if (flag_word(value.text).value_or(false)) hf::offload({"activations"}, value, lowering);
 }
 
-void chat_template(const Node& value, Lowering& lowering) {
-  if (value.text.find("{%") == std::string::npos && value.text.find("{{") == std::string::npos)
-    return lowering.set("data.chat_template", value);
-  Node place = value;
-  place.text = value.text.substr(0, 40) + "...";
-  lowering.refuse(place, "write the template into a file and name the file");
-}
-
 void model_init(const Node& value, Lowering& lowering) {
   if (value.kind != Node::Kind::map) return lowering.refuse(value, "it must be a map");
   for (const auto& [key, argument] : value.entries)
@@ -57,7 +49,7 @@ constexpr std::array trl_keys{
     DialectKey{"dataset_test_split", text, "test", noted, "", "data.validation chooses documents to evaluate on",
                "test"},
     DialectKey{"dataset_mixture", map, "", taken, "data.path, data.datasets, data.seed, data.validation",
-               "one entry is data.path, several are data.datasets", "", "", jointly},
+               "one whole dataset is data.path, others are data.datasets", "", "", jointly},
     DialectKey{"dataset_streaming", flag, "false", noted, "", "data is prepared once, before the first step", "false"},
     DialectKey{"dataset_text_field", text, "text", taken, "data.text_field"},
     DialectKey{"dataset_num_proc", number, "", taken, "threads", "of a rank of prepare-data"},
@@ -65,7 +57,7 @@ constexpr std::array trl_keys{
     DialectKey{"dataset_kwargs", map, "", noted, "", "data is prepared as the options of data say"},
     DialectKey{"ignore_bias_buffers", flag, "false", moot, "", hf::not_needed},
     DialectKey{"chat_template_path", text, "", taken, "data.chat_template"},
-    DialectKey{"chat_template", text, "", taken, "data.chat_template", "a file", "", "", chat_template},
+    DialectKey{"chat_template", text, "", taken, "data.chat_template", "a template, or its file"},
     DialectKey{"eos_token", text, "", taken, "data.end_of_text"},
     DialectKey{"pad_token", text, "", moot, "", "padding is no label"},
     DialectKey{"max_length", number, "1024", taken, "data.sequence_length", "longer documents as packing_strategy says",
@@ -181,9 +173,8 @@ Node entry_of(const Node& given, bool single, Lowering& lowering) {
       entry.entries.push_back({"split", *split});
   }
   if (const Node* const files = value_of(given, {"data_files"})) lowering.set("data.data_files", *files);
-  for (const char* key : {"fraction", "weight"})
-    if (const Node* const part = value_of(given, {key}); part != nullptr && !is_one(*part))
-      lowering.refuse(*part, "datasets are used whole: data.datasets has samples, a number of first samples");
+  if (const Node* const part = value_of(given, {"fraction", "weight"}); part != nullptr && !is_one(*part))
+    entry.entries.push_back({"fraction", *part});
   return entry;
 }
 
@@ -202,7 +193,7 @@ void lower_data(Lowering& lowering) {
   datasets.origin = given->origin;
   for (const Node& entry : given->items) datasets.items.push_back(entry_of(entry, single, lowering));
   const Node* const path = datasets.items.front().find("path");
-  if (!single)
+  if (!single || datasets.items.front().find("fraction") != nullptr)
     lowering.set("data.datasets", datasets);
   else if (path != nullptr)
     lowering.set("data.path", *path);

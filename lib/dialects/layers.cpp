@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "dialects/foreign_template.hpp"
+#include "dialects/unread_trainers.hpp"
 #include "options/path_text.hpp"
 
 #include <fmt/format.h>
@@ -64,17 +65,30 @@ class Loader {
       problems_.add_unread("", error.what());
       return {};
     }
+    if (const auto assignments = read_assignments(text)) {
+      const auto other = find_other_trainer(*assignments);
+      problems_.add_unread(path, other ? explain(*other) : "it looks like TOML, but only YAML and JSON are read");
+      return {};
+    }
     if (const auto found = find_foreign_template(text)) {
       problems_.add_unread(fmt::format("{}:{}", path, found->line),
-                           fmt::format("{} looks like a template or TOML, but only YAML and JSON are read: copy the "
-                                       "final values that its own program prints",
-                                       found->seen));
+                           found->seen.starts_with('!')
+                               ? fmt::format("{} constructs a Python object, and a configuration runs no code: write "
+                                             "its arguments as plain keys",
+                                             found->seen)
+                               : fmt::format("{} belongs to a template, and only YAML and JSON are read: write the "
+                                             "values that its own program prints as plain keys",
+                                             found->seen));
       return {};
     }
     Node document = parse_yaml(text, path, problems_);
     if (document.kind == Node::Kind::null) document.kind = Node::Kind::map;
     if (document.kind != Node::Kind::map) {
       problems_.add_unread(path, "a configuration file is a map of sections");
+      return {};
+    }
+    if (const auto other = find_other_trainer(document)) {
+      problems_.add_unread(path, explain(*other));
       return {};
     }
     document.origin = path;

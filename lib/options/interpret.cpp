@@ -182,7 +182,7 @@ class Interpreter {
   }
 
   std::optional<Json> text(const OptionType& type, const Node& node) {
-    if (facts_.completes == Completes::nothing) return plain_text(type, node);
+    if (!is_path(facts_, node.text)) return plain_text(type, node);
     try {
       Node expanded = node;
       expanded.text = expand_path(node.text);
@@ -418,7 +418,7 @@ Json as_written(const OptionType& type, const OptionFacts& facts, Json value) {
   switch (type.kind) {
     case Kind::text:
     case Kind::form:
-      if (facts.completes != Completes::nothing && value.is_string())
+      if (value.is_string() && is_path(facts, value.get_ref<const std::string&>()))
         return escape_path(value.get_ref<const std::string&>());
       return value;
     case Kind::list:

@@ -67,7 +67,14 @@ struct OptionFacts {
   // Written as in another trainer: names with _, lists as several words, flags as t or 1.
   bool of_dialect = false;
   Completes completes = Completes::nothing;
+  // Of a path: true for a text that is the content itself, in place of its file. Not set: every text is a path.
+  bool (*is_content)(std::string_view text) = nullptr;
 };
+
+/// Whether a value of the option is a path, which is expanded (options/path_text.hpp).
+inline bool is_path(const OptionFacts& facts, std::string_view text) {
+  return facts.completes != Completes::nothing && (facts.is_content == nullptr || !facts.is_content(text));
+}
 
 struct Option;
 

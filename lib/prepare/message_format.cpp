@@ -17,6 +17,8 @@ namespace lockstep {
 namespace {
 
 std::map<std::string, ChatTemplateFile> template_files(const PrepareDataOptions& options) {
+  if (const auto& given = options.records.chat_template; given && is_chat_template(*given))
+    return {{default_template, {.text = *given, .origin = "data.chat_template", .variables = Json::object()}}};
   if (options.records.chat_template) return read_chat_templates(*options.records.chat_template);
   const TokenizerChoice tokenizer = options.tokenizer_or_bytes();
   if (tokenizer.kind != TokenizerChoice::Kind::files)

@@ -97,22 +97,22 @@ std::map<Moment, Loads> loads_of(const RankClass& ranks, const std::vector<int>&
 /// What a choice of a block adds while an action runs, by choice. Where the action is then not there it is `absent`.
 using Column = std::vector<std::int64_t>;
 constexpr std::int64_t absent = std::numeric_limits<std::int64_t>::min() / 4;
-struct Row {
+struct LoadRow {
   std::int64_t fixed = 0;
   std::vector<Column> columns;  // by block of the rank
-  auto operator<=>(const Row&) const = default;
+  auto operator<=>(const LoadRow&) const = default;
 };
 
-std::vector<Row> rows_from(const std::vector<std::map<Moment, Loads>>& by_choice, const std::vector<int>& blocks,
+std::vector<LoadRow> rows_from(const std::vector<std::map<Moment, Loads>>& by_choice, const std::vector<int>& blocks,
                            const ModelPlan& plan) {
   const auto at = [](const Loads& loads, int block) {
     const auto found = loads.of_blocks.find(block);
     return found == loads.of_blocks.end() ? 0 : found->second;
   };
-  std::set<Row> rows;
+  std::set<LoadRow> rows;
   for (const auto& [moment, loads] : by_choice.back()) {
     const auto& [op, subject, micro_batch] = moment;
-    Row row{loads.fixed, std::vector<Column>(blocks.size())};
+    LoadRow row{loads.fixed, std::vector<Column>(blocks.size())};
     for (std::size_t choice = 0; choice < by_choice.size(); ++choice) {
       // Without recomputation other blocks have what they have at the backward then.
       const bool misses = choice == 0 && op == Op::recompute;
@@ -188,7 +188,7 @@ class Numbering {
 };
 
 /// By block and row, and behind the last block: equal where all columns from there on are; 0 where they add nothing.
-std::vector<std::vector<std::size_t>> rests_of(const std::vector<Row>& rows, std::size_t blocks) {
+std::vector<std::vector<std::size_t>> rests_of(const std::vector<LoadRow>& rows, std::size_t blocks) {
   std::vector<std::vector<std::size_t>> rests(blocks + 1, std::vector<std::size_t>(rows.size(), 0));
   for (std::size_t i = blocks; i-- > 0;) {
     Numbering<std::pair<Column, std::size_t>> numbering;
@@ -202,14 +202,14 @@ std::vector<std::vector<std::size_t>> rests_of(const std::vector<Row>& rows, std
 }
 
 /// By block the choice of least work; nothing if none fits.
-std::optional<std::vector<std::size_t>> solve(const std::vector<Row>& rows, const std::vector<std::vector<Work>>& works,
+std::optional<std::vector<std::size_t>> solve(const std::vector<LoadRow>& rows, const std::vector<std::vector<Work>>& works,
                                               std::int64_t budget) {
   const std::size_t blocks = works.size();
   const std::vector<std::vector<std::size_t>> rests = rests_of(rows, blocks);
-  if (std::ranges::any_of(rows, [&](const Row& row) { return row.fixed > budget; })) return std::nullopt;
+  if (std::ranges::any_of(rows, [&](const LoadRow& row) { return row.fixed > budget; })) return std::nullopt;
   Numbering<std::int64_t> beginnings;
   std::vector<std::size_t> load_of;  // by row, among those of a partial choice; as long as later blocks add to it
-  for (const Row& row : rows) load_of.push_back(beginnings.of(row.fixed));
+  for (const LoadRow& row : rows) load_of.push_back(beginnings.of(row.fixed));
   std::vector<std::vector<Partial>> followed(1, std::vector<Partial>(1));
   followed[0][0].loads.resize(beginnings.size());
   for (const auto& [fixed, index] : beginnings.all()) followed[0][0].loads[index] = fixed;

@@ -105,19 +105,21 @@ Json facts_of(const std::vector<RunDataset>& training) {
   Json list = Json::array();
   for (std::size_t i = 0; i < training.size(); ++i) {
     const DatasetChoice& choice = training[i].choice;
-    list.push_back(
-        {{"content", content_of(training[i])},
-         {"samples", choice.samples ? std::to_string(*choice.samples) : "all"},
-         {"shard", choice.shard ? choice.shard->text() : "all"},
-         {"length", choice.length ? std::to_string(*choice.length) : "all"},
-         {"weight", proportions ? fmt::format("{}/{}", proportions->parts[i], proportions->whole) : "none"}});
+    Json facts({{"content", content_of(training[i])},
+                {"samples", choice.samples ? std::to_string(*choice.samples) : "all"},
+                {"shard", choice.shard ? choice.shard->text() : "all"},
+                {"length", choice.length ? std::to_string(*choice.length) : "all"},
+                {"weight", proportions ? fmt::format("{}/{}", proportions->parts[i], proportions->whole) : "none"}});
+    if (choice.fraction) facts["fraction"] = fmt::to_string(*choice.fraction);
+    list.push_back(std::move(facts));
   }
   return list;
 }
 
 bool is_plain(const std::vector<RunDataset>& training) {
   const RunDataset& first = training.front();
-  return training.size() == 1 && first.dataset && !first.weight && !first.choice.samples && !first.choice.shard;
+  return training.size() == 1 && first.dataset && !first.weight && !first.choice.fraction && !first.choice.samples &&
+         !first.choice.shard;
 }
 
 }  // namespace
@@ -233,7 +235,10 @@ std::vector<std::string> dataset_differences(const std::string& saved, const std
                         counted(std::ssize(facts), "dataset"))};
   std::vector<std::string> problems;
   for (std::size_t i = 0; i < facts.size(); ++i) {
-    for (const auto& [key, value] : facts.at(i).items()) {
+    Json of_now = facts.at(i);
+    for (const auto& [key, value] : earlier.at(i).items())
+      if (!of_now.contains(key)) of_now[key] = "all";
+    for (const auto& [key, value] : of_now.items()) {
       const std::string absent = key == "weight" ? "none" : "all";
       const std::string before = earlier.at(i).value(key, absent);
       if (before != value.get<std::string>())

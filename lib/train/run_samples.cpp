@@ -107,6 +107,10 @@ Shuffled shuffled_of(const TrainConfig& config) {
 
 namespace {
 
+std::uint64_t seed_of_data(const TrainConfig& config) {
+  return static_cast<std::uint64_t>(config.data.seed.value_or(config.train.seed));
+}
+
 /// All samples of a stream. Throws what the sources and make_packing throw.
 std::shared_ptr<const SampleSource> samples_of(const TrainConfig& config, SampleUse use, const RunDataset& dataset) {
   const TokenStream& stream = *dataset.stream;
@@ -130,9 +134,7 @@ std::shared_ptr<const SampleSource> dummy_samples(const TrainConfig& config, con
                          .tokens = choice.length.value_or(config.data.sequence_length),
                          .vocabulary = vocabulary};
   switch (choice.tokens.value()) {
-    case DummyTokens::random:
-      settings.seed = static_cast<std::uint64_t>(config.data.seed.value_or(config.train.seed));
-      break;
+    case DummyTokens::random: settings.seed = seed_of_data(config); break;
     case DummyTokens::constant: break;
   }
   return std::make_shared<DummySource>(settings);
@@ -144,6 +146,16 @@ void make_samples(const TrainConfig& config, SampleUse use, std::int64_t vocabul
   const DatasetChoice& choice = dataset.choice;
   if (dataset.dataset) dataset.stream = std::make_shared<const TokenStream>(dataset.dataset->open(dataset.split));
   dataset.samples = dataset.dataset ? samples_of(config, use, dataset) : dummy_samples(config, choice, vocabulary);
+  if (choice.fraction) {
+    const std::int64_t all = dataset.samples->samples();
+    const auto drawn = static_cast<std::int64_t>(static_cast<double>(all) * *choice.fraction);
+    if (drawn == 0)
+      throw Error(ExitCode::usage,
+                  fmt::format("fraction {} of the dataset {} has no sample: the dataset has {}", *choice.fraction,
+                              dataset.name, counted(all, "sample")),
+                  "use a larger fraction");
+    dataset.samples = PartOfSource::drawn(dataset.samples, drawn, seed_of_data(config));
+  }
   SampleRange range{0, std::min(dataset.samples->samples(), choice.samples.value_or(dataset.samples->samples()))};
   const auto take = [&](const std::optional<PartChoice>& part) {
     if (!part) return;

@@ -268,6 +268,58 @@ def test_what_has_no_effect_and_looks_as_if_it_had_is_noted_in_the_log(tmp):
     assert "muon_distributed_mode" not in told, told
 
 
+OTHER_TRAINERS = [
+    (
+        "finetune.yml",
+        "base_model: org/tiny\nload_in_4bit: true\nadapter: qlora\ndatasets:\n  - {path: org/talks, type: chat_template}\n"
+        "sequence_len: 2048\nsample_packing: true\nmicro_batch_size: 2\ngradient_accumulation_steps: 4\nnum_epochs: 3\n"
+        "learning_rate: 2e-5\noutput_dir: out\n",
+        "a configuration of axolotl is not read; its main settings as options of train: --model.path org/tiny "
+        "--data.path org/talks --data.records messages --data.sequence_length 2048 --train.micro_batch 2 "
+        "--train.accumulation 4 --train.epochs 3 --optimizer.lr 2e-5 (adapters and training on 4-bit weights: not supported)",
+    ),
+    (
+        "pretrain.yml",
+        "base_model: org/tiny\nadapter:\npretraining_dataset:\n  - path: org/web\nsequence_len: 512\nmax_steps: 90\n",
+        "--model.path org/tiny --data.path org/web --data.sequence_length 512 --train.micro_batch SEQUENCES "
+        "--train.max_steps 90 --optimizer.lr RATE",
+    ),
+    (
+        "llama.toml",
+        '# a run\n[job]\ndump_folder = \'./out\'\n[model]\nname = "llama3"\nflavor = "8B"\nhf_assets_path = "./assets/8B"\n'
+        "converters = ['float8']\n[optimizer]\nlr = 3e-4 # peak\n[training]\nlocal_batch_size = 1\nglobal_batch_size = -1\n"
+        "seq_len = 8192\nsteps = 1000\ndataset = \"c4\"\n[quantize.linear.fp8]\nfilter_fqns = [\n  'output',\n]\n",
+        "a configuration of torchtitan is not read; its main settings as options of train: --model.config ./assets/8B "
+        "--data.path allenai/c4 --data.name en --data.sequence_length 8192 --train.micro_batch 1 --train.max_steps 1000 "
+        "--optimizer.lr 3e-4 (fp8: not supported)",
+    ),
+    (
+        "train_shakespeare.py",
+        "import time\n\nout_dir = 'out-shakespeare'\ninit_from = 'gpt2-xl'\ndataset = 'shakespeare'\nbatch_size = 2\n"
+        "gradient_accumulation_steps = 4 * 8\nmax_iters = 20\nlearning_rate = 3e-5\nwandb_run_name = 'ft-' + str(time.time())\n"
+        "eval_iters = 40\nblock_size = 1024\n",
+        "a configuration of nanoGPT is not read; its main settings as options of train: --model.path gpt2-xl "
+        "--data.path data/shakespeare/input.txt --data.sequence_length 1024 --train.global_batch 64 --train.max_steps 20 "
+        "--optimizer.lr 3e-5",
+    ),
+    (
+        "train_gpt2.py",
+        "# from nothing\nbatch_size = 12\nblock_size = 1024\ndataset = 'openwebtext'\nmax_iters = 600\nlr_decay_iters = 600\n",
+        "--model.config FILE --data.path openwebtext --data.sequence_length 1024 --train.global_batch 12 --train.max_steps 600 "
+        "--optimizer.lr RATE",
+    ),
+    ("run.toml", "[train]\nmax_steps = 5\n", "it looks like TOML, but only YAML and JSON are read"),
+]
+
+
+def test_configurations_of_trainers_without_a_dialect_are_answered_with_our_options(tmp):
+    for name, text, told in OTHER_TRAINERS:
+        (tmp / name).write_text(text)
+        said = run("train", tmp / name, "--print-config", expect=2).stderr
+        assert f"{tmp / name}: " in said and told in said, said
+        assert said.count("not read") + said.count("are read") == 1 and "problems in" not in said, said
+
+
 def test_templates_are_refused_by_the_place_of_their_first_line(tmp):
     for text, line, seen in [
         ("# a project\n-- extends 'types/training.yaml'\n", 2, "-- extends"),
@@ -280,7 +332,12 @@ def test_templates_are_refused_by_the_place_of_their_first_line(tmp):
         (tmp / "project.yaml").write_text(text)
         said = run("train", tmp / "project.yaml", "--print-config", expect=2).stderr
         assert (
-            f"{tmp / 'project.yaml'}:{line}: {seen} looks like a template or TOML, but only YAML and JSON are read: copy the final values"
+            f"{tmp / 'project.yaml'}:{line}: {seen} "
+            + (
+                "constructs a Python object, and a configuration runs no code: write its arguments as plain keys"
+                if seen.startswith("!")
+                else "belongs to a template, and only YAML and JSON are read"
+            )
             in said
         ), said
     (tmp / "plain.yaml").write_text(

@@ -9,6 +9,7 @@ import shutil
 import unittest
 import warnings
 
+import yaml
 from chat_families import FAMILIES, KNOWN_TOOLS, MARKED
 from chat_templates_test import conversation, text
 from inputs_test import needs_tables
@@ -451,6 +452,33 @@ def test_prompts_that_are_messages_and_those_that_are_text_are_told_apart_by_rec
         'cannot tell where the completion begins: the template renders the prompt with a generation prompt as "1q" at byte 0, where the whole conversation has "2qa"'
         in error
     ), error
+
+
+def test_a_template_may_be_written_into_the_configuration(tmp):
+    tokens = Tokens(tmp / "bpe")
+    template = TEMPLATES["chatml"] + "{#- $HOME ~ -#}"  # no path: nothing in it is expanded
+    (tmp / "chat.jinja").write_text(template, newline="")
+    source = write_lines(
+        tmp / "in.jsonl", [{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}]
+    )
+    common = [source, "--data.tokenizer", tokens.folder, "--data.validation", "none"]
+    prepare(*common, "--data.records", "messages", "--data.chat_template", tmp / "chat.jinja", "--output", tmp / "file")
+    prepare(*common, "--data.records", "messages", "--data.chat_template", template, "--output", tmp / "line")
+    written = tmp / "written.yaml"
+    written.write_text(yaml.safe_dump({"data": {"records": "messages", "chat_template": template}}))
+    shown = prepare(written, *common, "--print-config").stdout
+    assert yaml.safe_load(shown)["data"]["chat_template"] == template, shown
+    prepare(written, *common, "--output", tmp / "text")
+    expected = manifest(tmp / "file")["options"]["chat_template"]
+    for name in ["line", "text"]:
+        assert masked_documents(tmp / name) == masked_documents(tmp / "file"), name
+        found = manifest(tmp / name)["options"]["chat_template"]
+        assert found == {**expected, "file": "data.chat_template"}, found
+        assert (tmp / name / "chat_template.jinja").read_text() == template, name
+    broken = prepare(
+        *common, "--data.records", "messages", "--data.chat_template", "{{ 1", "--output", tmp / "b", expect=3
+    )
+    assert "data.chat_template:1" in broken.stderr, broken.stderr
 
 
 def test_turns_that_lose_their_reasoning_count_as_if_they_were_marked(tmp):

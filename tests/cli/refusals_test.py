@@ -134,6 +134,11 @@ TABLE = [
     ),
     (
         1,
+        {"data.path": "", "data.datasets": "[{path: dummy, samples: 9, fraction: 0.5}]"},
+        "data.datasets.0.fraction has no effect on dummy: its samples are a number",
+    ),
+    (
+        1,
         {"data.path": "", "data.datasets": "[{path: dummy, samples: 9, split: train}]"},
         "data.datasets.0.split has no effect: dummy has no splits",
     ),

@@ -174,6 +174,22 @@ def test_each_step_has_the_sample_that_weights_and_epochs_give_it(tmp):
     assert [known[round(loss, 9)] for loss in losses(tmp / "first-samples")] == [
         ("third", sample) for sample in range(5)
     ] + [("first", 1)]
+    drawn = {}
+    for seed in [1, 2]:
+        folder = tmp / f"drawn-{seed}"
+        choice = {
+            "data.datasets": datasets(tmp, ("third", {"fraction": 0.5}), ("first", {})),
+            "data.shuffle": "false",
+            "data.seed": seed,
+            "train.max_steps": counts["third"] // 2 + counts["first"],
+        }
+        train(tmp, folder, choice)
+        found = [known[round(loss, 9)] for loss in losses(folder)]
+        drawn[seed] = [sample for of, sample in found if of == "third"]
+        assert len(drawn[seed]) == len(set(drawn[seed])) == counts["third"] // 2 and found[len(drawn[seed]) :] == [
+            ("first", sample) for sample in range(counts["first"])
+        ], found
+    assert drawn[1] != drawn[2], "drawn by the seed"
 
 
 @campaign
@@ -398,6 +414,8 @@ def test_datasets_that_do_not_fit_together_are_refused_with_both_names(tmp):
         ),
         ([("first", {"weight": 0})], {}, "data.datasets.0.weight"),
         ([("first", {"shard": "3/2"})], {}, "parts are counted from 1, and the last is 2/2"),
+        ([("first", {"fraction": 1e-6})], {}, "fraction 1e-06 of the dataset first has no sample"),
+        ([("first", {"fraction": 1.5})], {}, "data.datasets.0.fraction"),
         ([("first", {"shard": "999/1000"})], {}, "part 999/1000 of the dataset first has no sample"),
         (
             [("first", {"tokens": "random"})],
