@@ -32,6 +32,10 @@ void check_choice(const std::string& option, const DatasetChoice& dataset, const
     problems.add({option}, fmt::format("{}.samples is needed: the number of samples of dummy", option));
   if (dataset.fraction)
     problems.add({option}, fmt::format("{}.fraction has no effect on dummy: its samples are a number", option));
+  for (const auto& [key, is_set] :
+       {std::pair("hub_name", dataset.hub_name.has_value()), {"hub_split", dataset.hub_split.has_value()}})
+    if (is_set)
+      problems.add({option}, fmt::format("{}.{} has no effect on dummy, which is no hub dataset", option, key));
   if (dataset.split) problems.add({option}, fmt::format("{}.split has no effect: dummy has no splits", option));
   if (dataset.length && config.data.sequence_length > 0 && *dataset.length > config.data.sequence_length)
     problems.add({option, "data.sequence_length"}, fmt::format("{}.length {} is more than data.sequence_length {}",

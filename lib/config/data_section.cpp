@@ -35,6 +35,10 @@ void describe_choice(Declaration& visit, DatasetChoice& dataset, const std::stri
                .completes = Completes::files});
   visit.field("name", dataset.name, {.brief = "name in plans and records", .unset = "last part of the path"});
   visit.field("split", dataset.split, {.brief = "split", .unset = usual_split, .value_name = "NAME"});
+  visit.field("hub_name", dataset.hub_name,
+              {.brief = "configuration (subset), if path is a Hugging Face hub dataset", .unset = "data.name"});
+  visit.field("hub_split", dataset.hub_split,
+              {.brief = "split to prepare, if path is a Hugging Face hub dataset", .unset = "data.split"});
   visit.field("fraction", dataset.fraction,
               {.brief = "use only this fraction of its samples, drawn by data.seed",
                .unset = "all",

@@ -64,6 +64,8 @@ struct DatasetChoice {
   std::string path;                                    // token shards of prepare-data, text, or dummy
   std::optional<std::string> name;                     // default: last part of the path
   std::optional<std::string> split;                    // default: data.train_split, or data.validation_split
+  std::optional<std::string> hub_name;                 // configuration of a hub dataset; default: data.name
+  std::optional<std::string> hub_split;                // split of a hub dataset; default: data.split
   std::optional<double> fraction;                      // of its samples, drawn by the seed
   std::optional<std::int64_t> samples;                 // the first N of these samples; for dummy, their number
   std::optional<PartChoice> shard;                     // part of these samples

@@ -5,9 +5,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
+#include <tuple>
 
 namespace lockstep::trl {
 
@@ -23,6 +25,8 @@ constexpr const char* no_preferences = "training on preferences is not supported
 void activation_offloading(const Node& value, Lowering& lowering) {
   if (flag_word(value.text).value_or(false)) hf::offload({"activations"}, value, lowering);
 }
+
+void chat_template(const Node& value, Lowering& lowering) { lowering.set("data.chat_template", value); }
 
 void model_init(const Node& value, Lowering& lowering) {
   if (value.kind != Node::Kind::map) return lowering.refuse(value, "it must be a map");
@@ -49,15 +53,17 @@ constexpr std::array trl_keys{
     DialectKey{"dataset_test_split", text, "test", noted, "", "data.validation chooses documents to evaluate on",
                "test"},
     DialectKey{"dataset_mixture", map, "", taken, "data.path, data.datasets, data.seed, data.validation",
-               "one whole dataset is data.path, others are data.datasets", "", "", jointly},
+               "one whole dataset is data.path, others are data.datasets; columns name the records", "", "", jointly},
     DialectKey{"dataset_streaming", flag, "false", noted, "", "data is prepared once, before the first step", "false"},
     DialectKey{"dataset_text_field", text, "text", taken, "data.text_field"},
     DialectKey{"dataset_num_proc", number, "", taken, "threads", "of a rank of prepare-data"},
     DialectKey{"preprocessing_num_workers", number, "", taken, "threads", "of a rank of prepare-data"},
     DialectKey{"dataset_kwargs", map, "", noted, "", "data is prepared as the options of data say"},
     DialectKey{"ignore_bias_buffers", flag, "false", moot, "", hf::not_needed},
-    DialectKey{"chat_template_path", text, "", taken, "data.chat_template"},
-    DialectKey{"chat_template", text, "", taken, "data.chat_template", "a template, or its file"},
+    DialectKey{"chat_template_path", text, "", taken, "data.chat_template, data.records, data.train_on",
+               "for conversations", "", "", chat_template},
+    DialectKey{"chat_template", text, "", taken, "data.chat_template, data.records, data.train_on",
+               "a template, or its file, for conversations", "", "", chat_template},
     DialectKey{"eos_token", text, "", taken, "data.end_of_text"},
     DialectKey{"pad_token", text, "", moot, "", "padding is no label"},
     DialectKey{"max_length", number, "1024", taken, "data.sequence_length", "longer documents as packing_strategy says",
@@ -133,29 +139,51 @@ void lower_packing(Lowering& lowering) {
     lowering.set("eval.packing", "none", *evaluation);
 }
 
-/// Which tokens are labels. If neither key is true, records and labels are as the options of data say.
-void lower_labels(Lowering& lowering) {
-  const Node* const completion = lowering.given("completion_only_loss");
-  const Node* const assistant = lowering.given("assistant_only_loss");
-  if (assistant != nullptr && lowering.on("assistant_only_loss", false)) {
-    lowering.set("data.records", "messages", *assistant);
-    lowering.set("data.train_on", "assistant", *assistant);
-  }
-  if (completion != nullptr && lowering.on("completion_only_loss", false)) {
-    lowering.set("data.records", "prompt", *completion);
-    lowering.set("data.train_on", "completion", *completion);
-  }
-}
-
 const Node* value_of(const Node& entry, std::initializer_list<const char*> names) {
   for (const char* name : names)
     if (const Node* const value = entry.find(name); value != nullptr && value->kind != Node::Kind::null) return value;
   return nullptr;
 }
 
+/// The columns that all datasets of the mixture name; nullptr: none, or not of all.
+const Node* columns_of(const Lowering& lowering, std::string_view column) {
+  const Node* const mixture = lowering.given("dataset_mixture");
+  const Node* const datasets = mixture != nullptr ? mixture->find("datasets") : nullptr;
+  const Node* first = nullptr;
+  if (datasets == nullptr) return nullptr;
+  for (const Node& dataset : datasets->items) {
+    const Node* const columns = value_of(dataset, {"columns"});
+    if (columns == nullptr || std::ranges::find(columns->items, column, &Node::text) == columns->items.end())
+      return nullptr;
+    if (first == nullptr) first = columns;
+  }
+  return first;
+}
+
+/// Records and labels. TRL sees them by the columns of the dataset; the keys say them without opening it.
+void lower_labels(Lowering& lowering) {
+  const Node* const completion = lowering.on("completion_only_loss", false) ? lowering.given("completion_only_loss")
+                                                                            : columns_of(lowering, "completion");
+  const Node* messages = lowering.given("chat_template");
+  if (messages == nullptr) messages = lowering.given("chat_template_path");
+  if (messages == nullptr) messages = columns_of(lowering, "messages");
+  if (lowering.on("assistant_only_loss", false)) {
+    lowering.set("data.records", "messages", *lowering.given("assistant_only_loss"));
+    lowering.set("data.train_on", "assistant", *lowering.given("assistant_only_loss"));
+  } else if (completion != nullptr) {
+    const Node* const said = lowering.given("completion_only_loss");
+    const bool all = said != nullptr && !lowering.on("completion_only_loss", false);
+    lowering.set("data.records", "prompt", *completion);
+    lowering.set("data.train_on", all ? "all" : "completion", all ? *said : *completion);
+  } else if (messages != nullptr) {
+    lowering.set("data.records", "messages", *messages);
+    lowering.set("data.train_on", "all", *messages);
+  }
+}
+
 bool is_one(const Node& value) { return value.text == "1" || value.text == "1.0"; }
 
-/// An entry of a mixture. Part of a hub dataset is named for all entries alike.
+/// An entry of a mixture.
 Node entry_of(const Node& given, bool single, Lowering& lowering) {
   Node entry;
   entry.kind = Node::Kind::map;
@@ -165,12 +193,13 @@ Node entry_of(const Node& given, bool single, Lowering& lowering) {
     lowering.refuse(given, "an entry must be a map with a path or an id");
   else
     entry.entries.push_back({"path", *path});
-  if (const Node* const part = value_of(given, {"name", "config"})) lowering.set("data.name", *part);
-  if (const Node* const split = value_of(given, {"split"})) {
+  for (const auto& [part, option, of_entry] : {std::tuple(value_of(given, {"name", "config"}), "data.name", "hub_name"),
+                                               std::tuple(value_of(given, {"split"}), "data.split", "hub_split")}) {
+    if (part == nullptr || part->text == "train" || part->text == "default") continue;  // what nothing said means
     if (single)
-      lowering.set("data.split", *split);
+      lowering.set(option, *part);
     else
-      entry.entries.push_back({"split", *split});
+      entry.entries.push_back({of_entry, *part});
   }
   if (const Node* const files = value_of(given, {"data_files"})) lowering.set("data.data_files", *files);
   if (const Node* const part = value_of(given, {"fraction", "weight"}); part != nullptr && !is_one(*part))

@@ -270,6 +270,8 @@ std::string told(const std::vector<NamedInput>& inputs, bool dry_run) {
 
 }  // namespace
 
+bool names_hub_dataset(const std::string& word) { return hub_input(word).has_value(); }
+
 LocalInputs bring_hub_inputs(const PrepareConfig& config, Session& session, Output& output) {
   Communicator& world = session.world();
   const bool dry_run = output.common().dry_run;

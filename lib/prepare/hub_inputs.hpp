@@ -11,6 +11,10 @@
 
 namespace lockstep {
 
+/// Whether an input is a dataset of the hub: hf://datasets/OWNER/NAME, or OWNER/NAME if no path can be meant. Throws
+/// Error(usage) for other words that begin with "hf:". Local.
+bool names_hub_dataset(const std::string& word);
+
 struct LocalInputs {
   std::vector<std::string> words;  // the inputs, with paths in place of hub datasets
   // false if a dry run would have to fetch files; it fetched none and said which ones

@@ -6,6 +6,7 @@
 #include "config/data_check.hpp"
 #include "data/dataset.hpp"
 #include "exchange/model_folder.hpp"
+#include "prepare/hub_inputs.hpp"
 #include "readers/object_store.hpp"
 #include "train/run_datasets.hpp"
 #include "train/run_tokenizer.hpp"
@@ -31,8 +32,8 @@ bool names_text(const std::vector<std::string>& words) {
   }
   switch (kind_of(words[0])) {
     case FileKind::nothing:
-      return words[0].find_first_of("*?[") != std::string::npos || words[0].starts_with("hf:") ||
-             names_objects(words[0]);
+      return words[0].find_first_of("*?[") != std::string::npos || names_objects(words[0]) ||
+             names_hub_dataset(words[0]);
     case FileKind::file:
     case FileKind::folder: return !leads_to_dataset(words[0]);
     case FileKind::link:
@@ -80,13 +81,22 @@ bool is_text(const std::vector<std::string>& words, const TrainConfig& config, S
   return told == "text";
 }
 
+/// Part of a hub dataset: that of data, unless the entry of the dataset names one.
+HubDatasetOptions hub_part(const TrainConfig& config, const DatasetChoice& dataset) {
+  HubDatasetOptions part = config.data.preparation.hub;
+  if (dataset.hub_name) part.configuration = dataset.hub_name;
+  if (dataset.hub_split) part.split = dataset.hub_split;
+  return part;
+}
+
 /// Where the text that `words` name was prepared; empty: nowhere yet.
-std::string prepared_folder(const std::vector<std::string>& words, const TrainConfig& config, WithoutPrepared without,
-                            Session& session, Output& output) {
+std::string prepared_folder(const std::vector<std::string>& words, const HubDatasetOptions& part,
+                            const TrainConfig& config, WithoutPrepared without, Session& session, Output& output) {
   PrepareConfig text;
   text.inputs = words;
   text.threads = config.train.threads;
   text.data = config.data.preparation;
+  text.data.hub = part;
   if (!text.data.tokenizer) text.data.tokenizer = config.model.tokenizer;
   const bool skips = config.data.prepare == PrepareData::skip && without == WithoutPrepared::prepare;
   const auto folder =
@@ -100,20 +110,21 @@ TrainConfig with_prepared_data(const TrainConfig& config, WithoutPrepared withou
   TrainConfig prepared = config;
   prepared.model.tokenizer = model_tokenizer(config, session);
   bool says_bytes = session.world().rank() == 0 && !config.data.preparation.tokenizer && !prepared.model.tokenizer;
-  const auto prepare = [&](const std::vector<std::string>& words) -> std::optional<std::string> {
+  const auto prepare = [&](const std::vector<std::string>& words,
+                           const DatasetChoice& dataset) -> std::optional<std::string> {
     if (!is_text(words, prepared, session)) return std::nullopt;
     if (std::exchange(says_bytes, false))
       output.log().info("{} has no tokenizer: text is prepared with the bytes tokenizer, unless data.tokenizer is set",
                         config.model.config.value_or(""));
-    return prepared_folder(words, prepared, without, session, output);
+    return prepared_folder(words, hub_part(config, dataset), prepared, without, session, output);
   };
   if (config.data.datasets.empty() && !training_datasets(config)[0].is_dummy())
-    prepared.data.prepared = prepare(config.data.path);
+    prepared.data.prepared = prepare(config.data.path, {});
   for (DatasetChoice& dataset : prepared.data.datasets)
-    if (!dataset.is_dummy()) dataset.prepared = prepare({dataset.path});
+    if (!dataset.is_dummy()) dataset.prepared = prepare({dataset.path}, dataset);
   if (!evaluates(config)) return prepared;
   for (DatasetChoice& dataset : prepared.eval.datasets)
-    if (!dataset.is_dummy()) dataset.prepared = prepare({dataset.path});
+    if (!dataset.is_dummy()) dataset.prepared = prepare({dataset.path}, dataset);
   return prepared;
 }
 

@@ -1,6 +1,7 @@
 """Files as users of other trainers have them, on tiny models: a run of each is bit for bit the run of the canonical options that stand beside it."""
 
 import json
+import random
 import types
 
 from checkpoint_files import state_digest, step_folders
@@ -383,6 +384,148 @@ def test_runs_in_the_words_of_other_trainers_are_the_runs_of_the_canonical_optio
         run("train", *[word for key, value in options.items() for word in (f"--{key}", value)], ranks=ranks, cwd=tmp)
         theirs, ours = outcome(tmp / f"theirs-{number}"), outcome(tmp / f"ours-{number}")
         assert theirs == ours and theirs[0] and theirs[1], (number, theirs, ours)
+
+
+# A recipe as alignment-handbook's: the chat template stands in the file, and Accelerate's file beside it says how to shard.
+TEMPLATE = """{% for message in messages %}
+{{ '<|' + message['role'] + '|>\n' + message['content'] + eos_token }}
+{% if loop.last and add_generation_prompt %}
+{{ '<|assistant|>' }}
+{% endif %}
+{% endfor %}"""
+RECIPE = {
+    "model_name_or_path": "weights",
+    "model_revision": "main",
+    "torch_dtype": "bfloat16",
+    "attn_implementation": "flash_attention_2",
+    "chat_template": TEMPLATE,
+    "dataset_mixture": {
+        "datasets": [
+            {"id": "talks.jsonl", "split": "train", "columns": ["messages"], "weight": 1.0},
+            {"id": "more.jsonl", "columns": ["messages"], "weight": 0.5},
+        ],
+        "seed": 5,
+    },
+    "dataset_num_proc": 12,
+    "bf16": True,
+    "do_eval": False,
+    "gradient_accumulation_steps": 1,
+    "gradient_checkpointing": True,
+    "gradient_checkpointing_kwargs": {"use_reentrant": False},
+    "hub_model_id": "tiny-sft",
+    "hub_strategy": "every_save",
+    "learning_rate": 2.0e-05,
+    "log_level": "info",
+    "logging_steps": 1,
+    "logging_strategy": "steps",
+    "lr_scheduler_type": "cosine",
+    "max_length": 64,
+    "max_steps": -1,
+    "num_train_epochs": 1,
+    "output_dir": "theirs",
+    "overwrite_output_dir": True,
+    "packing": True,
+    "per_device_eval_batch_size": 8,
+    "per_device_train_batch_size": 1,
+    "push_to_hub": True,
+    "remove_unused_columns": True,
+    "report_to": ["tensorboard"],
+    "save_strategy": "steps",
+    "save_steps": 100,
+    "save_total_limit": 1,
+    "seed": 42,
+    "warmup_ratio": 0.1,
+}
+ACCELERATE = """
+compute_environment: LOCAL_MACHINE
+debug: false
+distributed_type: FSDP
+downcast_bf16: 'no'
+enable_cpu_affinity: false
+fsdp_config:
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_backward_prefetch: BACKWARD_PRE
+  fsdp_cpu_ram_efficient_loading: true
+  fsdp_forward_prefetch: true
+  fsdp_offload_params: false
+  fsdp_sharding_strategy: FULL_SHARD
+  fsdp_state_dict_type: SHARDED_STATE_DICT
+  fsdp_sync_module_states: true
+  fsdp_use_orig_params: true
+machine_rank: 0
+main_training_function: main
+mixed_precision: bf16
+num_machines: 1
+num_processes: 2
+rdzv_backend: static
+same_network: true
+tpu_env: []
+use_cpu: false
+"""
+
+
+def talks(count, seed):
+    dice = random.Random(seed)
+    words = ["salt", "pepper", "a b", "ten", "<|user|>", "why?", "naïve"]
+    turn = lambda role: {"role": role, "content": " ".join(dice.choices(words, k=dice.randint(2, 9)))}
+    return "".join(
+        json.dumps({"prompt_id": str(i), "messages": [turn("user"), turn("assistant")] * dice.randint(1, 2)}) + "\n"
+        for i in range(count)
+    )
+
+
+def test_a_recipe_with_accelerates_file_trains_as_the_canonical_options(tmp):
+    torch, transformers, tokenizers = needs("torch"), needs("transformers"), needs("tokenizers")
+    torch.manual_seed(6)
+    shape = dict(hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, vocab_size=300)
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(**shape)).save_pretrained(tmp / "weights")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300, special_tokens=["</s>"], initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    )
+    tokenizer.train_from_iterator([talks(20, 1)], trainer)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>").save_pretrained(tmp / "weights")
+    (tmp / "talks.jsonl").write_text(talks(30, 2))
+    (tmp / "more.jsonl").write_text(talks(40, 3))
+    (tmp / "recipe.yaml").write_text(json.dumps(RECIPE))
+    (tmp / "accelerate.yaml").write_text(ACCELERATE)
+    (tmp / "template.jinja").write_text(TEMPLATE)
+    told = run("train", "accelerate.yaml", "recipe.yaml", ranks=2, cwd=tmp)
+    assert "push_to_hub" in told.stderr, told.stderr
+    canonical = {
+        "model.path": "weights",
+        "data.datasets": json.dumps([{"path": "talks.jsonl"}, {"path": "more.jsonl", "fraction": 0.5}]),
+        "data.records": "messages",
+        "data.train_on": "all",
+        "data.chat_template": "template.jinja",
+        "data.seed": 5,
+        "data.sequence_length": 64,
+        "data.packing": "best_fit",
+        "data.long_documents": "truncate",
+        "data.short_last_step": "true",
+        "precision.dtype": "bf16",
+        "train.micro_batch": 1,
+        "train.accumulation": 1,
+        "train.recompute": "block",
+        "train.epochs": 1,
+        "train.seed": 42,
+        "train.run_dir": "ours",
+        "optimizer.lr": 2e-5,
+        "schedule.name": "cosine",
+        "schedule.warmup_from": "zero",
+        "parallel.dp_shard": "auto",
+        "parallel.dp_replicate": 1,
+        "parallel.prefetch": 1,
+        "log.every": 1,
+    }
+    steps = len(records(tmp / "theirs", "step"))
+    canonical["schedule.warmup_steps"] = -(-steps // 10)
+    words = [word for key, value in canonical.items() for word in (f"--{key}", value)]
+    run("train", *words, ranks=2, cwd=tmp)
+    theirs, ours = outcome(tmp / "theirs"), outcome(tmp / "ours")
+    assert theirs == ours and len(theirs[0]) > 5, (theirs, ours)
 
 
 def test_the_batch_that_a_run_resolved_holds_on_other_ranks(tmp):
