@@ -12,9 +12,6 @@ namespace {
 
 constexpr std::array<std::string_view, 8> statements{"extends", "block", "endblock", "include",
                                                      "import",  "from",  "set",      "macro"};
-constexpr std::array<std::string_view, 8> tags{"!call",   "!partial", "!factory", "!singleton",
-                                               "!lambda", "!var",     "!dict",    "!tuple"};
-
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 std::string_view first_word(std::string_view text) {
@@ -37,22 +34,6 @@ std::optional<std::string> block_in(std::string_view line) {
   return std::string(line);
 }
 
-/// "!call:torch:device" as a value: behind a key, a dash, or alone.
-std::optional<std::string> tag_in(std::string_view line) {
-  const std::size_t at = line.find('!');
-  if (at == std::string_view::npos) return std::nullopt;
-  std::string_view before = trim(line.substr(0, at));
-  if (std::ranges::count(before, '\'') % 2 != 0 || std::ranges::count(before, '"') % 2 != 0) return std::nullopt;
-  if (const std::size_t anchor = before.rfind('&');
-      anchor != std::string_view::npos && first_word(before.substr(anchor + 1)) == before.substr(anchor + 1))
-    before = trim(before.substr(0, anchor));
-  if (!before.empty() && !before.ends_with(':') && !before.ends_with('-')) return std::nullopt;
-  const std::string_view rest = line.substr(at);
-  for (const std::string_view tag : tags)
-    if (rest.starts_with(tag) && (rest.size() == tag.size() || !is_word(rest[tag.size()]))) return std::string(tag);
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::optional<ForeignTemplate> find_foreign_template(std::string_view text) {
@@ -68,7 +49,6 @@ std::optional<ForeignTemplate> find_foreign_template(std::string_view text) {
     if (auto seen = statement_in(line)) return ForeignTemplate{number, std::move(*seen)};
     if (auto seen = whole.starts_with('[') ? block_in(line) : std::nullopt)
       return ForeignTemplate{number, std::move(*seen)};
-    if (auto seen = tag_in(line)) return ForeignTemplate{number, std::move(*seen)};
   }
   return std::nullopt;
 }

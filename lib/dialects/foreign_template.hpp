@@ -1,6 +1,5 @@
 // Detection of configurations in a template language, such as Forgather projects: Jinja with line statements and
-// bracketed blocks, and YAML tags that construct objects. Such a file is not plain YAML. The program that it belongs to
-// can print the final values.
+// bracketed blocks. Such a file is not YAML. The program that it belongs to can print the final values.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +11,11 @@ namespace lockstep {
 
 struct ForeignTemplate {
   std::size_t line = 0;  // from 1
-  std::string seen;      // "-- extends", "[config]", "{%", "!call"
+  std::string seen;      // "-- extends", "[config]", "{%"
 };
 
-/// Returns the first template construct in the text of a file; nothing if there is none. Comments and quoted text do
-/// not count. Pure.
+/// Returns the first template construct in a text that is not YAML; nothing if there is none. Comments do not count.
+/// Pure.
 std::optional<ForeignTemplate> find_foreign_template(std::string_view text);
 
 }  // namespace lockstep

@@ -70,18 +70,18 @@ class Loader {
       problems_.add_unread(path, other ? explain(*other) : "it looks like TOML, but only YAML and JSON are read");
       return {};
     }
-    if (const auto found = find_foreign_template(text)) {
-      problems_.add_unread(fmt::format("{}:{}", path, found->line),
-                           found->seen.starts_with('!')
-                               ? fmt::format("{} constructs a Python object, and a configuration runs no code: write "
-                                             "its arguments as plain keys",
-                                             found->seen)
-                               : fmt::format("{} belongs to a template, and only YAML and JSON are read: write the "
-                                             "values that its own program prints as plain keys",
-                                             found->seen));
+    Problems found;
+    Node document = parse_yaml(text, path, found);
+    const bool is_map = document.kind == Node::Kind::map || document.kind == Node::Kind::null;
+    const auto foreign = found.empty() && is_map ? std::nullopt : find_foreign_template(text);
+    if (foreign) {
+      problems_.add_unread(fmt::format("{}:{}", path, foreign->line),
+                           fmt::format("{} belongs to a template, and only YAML and JSON are read: write the values "
+                                       "that its own program prints as plain keys",
+                                       foreign->seen));
       return {};
     }
-    Node document = parse_yaml(text, path, problems_);
+    problems_.add(found);
     if (document.kind == Node::Kind::null) document.kind = Node::Kind::map;
     if (document.kind != Node::Kind::map) {
       problems_.add_unread(path, "a configuration file is a map of sections");

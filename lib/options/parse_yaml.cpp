@@ -27,7 +27,7 @@ std::string place(const std::string& source, const YAML::Mark& mark) {
   return mark.line < 0 ? source : fmt::format("{}:{}", source, mark.line + 1);
 }
 
-/// MixtureSchedule what yaml-cpp read into nodes with places.
+/// Makes nodes with places from the nodes of yaml-cpp.
 class Reader {
  public:
   Reader(std::string source, Problems& problems) : source_(std::move(source)), problems_(problems) {}
@@ -36,6 +36,10 @@ class Reader {
     Node node;
     node.origin = place(source_, yaml.Mark());
     if (!within_limits(node)) return node;
+    if (yaml.Tag().size() > 1 && yaml.Tag().front() == '!')
+      problems_.add_unread(node.origin, fmt::format("the tag {} constructs an object, and a configuration runs no "
+                                                    "code: write its arguments as plain keys",
+                                                    yaml.Tag()));
     ++depth_;
     read_content(yaml, node);
     --depth_;

@@ -19,6 +19,13 @@ void Problems::add(const std::vector<std::string>& options, const std::string& t
   entries_.push_back({.where = {}, .options = options, .text = text});
 }
 
+void Problems::add(const Problems& part) {
+  entries_.insert(entries_.end(), part.entries_.begin(), part.entries_.end());
+  concerned_.insert(concerned_.end(), part.concerned_.begin(), part.concerned_.end());
+  notes_.insert(notes_.end(), part.notes_.begin(), part.notes_.end());
+  all_files_read_ = all_files_read_ && part.all_files_read_;
+}
+
 void Problems::note_at(const std::string& where, const std::string& text) {
   notes_.push_back(where.empty() ? text : where + ": " + text);
 }

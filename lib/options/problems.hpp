@@ -20,6 +20,9 @@ class Problems {
   /// cause.
   void add(const std::vector<std::string>& options, const std::string& text);
 
+  /// Adds the problems and notes of a part of the configuration.
+  void add(const Problems& part);
+
   /// Declares that existing problems concern `option` too, although they do not name it.
   void concerns_too(const std::string& option) { concerned_.push_back(option); }
 

@@ -324,24 +324,28 @@ def test_templates_are_refused_by_the_place_of_their_first_line(tmp):
     for text, line, seen in [
         ("# a project\n-- extends 'types/training.yaml'\n", 2, "-- extends"),
         ("[config_metadata]\n    == super()\n", 1, "[config_metadata]"),
-        ("trainer: ddp\noptimizer: !partial:torch.optim:AdamW\n    lr: 1e-3\n", 2, "!partial"),
+        (
+            "trainer: ddp\noptimizer: !partial:torch.optim:AdamW\n    lr: 1e-3\n",
+            2,
+            "the tag !partial:torch.optim:AdamW",
+        ),
         ("a: 1\n\n{% set x = 1 %}\n", 3, "{%"),
-        ("items:\n  - !call:a:b []\n", 2, "!call"),
-        ("model: &model !call:forgather.ml:make\n", 1, "!call"),
+        ("items:\n  - !call:a:b []\n", 2, "the tag !call:a:b"),
+        ("model: &model !call:forgather.ml:make\n", 1, "the tag !call:forgather.ml:make"),
     ]:
         (tmp / "project.yaml").write_text(text)
         said = run("train", tmp / "project.yaml", "--print-config", expect=2).stderr
         assert (
             f"{tmp / 'project.yaml'}:{line}: {seen} "
             + (
-                "constructs a Python object, and a configuration runs no code: write its arguments as plain keys"
-                if seen.startswith("!")
+                "constructs an object, and a configuration runs no code: write its arguments as plain keys"
+                if seen.startswith("the tag")
                 else "belongs to a template, and only YAML and JSON are read"
             )
             in said
         ), said
     (tmp / "plain.yaml").write_text(
-        "sample:\n  prompts: ['-- extends', '{% a %}', '[b]', 'c: !call']\nlog:\n  # {% no %}\n  every: 5\n"
+        "sample:\n  prompts:\n    - |\n      {% a %}\n      -- extends\n    - '[b]'\n    - 'c: !call'\nlog:\n  # {% no %}\n  every: 5\n"
     )
     run(
         "train",
