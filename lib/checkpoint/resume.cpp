@@ -241,7 +241,7 @@ Resumed Search::run(const World& world, const std::vector<Component>& components
       std::optional<CheckpointPart> part;
       together(ranks_, what, [&] {
         reader = std::make_unique<CheckpointReader>(path, head);
-        if (request_.part && !newest_) part = request_.part(*reader);
+        if (request_.part && (!newest_ || request_.part_of_newest)) part = request_.part(*reader);
         if (!part && request_.accept) request_.accept(*reader);
       });
       loading = true;

@@ -43,7 +43,8 @@ struct ResumeRequest {
   RunStorage storage = {};              // holds the run and ResumeTarget::start
   std::optional<LocalTier> local = {};  // of the run; its checkpoints count as those of the run
   Accept accept = {};                   // default: none
-  ChoosePart part = {};                 // called before `accept`, unless the newest of the run is taken; default: none
+  ChoosePart part = {};                 // called before `accept`, except as the next line says; default: none
+  bool part_of_newest = false;          // also if the newest of the run is taken, which a run resumes from completely
   std::function<void()> refresh = {};   // restores the initial state after an interrupted load. Local
   std::function<void(const std::string&)> tell = {};  // gets the reason when a wait begins; default: none. Local
 };

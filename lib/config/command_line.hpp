@@ -61,6 +61,7 @@ CommandLine<Config> parse_command_line(const std::vector<std::string>& arguments
   Declaration declaration;
   describe(declaration, line.config);
   ParsedLine parsed = parse_arguments(tool, declaration, arguments);
+  if constexpr (requires { line.config.dry_run; }) line.config.dry_run = parsed.common.dry_run;
   if (!parsed.answer && parsed.problems.all_files_read()) check(line.config, parsed.problems);
   raise(tool, declaration, parsed.problems, parsed.settings);
   line.common = std::move(parsed.common);

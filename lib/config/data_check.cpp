@@ -1,6 +1,7 @@
 #include "config/data_check.hpp"
 
 #include "base/text.hpp"
+#include "config/start_up.hpp"
 #include "plugin/plugins.hpp"
 
 #include <fmt/format.h>
@@ -55,7 +56,10 @@ void check_datasets(const TrainConfig& config, Problems& problems) {
   const DataOptions& data = config.data;
   const std::string option = "data.datasets";
   const bool has_path = std::ranges::any_of(data.path, [](const std::string& word) { return !word.empty(); });
-  if (!has_path && data.datasets.empty())
+  if (config.eval_only && !names_training_data(data) && config.eval.datasets.empty())
+    problems.add({"eval.datasets", "data.path"},
+                 "eval.datasets or data.path is needed: the data to evaluate, or data with a validation split");
+  if (!config.eval_only && !config.calibrate && !names_training_data(data) && !config.dry_run && !prints_plan(config))
     problems.add({"data.path", option}, "data.path or data.datasets is needed: the data to train on");
   if (has_path && !data.datasets.empty())
     problems.add({"data.path", option}, "data.path and data.datasets both name the training data: leave one out");

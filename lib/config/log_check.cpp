@@ -85,6 +85,9 @@ void check_statistics(const LogOptions& log, Problems& problems) {
 
 void check_peak(const TrainConfig& config, Problems& problems) {
   const LogOptions& log = config.log;
+  if (config.utilization.is_set() && !log.peak_tflops && !log.peak_device)
+    problems.add({"utilization", "log.peak_tflops", "log.peak_device"},
+                 "--utilization has no effect: without log.peak_tflops or log.peak_device, hours are not planned");
   if (!log.peak_device) return;
   if (log.peak_tflops)
     problems.add({"log.peak_tflops", "log.peak_device"},

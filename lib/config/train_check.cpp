@@ -1,11 +1,13 @@
 #include "config/checkpoint_check.hpp"
 #include "config/data_check.hpp"
+#include "config/evaluation_alone.hpp"
 #include "config/log_check.hpp"
 #include "config/optimizer_check.hpp"
 #include "config/option_rules.hpp"
 #include "config/parallel_check.hpp"
 #include "config/precision_check.hpp"
 #include "config/schedule_check.hpp"
+#include "config/start_up.hpp"
 #include "config/train_choices.hpp"
 #include "config/train_config.hpp"
 #include "options/ranges.hpp"
@@ -44,11 +46,12 @@ const std::vector<Rule>& needs() {
        [](const TrainConfig& config) { return config.model.config && config.model.path; },
        "model.config and model.path both name a network: leave one out (a folder of weights has its own config.json)"},
       {{"train.max_steps", "train.epochs"},
-       [](const TrainConfig& config) { return !config.train.max_steps && !config.train.epochs; },
+       [](const TrainConfig& config) { return !config.train.max_steps && !config.train.epochs && !config.calibrate; },
        "train.max_steps or train.epochs is needed: how long to train"},
       {{"train.global_batch"},
        [](const TrainConfig& config) {
-         return !config.train.global_batch && !(config.train.micro_batch && config.train.accumulation);
+         return !config.eval_only && !config.train.global_batch &&
+                !(config.train.micro_batch && config.train.accumulation);
        },
        "train.global_batch is needed: samples of one step over all ranks; or train.micro_batch and "
        "train.accumulation, which make it with the ranks that share the data"},
@@ -113,6 +116,35 @@ const std::vector<Rule>& rules_of_switches() {
       {{"eval_only", "plan"},
        [](const TrainConfig& config) { return config.eval_only && config.plan; },
        "--plan shows the steps of a run, but --eval-only runs none"},
+      {{"eval_only", "dry_run"},
+       [](const TrainConfig& config) { return config.eval_only && (config.dry_run || prints_plan(config)); },
+       "--eval-only evaluates a checkpoint, but a plan is of a training run: leave one out"},
+      {{"calibrate", "dry_run"},
+       [](const TrainConfig& config) { return config.calibrate && (config.dry_run || prints_plan(config)); },
+       "--calibrate measures steps on the started ranks, but a plan runs none: leave one out"},
+      {{"calibrate", "eval_only"},
+       [](const TrainConfig& config) { return config.calibrate && config.eval_only; },
+       "--calibrate measures training steps, but --eval-only runs none: leave one out"},
+      {{"calibrate", "profile"},
+       [](const TrainConfig& config) { return config.calibrate && config.profile; },
+       "--calibrate writes nothing, but --profile writes into the run folder: leave one out"},
+      {{"calibrate", "plan"},
+       [](const TrainConfig& config) { return config.calibrate && config.plan; },
+       "--plan has no effect: --calibrate prints measured times and costs, --dry-run prints the plan"},
+      {{"eval_only", "train.run_dir", "checkpoint.resume"},
+       [](const TrainConfig& config) {
+         const Resume::From from = config.checkpoint.resume.from;
+         return config.eval_only && config.train.run_dir.empty() &&
+                (from == Resume::From::latest || from == Resume::From::best || from == Resume::From::step);
+       },
+       "checkpoint.resume selects a checkpoint of a run, but train.run_dir does not name the run"},
+      {{"eval_only", "train.run_dir", "model.path"},
+       [](const TrainConfig& config) {
+         const bool names_none = config.checkpoint.resume.from != Resume::From::path;
+         return config.eval_only && config.train.run_dir.empty() && names_none && !config.model.path;
+       },
+       "--eval-only needs weights: set train.run_dir or checkpoint.resume to a run or checkpoint, or model.path to a "
+       "model"},
       {{"program"},
        [](const TrainConfig& config) { return config.program && !config.print_program && !config.plot_program; },
        "--program chooses the step program to show: add --print-program or --plot-program"},
@@ -134,7 +166,7 @@ void check_length(const TrainOptions& train, Problems& problems) {
 
 void check_batch(const TrainConfig& config, Problems& problems) {
   const TrainOptions& train = config.train;
-  if (train.micro_batch && train.global_batch && *train.micro_batch > *train.global_batch)
+  if (!config.eval_only && train.micro_batch && train.global_batch && *train.micro_batch > *train.global_batch)
     problems.add({"train.micro_batch", "train.global_batch"},
                  fmt::format("train.micro_batch {} is more than train.global_batch {}", *train.micro_batch,
                              *train.global_batch));
@@ -177,7 +209,8 @@ void check_loss(const TrainConfig& config, Problems& problems) {
 
 }  // namespace
 
-void check(const TrainConfig& config, Problems& problems) {
+void check(const TrainConfig& given, Problems& problems) {
+  const TrainConfig config = given.eval_only ? evaluation_alone(given) : given;
   check_rules(needs(), config, problems);
   check_length(config.train, problems);
   check_batch(config, problems);

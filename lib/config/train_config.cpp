@@ -74,9 +74,25 @@ void describe(Declaration& visit, TrainConfig& config) {
                .min = 1,
                .max = most_planned_ranks,
                .command_line_only = true});
+  visit.field("utilization", config.utilization,
+              {.brief = "model FLOPs utilisation (MFU) that the hours of a plan assume",
+               .details = "It is the part of log.peak_tflops, or of the peak of log.peak_device, that training reaches",
+               .min = 0,
+               .max = 1,
+               .above_min = true,
+               .command_line_only = true});
   visit.field("eval_only", config.eval_only,
               {.brief = "print the validation loss of a checkpoint as an eval record, and exit",
                .details = "checkpoint.resume names the checkpoint. Nothing is written",
+               .command_line_only = true});
+  visit.field("calibrate", config.calibrate,
+              {.brief = "measure this many steps (5) on the started ranks, print the cost",
+               .details = "They follow one step that is not counted, train fresh weights, and read the prepared "
+                          "dataset, or random tokens if there is none. Nothing is written",
+               .unit = "steps",
+               .min = 1,
+               .max = 1000,
+               .bare = "5",
                .command_line_only = true});
   visit.field("plan", config.plan,
               {.brief = "show the whole plan, not only what fits on a screen", .command_line_only = true});

@@ -362,14 +362,22 @@ struct TrainConfig {
   // Plan for this number of ranks; neither they nor the dataset need to exist.
   std::optional<std::int64_t> world_size;
   std::optional<std::int64_t> ranks_per_node;  // of the planned ranks
+  Defaulted<double> utilization{0.4};          // MFU that the hours of a plan assume
   std::optional<std::int64_t> profile;         // profile this number of steps, soon after the start
   bool eval_only = false;                      // evaluate the checkpoint, and exit
+  std::optional<std::int64_t> calibrate;       // measure this number of steps and print the cost
   bool plan = false;                           // print the plan in full
+  bool dry_run = false;                        // no option of this section: CommonOptions::dry_run
 };
 
 /// Returns whether the run calls a callback of this name.
 inline bool calls(const TrainConfig& config, CallbackName name) {
   return std::ranges::find(config.train.callbacks, name) != config.train.callbacks.end();
+}
+
+/// Returns whether data.path or data.datasets names training data.
+inline bool names_training_data(const DataOptions& data) {
+  return !data.datasets.empty() || std::ranges::any_of(data.path, [](const auto& word) { return !word.empty(); });
 }
 
 /// Returns whether the run evaluates at all.

@@ -51,7 +51,11 @@ std::string notes_of(const Option& option) {
   } else if (option.type.kind == Kind::map) {
     notes.emplace_back("a map by name: give JSON, or the keys of NAME; null takes NAME out");
   }
-  if (facts.required) notes.emplace_back("required");
+  if (facts.required) {
+    std::vector<std::string> switches;
+    for (const std::string& name : facts.needless_with) switches.push_back(name_in_messages(name));
+    notes.push_back(switches.empty() ? "required" : "required, except with " + join(switches, " or "));
+  }
   if (const std::string text = default_text(option); !text.empty()) notes.push_back(text);
   return join(notes, "; ");
 }

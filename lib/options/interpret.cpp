@@ -475,6 +475,11 @@ Settings apply(Declaration& declaration, const Node& document, Problems& problem
 void require(const Declaration& declaration, const Node& document, Problems& problems) {
   for (const Option& option : declaration.options()) {
     if (!option.facts.required || is_set(node_of(document, option.path))) continue;
+    const auto is_given = [&](const std::string& name) {
+      const Option* const other = declaration.find(name);
+      return other != nullptr && other->get() != other->built_in;
+    };
+    if (std::ranges::any_of(option.facts.needless_with, is_given)) continue;
     const std::string name = option.facts.positional ? option.facts.value_name : name_in_messages(option.path);
     problems.add({option.path}, fmt::format("{} is needed: {}", name, option.facts.brief));
   }

@@ -19,7 +19,7 @@ namespace lockstep {
 Settings apply(Declaration& declaration, const Node& document, Problems& problems,
                const Declaration* all_programs = nullptr);
 
-/// Adds a problem for each required option that `document` does not set.
+/// Adds a problem for each required option that `document` does not set, unless a switch makes it needless.
 void require(const Declaration& declaration, const Node& document, Problems& problems);
 
 /// Returns the value of `node` for an option. If it is not valid, adds a problem and returns nothing. `path` names the

@@ -323,6 +323,7 @@ std::vector<Row> brief(const std::vector<Row>& rows) {
   static const std::set<std::string, std::less<>> keys{"architecture",
                                                        "dropout",
                                                        "tokenizer",
+                                                       "dataset",
                                                        "epochs",
                                                        "packing",
                                                        "evaluation_packing",
@@ -338,6 +339,11 @@ std::vector<Row> brief(const std::vector<Row>& rows) {
                                                        "run_tokens",
                                                        "total_bytes",
                                                        "host_peak_bytes",
+                                                       "run_hours",
+                                                       "hours_unknown",
+                                                       "node_memory_bytes",
+                                                       "rank_memory_bytes",
+                                                       "checkpoints_on_disk_bytes",
                                                        "cells",
                                                        "recomputed_blocks"};
   std::vector<Row> kept;

@@ -3,12 +3,14 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "base/words.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 namespace lockstep {
 
@@ -99,10 +101,17 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
-/// "38 ms", "2.5 us".
+/// "2 h 03 min", "38 ms", "2.5 us".
 std::string duration(double seconds) {
+  if (seconds >= 60) return human_seconds(seconds);
   if (seconds >= 1) return fmt::format("{:.3g} s", seconds);
   return seconds >= 1e-3 ? fmt::format("{:.3g} ms", seconds * 1e3) : fmt::format("{:.3g} us", seconds * 1e6);
+}
+
+/// "program train: a step of 12 min 30 s on 64 ranks".
+std::string title_of(const StepProgram& program, const Timeline& timeline) {
+  return fmt::format("program {}: a step of {} on {}", program.name, duration(timeline.end_s),
+                     counted(world_size(program.mesh), "rank"));
 }
 
 /// 1, 2 or 5 times a power of ten, so that about `count` steps make up `length`.
@@ -114,14 +123,30 @@ double round_step(double length, int count) {
   return 10 * power;
 }
 
+/// The unit of a time scale: at least one of it lies within the time line.
+struct TimeUnit {
+  double seconds = 1;
+  std::string_view name;
+};
+constexpr std::array<TimeUnit, 5> time_units{{{3600, "h"}, {60, "min"}, {1, "s"}, {1e-3, "ms"}, {1e-6, "us"}}};
+
+const TimeUnit& time_unit_of(double end_s) {
+  const auto fits = std::ranges::find_if(time_units, [&](const TimeUnit& unit) { return end_s >= 2 * unit.seconds; });
+  return fits == time_units.end() ? time_units.back() : *fits;
+}
+
 class Drawing {
  public:
-  Drawing(const StepProgram& program, const Timeline& timeline) : program_(program), timeline_(timeline) {}
+  Drawing(const StepProgram& program, const Timeline& timeline, const std::string& assumptions)
+      : program_(program), timeline_(timeline) {
+    text(8, 22, "start", title_of(program, timeline), "title");
+    text(8, 40, "start", assumptions);
+  }
 
   std::string svg() {
     double y = top;
     for (const RankTimeline& times : timeline_.ranks) {
-      text(left - 8, y + 11, "end", ranks_text(program_, times.rank), "who");
+      text(8, y + 11, "start", ranks_text(program_, times.rank), "who");
       y += 16;
       for (const Lanes& row : lanes_of(program_, times)) {
         lane(times, row, y);
@@ -130,12 +155,12 @@ class Drawing {
       y += 8;
     }
     axis(y);
-    legend(y + 40);
-    const double height = y + 60;
+    const double height = legend(y + 58) + 20;
     return fmt::format(
                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
                "font-family=\"sans-serif\" font-size=\"11\">\n"
-               "<style>.who {{ font-weight: bold }} .n {{ fill: #fff; font-size: 9px }} .track {{ fill: #f0f2f4 }} "
+               "<style>.title {{ font-size: 16px }} .who {{ font-weight: bold }} .n {{ fill: #fff; font-size: 9px }} "
+               ".track {{ fill: #f0f2f4 }} "
                ".tick {{ stroke: #b8c0c8 }}</style>\n"
                "<rect width=\"{0}\" height=\"{1}\" fill=\"#fff\"/>\n",
                width, height) +
@@ -143,7 +168,7 @@ class Drawing {
   }
 
  private:
-  static constexpr double width = 1400, left = 220, right = 1380, top = 16, row_height = 14;
+  static constexpr double width = 1400, left = 220, right = 1380, top = 54, row_height = 14;
 
   double at(double seconds) const {
     return left + (timeline_.end_s > 0 ? seconds / timeline_.end_s : 0) * (right - left);
@@ -162,6 +187,7 @@ class Drawing {
       const Action& action = action_of(program_, times, interval);
       const double x = at(interval.begin_s), wide = at(interval.end_s) - x;
       if (wide <= 0) continue;
+      shown_.insert(&work_of(action.op));
       body_ += fmt::format(
           "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\"><title>{}, {} to "
           "{}</title></rect>\n",
@@ -174,28 +200,39 @@ class Drawing {
 
   void axis(double y) {
     if (timeline_.end_s <= 0) return;
-    const double step = round_step(timeline_.end_s, 10);
-    for (int i = 0; i * step <= timeline_.end_s; ++i) {
-      const double x = at(i * step);
+    const TimeUnit& unit = time_unit_of(timeline_.end_s);
+    const double step = round_step(timeline_.end_s / unit.seconds, 10);
+    for (int i = 0; i * step * unit.seconds <= timeline_.end_s; ++i) {
+      const double x = at(i * step * unit.seconds);
       body_ +=
           fmt::format("<line class=\"tick\" x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\"/>\n", x, top, y);
-      text(x, y + 14, "middle", i == 0 ? "0" : duration(i * step));
+      text(x, y + 14, "middle", fmt::format("{:.6g}", i * step));
     }
+    text((left + right) / 2, y + 32, "middle", fmt::format("time from the begin of the step ({})", unit.name));
   }
 
-  void legend(double y) {
+  /// The kinds of work that the time line has, in lines from `y` on. Returns the place of the last line.
+  double legend(double y) {
     double x = left;
     for (const Work& work : works) {
+      if (!shown_.contains(&work)) continue;
+      const double wide = 34 + 6.0 * static_cast<double>(work.name.size());
+      if (x + wide > right) {
+        x = left;
+        y += 18;
+      }
       body_ += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"10\" height=\"10\" fill=\"{}\"/>\n", x, y - 9,
                            work.color);
       text(x + 14, y, "start", std::string(work.name));
-      x += 34 + 6.0 * static_cast<double>(work.name.size());
+      x += wide;
     }
+    return y;
   }
 
   const StepProgram& program_;
   const Timeline& timeline_;
   std::string body_;
+  std::set<const Work*> shown_;
 };
 
 /// The intervals of a lane in characters: of each column the action that takes up most of it.
@@ -248,11 +285,15 @@ std::string ranks_text(const StepProgram& program, Rank rank) {
   return ranks.size() == 1 ? fmt::format("rank {}", rank) : "each of ranks " + to_text(ranks);
 }
 
-std::string plot_svg(const StepProgram& program, const Timeline& timeline) { return Drawing(program, timeline).svg(); }
+std::string plot_svg(const StepProgram& program, const Timeline& timeline, const std::string& assumptions) {
+  return Drawing(program, timeline, assumptions).svg();
+}
 
-std::string plot_text(const StepProgram& program, const Timeline& timeline, int columns) {
+std::string plot_text(const StepProgram& program, const Timeline& timeline, int columns,
+                      const std::string& assumptions) {
   invariant(columns > 0, "a plot has at least one column");
   std::string text = fmt::format("program {}: {} in {} columns\n", program.name, duration(timeline.end_s), columns);
+  if (!assumptions.empty()) text += assumptions + "\n";
   for (const RankTimeline& times : timeline.ranks) {
     text += ranks_text(program, times.rank) + "\n";
     for (const Lanes& row : lanes_of(program, times))

@@ -54,15 +54,16 @@ std::string svg_text(const std::string& text) {
   return result;
 }
 
-std::string chart_svg(const CurveScale& scale, const CurveLabels& labels, const std::string& drawing) {
+std::string chart_svg(const CurveScale& scale, const CurveLabels& labels, const std::string& drawing,
+                      const ChartLegend& legend) {
   return fmt::format(
              "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
              "font-family=\"sans-serif\" font-size=\"12\">\n"
              "<style>.grid{{stroke:#ddd}}.frame{{fill:none;stroke:#888}}.title{{font-size:16px}}.curve{{fill:none;"
              "stroke-width:1.5}}.bar{{fill:#1f6fb4;stroke:white;stroke-width:0.5}}</style>\n"
              "<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n",
-             width, height) +
-         axes(scale, labels) + drawing + "</svg>\n";
+             width, height + legend.height) +
+         axes(scale, labels) + drawing + legend.elements + "</svg>\n";
 }
 
 }  // namespace lockstep

@@ -16,7 +16,13 @@ struct ChartFrame {
 double chart_x(const CurveScale& scale, double x);
 double chart_y(const CurveScale& scale, double y);
 std::string svg_text(const std::string& text);  // with its special characters escaped
-/// A standalone document: the frame, its grid, and the elements of `drawing` over it. Deterministic.
-std::string chart_svg(const CurveScale& scale, const CurveLabels& labels, const std::string& drawing);
+/// Elements below the frame and its labels, and the height that they take.
+struct ChartLegend {
+  std::string elements;
+  double height = 0;
+};
+/// A standalone document: the frame, its grid, the elements of `drawing` over it, and the legend. Deterministic.
+std::string chart_svg(const CurveScale& scale, const CurveLabels& labels, const std::string& drawing,
+                      const ChartLegend& legend = {});
 
 }  // namespace lockstep

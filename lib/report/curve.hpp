@@ -21,7 +21,7 @@ struct CurveLabels {
   std::string y;
 };
 
-/// A standalone SVG document, 800 x 450, with axes, round ticks, grid and legend. Deterministic. Local.
+/// A standalone SVG document with axes, round ticks and grid, and the legend below them. Deterministic. Local.
 std::string curve_svg(const CurveLabels& labels, const std::vector<Series>& series);
 
 // unicode: braille dots, 2 x 4 in a character; ascii: one letter or mark in a character.

@@ -25,6 +25,30 @@ std::string path_of(const CurveScale& scale, const Series& series) {
   return path;
 }
 
+const char* color_of(std::size_t series) { return colors[series % colors.size()]; }
+
+/// The names of the curves side by side, in as many lines as they need.
+ChartLegend legend_of(const std::vector<Series>& series) {
+  constexpr double line_height = 18, sample = 24, gap = 24, character = 7;
+  ChartLegend legend;
+  double x = ChartFrame::left;
+  legend.height = line_height;
+  for (std::size_t i = 0; i < series.size(); ++i) {
+    const double wide = sample + 6 + character * static_cast<double>(series[i].name.size());
+    if (x + wide > ChartFrame::right && x > ChartFrame::left) {
+      x = ChartFrame::left;
+      legend.height += line_height;
+    }
+    const double y = ChartFrame::height + legend.height - 8;
+    legend.elements += fmt::format("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"2\"/>\n",
+                                   x, y - 4, x + sample, y - 4, color_of(i));
+    legend.elements += fmt::format("<text class=\"legend\" x=\"{}\" y=\"{}\">{}</text>\n", x + sample + 6, y,
+                                   svg_text(series[i].name));
+    x += wide + gap;
+  }
+  return legend;
+}
+
 }  // namespace
 
 CurveScale scale_of(const std::vector<Series>& series) {
@@ -60,17 +84,10 @@ std::vector<double> ticks(const Range& range, int wanted) {
 
 std::string curve_svg(const CurveLabels& labels, const std::vector<Series>& series) {
   const CurveScale scale = scale_of(series);
-  constexpr double right = ChartFrame::right, top = ChartFrame::top;
-  std::string svg;
-  for (std::size_t i = 0; i < series.size(); ++i) {
-    const char* const color = colors[i % colors.size()];
-    svg += fmt::format("<path class=\"curve\" stroke=\"{}\" d=\"{}\"/>\n", color, path_of(scale, series[i]));
-    const double y = top + 20 + 18 * static_cast<double>(i);
-    svg += fmt::format("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"2\"/>\n",
-                       right - 150, y - 4, right - 126, y - 4, color);
-    svg += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", right - 120, y, svg_text(series[i].name));
-  }
-  return chart_svg(scale, labels, svg);
+  std::string curves;
+  for (std::size_t i = 0; i < series.size(); ++i)
+    curves += fmt::format("<path class=\"curve\" stroke=\"{}\" d=\"{}\"/>\n", color_of(i), path_of(scale, series[i]));
+  return chart_svg(scale, labels, curves, legend_of(series));
 }
 
 }  // namespace lockstep

@@ -53,6 +53,7 @@ std::optional<std::int64_t> step_of(const Path& checkpoint) {
 
 std::vector<CheckpointEntry> list_checkpoints(const Path& run) {
   std::vector<CheckpointEntry> entries;
+  if (run.empty()) return entries;
   for (const Path& path : names_in(checkpoints_folder(run))) {
     if (const auto step = step_of(path)) entries.push_back({path, *step});
   }
@@ -101,6 +102,7 @@ Found find_at(const Path& path, const Judge& judge) {
 }
 
 std::optional<std::int64_t> step_within(const Path& checkpoint, const Path& run) {
+  if (run.empty()) return std::nullopt;
   std::error_code ignored;  // what cannot be looked at is of no run
   const Path real = std::filesystem::canonical(checkpoint, ignored);
   const bool within =

@@ -31,7 +31,7 @@ Path displaced_name(const Path& checkpoint);
 std::optional<std::int64_t> step_of(const Path& checkpoint);
 
 /// Returns the committed checkpoints of a run in the order of their steps, sound or not; only complete names count.
-/// Empty if the run does not exist.
+/// Empty if the run does not exist, or for an empty path.
 std::vector<CheckpointEntry> list_checkpoints(const Path& run);
 
 /// Returns the entries in reverse order, newest first.

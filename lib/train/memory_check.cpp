@@ -8,13 +8,12 @@
 
 namespace lockstep {
 
-namespace {
-
-/// Bytes of a rank of each class, in both arenas, for here both lie in memory of the machine: programs, loads and saves
-/// take turns, but for the copy that saves in the background keep.
-std::int64_t bytes_of(const TrainPlan& plan, Rank rank) {
+/// Both arenas lie in memory of the machine. Programs, loads and saves take turns, but for the copy that saves in the
+/// background keep.
+std::int64_t memory_needed(const TrainPlan& plan, Rank rank) {
   std::int64_t most = plan.load_bytes(rank);
   for (const StepProgram* program : plan.programs.all()) {
+    if (!plan.trains && program != &plan.programs.eval) continue;
     const RankClass& ranks = program->class_of(rank);
     most = std::max(most, memory_of(ranks).peak_bytes + memory_of(ranks, Arena::host).peak_bytes);
   }
@@ -23,12 +22,14 @@ std::int64_t bytes_of(const TrainPlan& plan, Rank rank) {
   return most + plan.snapshot_bytes(rank);
 }
 
+namespace {
+
 /// What every rank needs and where. Collective over `world`.
 std::vector<RankMemory> needs_of(Communicator& world, const TrainPlan& plan) {
   std::string mine;
   together(world, "read the memory of the machine", [&] {
     const Rank rank = plan.ranks == world.size() ? world.rank() : 0;
-    mine = RankMemory{host_name(), bytes_of(plan, rank), memory_limits()}.encode();
+    mine = RankMemory{host_name(), memory_needed(plan, rank), memory_limits()}.encode();
   });
   std::vector<RankMemory> needs;
   if (plan.ranks == world.size()) {
@@ -37,7 +38,7 @@ std::vector<RankMemory> needs_of(Communicator& world, const TrainPlan& plan) {
   }
   RankMemory here = RankMemory::decode(mine);
   for (const RankClass& ranks : plan.programs.train.classes) {
-    here.bytes = bytes_of(plan, ranks.ranks.front());
+    here.bytes = memory_needed(plan, ranks.ranks.front());
     needs.insert(needs.end(), ranks.ranks.size(), here);
   }
   return needs;

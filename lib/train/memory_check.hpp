@@ -12,6 +12,9 @@
 
 namespace lockstep {
 
+/// Returns the bytes that `rank` needs at most while it loads, trains, evaluates and saves. Local.
+std::int64_t memory_needed(const TrainPlan& plan, Rank rank);
+
 /// With checkpoint.background auto, makes saves synchronous if the ranks of a machine have no memory for copies of
 /// their state. Collective over `world`.
 void choose_background(Communicator& world, Background background, TrainPlan& plan, MemoryCompared compared);

@@ -71,9 +71,27 @@ void print_programs(const TrainConfig& config, const TrainPlan& plan, Output& ou
       output.print(config.rank ? to_text(*program, chosen_rank(config)) : to_text(*program));
 }
 
-Timeline timeline_of(const TrainConfig& config, const TrainPlan& plan, const StepProgram& program) {
+Hardware hardware_of(const TrainConfig& config) {
   Hardware hardware;
   if (const auto peak = peak_flops_per_s(config)) hardware.flops_per_s = *peak;
+  return hardware;
+}
+
+/// The origin of the times of a drawing, in a line.
+std::string assumptions_of(const TrainConfig& config) {
+  const Hardware hardware = hardware_of(config);
+  return fmt::format(
+      "assumes per rank {:g} TFLOP/s ({}), memory {:g} GB/s, links {:g} GB/s with {:g} us latency, host {:g} GB/s",
+      hardware.flops_per_s / 1e12,
+      config.log.peak_tflops   ? "log.peak_tflops"
+      : config.log.peak_device ? "log.peak_device"
+                               : "log.peak_tflops is not set",
+      hardware.memory_bytes_per_s / 1e9, hardware.link_bytes_per_s / 1e9, hardware.latency_s * 1e6,
+      hardware.host_bytes_per_s / 1e9);
+}
+
+Timeline timeline_of(const TrainConfig& config, const TrainPlan& plan, const StepProgram& program) {
+  const Hardware hardware = hardware_of(config);
   Timeline timeline = simulate(program, analytic_costs(plan.model_of(program), hardware));
   if (!config.rank) return timeline;
   const RankClass& of = program.class_of(chosen_rank(config));
@@ -91,8 +109,8 @@ void plot_programs(const TrainConfig& config, const TrainPlan& plan, Output& out
   const StepProgram& drawn = named ? *named : step;
   const Timeline timeline = timeline_of(config, plan, drawn);
   switch (target.kind) {
-    case PlotTarget::Kind::text: return output.print(plot_text(drawn, timeline, columns));
-    case PlotTarget::Kind::svg: return publish_file(target.path, plot_svg(drawn, timeline));
+    case PlotTarget::Kind::text: return output.print(plot_text(drawn, timeline, columns, assumptions_of(config)));
+    case PlotTarget::Kind::svg: return publish_file(target.path, plot_svg(drawn, timeline, assumptions_of(config)));
     case PlotTarget::Kind::json: return publish_file(target.path, to_text(plot_json(drawn, timeline)) + "\n");
   }
 }
@@ -102,8 +120,8 @@ void plot_schedule(const TrainConfig& config, const TrainPlan& plan, Output& out
   constexpr std::int64_t most_points = 2000;
   constexpr int columns = 100, lines = 20;
   if (plan.length.steps == 0)
-    throw Error(ExitCode::usage, "the number of steps is unknown: it depends on data that is not there",
-                "set --train.max_steps");
+    throw Error(ExitCode::usage, "the number of steps is unknown: train.epochs needs a dataset, and none is there",
+                "set --train.max_steps instead of train.epochs, or prepare the dataset");
   const Schedule schedule = schedule_of(config, plan.length);
   const std::int64_t points = std::min(plan.length.steps, most_points);
   Series rates{.name = "learning rate", .points = {}};
@@ -139,13 +157,15 @@ void print_layout(const TrainConfig& config, const TrainPlan& plan, Output& outp
 
 bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
   const bool asks = common.dry_run || prints_plan(config);
-  if (common.json && (!common.dry_run || prints_plan(config)))
-    throw Error(ExitCode::usage, "--json is only for --dry-run",
+  if (common.json && !config.calibrate && (!common.dry_run || prints_plan(config)))
+    throw Error(ExitCode::usage, "--json is only for --dry-run and --calibrate",
                 "the records of a run are always JSON: see train --print-schema");
-  if (!asks && (config.world_size || config.ranks_per_node))
+  if (!asks && (config.world_size || config.ranks_per_node || config.utilization.is_set()))
     throw Error(ExitCode::usage,
-                fmt::format("{} is only for plans: a run uses the ranks that were started",
-                            config.world_size ? "--world-size" : "--ranks-per-node"),
+                config.world_size || config.ranks_per_node
+                    ? fmt::format("{} is only for plans: a run uses the ranks that were started",
+                                  config.world_size ? "--world-size" : "--ranks-per-node")
+                    : "--utilization is only for plans: a run measures it",
                 "add --dry-run, --print-program, --print-layout, --print-groups, --print-components, --plot-program or "
                 "--plot-schedule");
   return asks;
@@ -159,11 +179,9 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
   const int ranks = ranks_planned(placed, session.world().size());
   const TrainConfig config = with_kept_multiple(
       with_prepared_data(with_local_model(placed, session), WithoutPrepared::tell, session, output), session.world());
-  const std::vector<std::string> unprepared = unprepared_text(config);
-  const bool without_data = config.world_size || !unprepared.empty();
   const WeightsReport weights = agree_on_weights(config, session.world());
   TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()), agree_on_kept(config, session.world()),
-                                   weights, without_data ? WithoutDataset::planned : WithoutDataset::refused);
+                                   weights, WithoutDataset::planned);
   const std::vector<std::string> notes = notes_on(config, plan);
   const bool for_these_machines = !config.world_size && !config.ranks_per_node;
   std::optional<std::string> shortage;
@@ -176,7 +194,7 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
   for (const std::string& warning : placement_warnings(plan.mesh, placement.nodes)) output.log().warning("{}", warning);
   for (const std::string& warning : warnings_on(config, plan)) output.log().warning("{}", warning);
   if (shortage) output.log().warning("{}: a run would end with exit code 5", *shortage);
-  for (const std::string& text : unprepared)
+  for (const std::string& text : unprepared_text(config))
     output.log().info("{} is not prepared yet: a run prepares it in {}; the plan does not include it", text,
                       cache_of(config).string());
   for (const std::string& note : notes) output.log().info("{}", note);

@@ -4,6 +4,7 @@
 #include "base/words.hpp"
 #include "program/dry_run.hpp"
 #include "tensor/number_types.hpp"
+#include "train/run_cost.hpp"
 #include "train/train_plan.hpp"
 
 #include <fmt/format.h>
@@ -38,27 +39,30 @@ Row dropout_row(const DropoutRates& rates) {
   return {.section = "network", .key = "dropout", .label = "dropout", .value = text, .text = text};
 }
 
-Row data_row(const TrainConfig& config, const TrainPlan& plan) {
-  if (plan.training.empty()) {
-    std::vector<std::string> paths;
-    for (const TrainingDataset& dataset : training_datasets(config))
-      if (!dataset.is_dummy()) paths.push_back(dataset.path);
-    const std::string text = paths.size() == 1
-                                 ? fmt::format("need the dataset {}, which does not exist", paths.front())
-                                 : fmt::format("need the datasets {}, which do not all exist", join(paths, ", "));
-    return {.section = "data", .key = "unknown", .label = "epochs, evaluation", .value = text, .text = text};
-  }
+/// Whether the dataset is prepared, and which parts of the plan depend on that.
+std::vector<Row> missing_rows(const TrainConfig& config, const std::vector<MissingData>& missing) {
+  std::vector<std::string> reasons;
+  for (const MissingData& one : missing) reasons.push_back(to_text(one));
+  const std::string why = join(reasons, ", ");
+  const std::string parts = config.train.max_steps ? "epochs, evaluations, packing"
+                                                   : "number of steps, learning rates, epochs, evaluations, packing";
+  return {{.section = "data", .key = "dataset", .label = "dataset", .value = why, .text = why},
+          {.section = "data", .key = "unknown", .label = "not planned", .value = parts, .text = parts}};
+}
+
+std::vector<Row> data_rows(const TrainConfig& config, const TrainPlan& plan) {
+  if (plan.training.empty()) return missing_rows(config, missing_data(config));
   const double epochs = static_cast<double>(plan.samples_of_run(config)) / static_cast<double>(plan.samples_per_epoch);
   std::int64_t tokens = 0;
   for (const RunDataset& dataset : plan.training)
     tokens += dataset.stream ? dataset.stream->tokens()
                              : dataset.samples->samples() * dataset.choice.length.value_or(config.data.sequence_length);
-  return {.section = "data",
-          .key = "epochs",
-          .label = "epochs",
-          .value = epochs,
-          .text = fmt::format("{:.2f}: {} over {} tokens, {} per epoch", epochs, counted(plan.length.steps, "step"),
-                              human_count(static_cast<double>(tokens)), counted(plan.samples_per_epoch, "sample"))};
+  return {{.section = "data",
+           .key = "epochs",
+           .label = "epochs",
+           .value = epochs,
+           .text = fmt::format("{:.2f}: {} over {} tokens, {} per epoch", epochs, counted(plan.length.steps, "step"),
+                               human_count(static_cast<double>(tokens)), counted(plan.samples_per_epoch, "sample"))}};
 }
 
 /// What warm-up, decay and cooldown come to.
@@ -173,12 +177,7 @@ std::vector<Row> save_rows(const TrainConfig& config, const TrainPlan& plan) {
 
 std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const Placement& placement) {
   const std::int64_t parameters = parameter_count(plan.architecture);
-  const std::int64_t weight_bytes = parameters * size_of(plan.types.kept());
-  std::int64_t state_bytes = 0;
   const std::int64_t trained = trained_count(plan.architecture);
-  for (const LogicalTensor& tensor : stored_tensors(plan.architecture))
-    for (const StateDescription& state : plan.types.state(tensor.update))
-      if (tensor.trained) state_bytes += elements(state_shape(state, tensor)) * size_of(state.dtype);
   std::int64_t snapshot_bytes = 0, load_bytes = 0;
   for (const RankClass& ranks : plan.programs.train.classes) {
     snapshot_bytes = std::max(snapshot_bytes, plan.snapshot_bytes(ranks.ranks.front()));
@@ -192,8 +191,8 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
                           .parameters = parameters,
                           .frozen_parameters = parameters - trained,
                           .flops_per_token = plan.flops_per_token,
-                          .weight_bytes = weight_bytes,
-                          .optimizer_state_bytes = state_bytes,
+                          .weight_bytes = plan.weight_bytes(),
+                          .optimizer_state_bytes = plan.state_bytes(),
                           .snapshot_bytes = snapshot_bytes,
                           .load_bytes = load_bytes};
   std::vector<Row> rows{model_row(plan.architecture.config)};
@@ -201,7 +200,7 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
   if (!plan.tokenizer.empty())
     rows.push_back(
         {.section = "data", .key = "tokenizer", .label = "tokenizer", .value = plan.tokenizer, .text = plan.tokenizer});
-  rows.push_back(data_row(config, plan));
+  std::ranges::copy(data_rows(config, plan), std::back_inserter(rows));
   if (plan.length.steps > 0) rows.push_back(schedule_row(config, plan.length));
   for (const auto& more : {dataset_rows(config, plan), evaluation_rows(config, plan), packing_rows(config, plan)})
     std::ranges::copy(more, std::back_inserter(rows));
@@ -213,6 +212,7 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
   const auto behind = std::ranges::find(more.rbegin(), more.rend(), "checkpoint", &Row::section).base();
   more.insert(behind, saves.begin(), saves.end());
   rows.insert(rows.end(), more.begin(), more.end());
+  std::ranges::copy(cost_rows(config, plan, placement, {}), std::back_inserter(rows));
   return rows;
 }
 

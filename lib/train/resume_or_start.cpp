@@ -286,6 +286,20 @@ ChoosePart part_of_start(const ResumeTarget& wanted, const TrainConfig& config, 
   };
 }
 
+/// An evaluation uses the weights and the step of a checkpoint. With state of cells it loads their average, and says
+/// so.
+CheckpointPart part_to_evaluate(const TrainPlan& plan, const CheckpointReader& reader) {
+  const Manifest& manifest = reader.manifest();
+  check_same_model(plan, reader);
+  if (holds_weights_alone(manifest)) check_types(plan, reader);
+  CheckpointPart part;
+  for (const char* const key : {"model", "trainer", "local"})
+    if (find_component(manifest, key) != nullptr) part.components.insert(key);
+  for (const StoredTensor& tensor : manifest.tensors)
+    part.tensors.push_back(part.components.contains(tensor.component));
+  return part;
+}
+
 /// Loads what `request` wants and logs what it passed over. Collective over the world.
 Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
                       const LoadedState& state, ResumeRequest request) {
@@ -303,8 +317,8 @@ Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session&
   if (world.rank() == 0) {
     for (const SkippedCheckpoint& passed : resumed.damaged)
       log.warning("skipped a damaged checkpoint: {}", to_text(passed));
-    for (const std::string& what : resumed.in_part ? resumed.loaded.notes : resumed.loaded.left_out)
-      log.info("{}", what);
+    const bool says_all = resumed.in_part && plan.trains;
+    for (const std::string& what : says_all ? resumed.loaded.notes : resumed.loaded.left_out) log.info("{}", what);
   }
   return resumed;
 }
@@ -365,14 +379,16 @@ RunStart resume_or_start(const TrainConfig& config, const TrainPlan& plan, Sessi
 std::optional<Path> load_to_evaluate(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
                                      const LoadedState& state) {
   session.enter(Phase::load);
-  if (!config.checkpoint.resume.from_scratch()) {
+  const Resume& resume = config.checkpoint.resume;
+  const bool names_none = config.train.run_dir.empty() && resume.from != Resume::From::path;
+  if (!resume.from_scratch() && !names_none) {
     const ResumeTarget wanted = wanted_by(config, session.world());
     const Resumed resumed =
         load_as_asked(config, plan, session, log, state,
                       {.run = wanted.by == ResumeTarget::Kind::start ? wanted.start : Path(config.train.run_dir),
                        .wanted = wanted,
-                       .accept = [&](const CheckpointReader& reader) { check_same_model(plan, reader); },
-                       .part = part_of_start(wanted, config, plan)});
+                       .part = [&](const CheckpointReader& reader) { return part_to_evaluate(plan, reader); },
+                       .part_of_newest = true});
     if (resumed.checkpoint) return resumed.checkpoint->path;
   }
   if (config.model.path) return std::nullopt;

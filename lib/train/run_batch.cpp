@@ -1,11 +1,34 @@
 #include "train/run_batch.hpp"
 
 #include "base/error.hpp"
+#include "base/rounding.hpp"
 #include "base/words.hpp"
 #include "config/fixed_options.hpp"
 #include "options/ranges.hpp"
 
+#include <algorithm>
+
 namespace lockstep {
+
+BatchPlan plan_evaluation_batch(const TrainConfig& config, std::int64_t data_ranks,
+                                const std::optional<ResolvedRun>& kept) {
+  std::optional<std::int64_t> global = config.train.global_batch;
+  if (const auto said = configured_samples_per_rank(config); !global && said) global = *said * data_ranks;
+  if (!config.train.global_batch && kept) global = kept->global_batch;
+  const bool counts_batches =
+      config.eval.batches || std::ranges::any_of(config.eval.datasets, [](const EvaluationDataset& dataset) {
+        return dataset.batches.has_value();
+      });
+  if (counts_batches && !global)
+    throw Error(ExitCode::usage, "eval.batches counts global batches, but the number of samples in one is not set",
+                "set train.global_batch, or leave eval.batches out to evaluate all samples");
+  const std::int64_t share = global ? ceil_div(*global, data_ranks) : 1;
+  const std::int64_t micro_batch = config.eval.micro_batch.value_or(config.train.micro_batch.value_or(share));
+  return {.global_batch = global.value_or(micro_batch * data_ranks),
+          .ranks = data_ranks,
+          .micro_batch = micro_batch,
+          .accumulation = 1};
+}
 
 std::pair<BatchPlan, PassPlan> plan_run_batch(const TrainConfig& config, std::int64_t data_ranks,
                                               const std::optional<ResolvedRun>& kept) {

@@ -18,4 +18,10 @@ namespace lockstep {
 std::pair<BatchPlan, PassPlan> plan_run_batch(const TrainConfig& config, std::int64_t data_ranks,
                                               const std::optional<ResolvedRun>& kept);
 
+/// Returns the batch of --eval-only. Its micro-batch is eval.micro_batch, train.micro_batch, the samples of a rank in a
+/// step, or one sample. A rank may have no sample of a global batch. Pure. Throws Error(usage) if eval.batches is set
+/// and neither the options nor `kept` say how many samples a batch has.
+BatchPlan plan_evaluation_batch(const TrainConfig& config, std::int64_t data_ranks,
+                                const std::optional<ResolvedRun>& kept);
+
 }  // namespace lockstep

@@ -159,16 +159,28 @@ std::vector<RunDataset> open_datasets(const TrainConfig& config, SampleUse use) 
   return datasets;
 }
 
-bool datasets_are_there(const TrainConfig& config) {
-  const auto is_prepared = [](const DatasetChoice& dataset) { return dataset.prepared != ""; };
-  return std::ranges::all_of(training_datasets(config),
-                             [&](const TrainingDataset& dataset) {
-                               std::error_code unknown;  // then opening it tells more
-                               return dataset.is_dummy() ||
-                                      (is_prepared(dataset) && std::filesystem::exists(dataset.folder(), unknown)) ||
-                                      unknown;
-                             }) &&
-         std::ranges::all_of(config.eval.datasets, is_prepared);
+std::vector<MissingData> missing_data(const TrainConfig& config) {
+  if (!names_training_data(config.data)) return {{MissingData::Reason::unnamed, {}}};
+  std::vector<MissingData> missing;
+  const auto look_at = [&](const DatasetChoice& dataset) {
+    std::error_code unknown;  // then opening it tells more
+    const bool unprepared = dataset.prepared == "";
+    if (dataset.is_dummy() || (!unprepared && (std::filesystem::exists(dataset.folder(), unknown) || unknown))) return;
+    if (std::ranges::find(missing, dataset.path, &MissingData::path) != missing.end()) return;
+    missing.push_back({unprepared ? MissingData::Reason::unprepared : MissingData::Reason::absent, dataset.path});
+  };
+  std::ranges::for_each(training_datasets(config), look_at);
+  if (evaluates(config)) std::ranges::for_each(config.eval.datasets, look_at);
+  return missing;
+}
+
+std::string to_text(const MissingData& missing) {
+  switch (missing.reason) {
+    case MissingData::Reason::unnamed: return "data.path is not set";
+    case MissingData::Reason::absent: return missing.path + " does not exist on this machine";
+    case MissingData::Reason::unprepared: return missing.path + " is not prepared yet";
+  }
+  return {};
 }
 
 void check_tokenizers(const std::vector<const RunDataset*>& datasets, std::int64_t vocabulary) {

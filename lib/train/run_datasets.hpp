@@ -40,9 +40,15 @@ struct RunDataset {
 /// there is nothing to evaluate; Error(input) for a dataset of eval.datasets without the split.
 std::vector<RunDataset> open_datasets(const TrainConfig& config, SampleUse use);
 
-/// Returns whether everything named by data.path or data.datasets exists, in any form, and no text waits for its
-/// preparation. Local.
-bool datasets_are_there(const TrainConfig& config);
+/// MissingData says what a plan lacks of the datasets of training and evaluation.
+struct MissingData {
+  enum class Reason { unnamed, absent, unprepared } reason{};
+  std::string path;  // as the options name it; empty if none does
+};
+std::string to_text(const MissingData& missing);  // "book.txt is not prepared yet"
+/// Returns the datasets that cannot be opened because no option names them, because they do not exist in any form, or
+/// because their text waits for its preparation. Local.
+std::vector<MissingData> missing_data(const TrainConfig& config);
 
 /// Throws Error(usage) naming two datasets whose tokenizers give different ids, or a dataset with more token ids than
 /// the model.

@@ -17,15 +17,6 @@ namespace lockstep {
 
 namespace {
 
-Meter::Settings meter_settings(const TrainConfig& config, const TrainPlan& plan) {
-  Meter::Settings settings{.last_step = plan.length.steps,
-                           .flops_per_token = plan.flops_per_token,
-                           .peak_flops_per_s = {},
-                           .speed_from_step = config.log.speed_from_step};
-  if (const auto peak = peak_flops_per_s(config)) settings.peak_flops_per_s = *peak * plan.ranks;
-  return settings;
-}
-
 /// What records tell of a number: so many digits, that lists of them are short.
 double rounded(double value) { return std::round(value * 1e4) / 1e4; }
 
@@ -47,6 +38,15 @@ ExpertShares shares_of(const std::vector<double>& loads, std::int64_t experts) {
 }
 
 }  // namespace
+
+Meter::Settings meter_settings(const TrainConfig& config, const TrainPlan& plan) {
+  Meter::Settings settings{.last_step = plan.length.steps,
+                           .flops_per_token = plan.flops_per_token,
+                           .peak_flops_per_s = {},
+                           .speed_from_step = config.log.speed_from_step};
+  if (const auto peak = peak_flops_per_s(config)) settings.peak_flops_per_s = *peak * plan.ranks;
+  return settings;
+}
 
 RunJournal::RunJournal(const TrainConfig& config, const TrainPlan& plan, Output& output, RunFiles& files, int rank)
     : config_(config),

@@ -20,6 +20,9 @@
 
 namespace lockstep {
 
+/// Returns the settings of the meter of a run. Pure.
+Meter::Settings meter_settings(const TrainConfig& config, const TrainPlan& plan);
+
 class RunJournal {
  public:
   /// `rank` is this process in the world; all other arguments must outlive the journal.

@@ -68,9 +68,17 @@ void require_tokenizer(const TrainConfig& config) {
               "put the model's tokenizer into its folder, or choose one with --data.tokenizer bytes|chars|TOKENIZER");
 }
 
-/// Whether `words` name text that can be prepared, or a dataset that can be used. Collective.
-bool is_text(const std::vector<std::string>& words, const TrainConfig& config, Session& session) {
+bool is_absent(const std::string& word) {
+  return kind_of(word) == FileKind::nothing && word.find_first_of("*?[") == std::string::npos &&
+         !names_objects(word) && !names_hub_dataset(word);
+}
+
+/// Whether `words` name text that can be prepared, or a dataset that can be used. A plan does without absent files.
+/// Collective.
+bool is_text(const std::vector<std::string>& words, const TrainConfig& config, WithoutPrepared without,
+             Session& session) {
   const std::string told = run_on_rank0(session.world(), "check the data", [&] {
+    if (without == WithoutPrepared::tell && std::ranges::any_of(words, is_absent)) return std::string("absent");
     const bool found = names_text(words);
     if (found)
       require_tokenizer(config);
@@ -112,13 +120,13 @@ TrainConfig with_prepared_data(const TrainConfig& config, WithoutPrepared withou
   bool says_bytes = session.world().rank() == 0 && !config.data.preparation.tokenizer && !prepared.model.tokenizer;
   const auto prepare = [&](const std::vector<std::string>& words,
                            const DatasetChoice& dataset) -> std::optional<std::string> {
-    if (!is_text(words, prepared, session)) return std::nullopt;
+    if (!is_text(words, prepared, without, session)) return std::nullopt;
     if (std::exchange(says_bytes, false))
       output.log().info("{} has no tokenizer: text is prepared with the bytes tokenizer, unless data.tokenizer is set",
                         config.model.config.value_or(""));
     return prepared_folder(words, hub_part(config, dataset), prepared, without, session, output);
   };
-  if (config.data.datasets.empty() && !training_datasets(config)[0].is_dummy())
+  if (config.data.datasets.empty() && names_training_data(config.data) && !training_datasets(config)[0].is_dummy())
     prepared.data.prepared = prepare(config.data.path, {});
   for (DatasetChoice& dataset : prepared.data.datasets)
     if (!dataset.is_dummy()) dataset.prepared = prepare({dataset.path}, dataset);

@@ -39,6 +39,7 @@ std::optional<PackingMethod> method_of(SamplePacking packing) {
 
 /// Where packings are kept: the first that can be written.
 std::vector<Path> packing_folders(const TrainConfig& config, const Dataset& dataset) {
+  if (config.train.run_dir.empty()) return {dataset.folder};
   return {dataset.folder, config.train.run_dir};
 }
 

@@ -242,7 +242,7 @@ RunStart RunState::fill(const TrainConfig& config, const TrainPlan& plan, const 
   RunStart start;
   if (config.eval_only)
     start.checkpoint = load_to_evaluate(config, plan, session, log, loaded);
-  else
+  else if (!config.calibrate)
     start = resume_or_start(config, plan, session, log, loaded);
   if (train_state.uses && train_state.uses->size() != plan.training.size()) train_state.uses.reset();
   cells.drop();

@@ -74,8 +74,8 @@ class RunState {
   RunState(const RunState&) = delete;
   RunState& operator=(const RunState&) = delete;
 
-  /// Fills the state from the configured checkpoint, or with initial values if there is none. Collective over the
-  /// session's world. Throws as resume_or_start does, with --eval-only as load_to_evaluate does.
+  /// Fills the state from the configured checkpoint, or with initial values if there is none, or with --calibrate.
+  /// Collective over the session's world. Throws as resume_or_start does, with --eval-only as load_to_evaluate does.
   RunStart fill(const TrainConfig& config, const TrainPlan& plan, const World& ranks,
                 const std::optional<LocalTier>& local, Session& session, Log& log);
 

@@ -81,7 +81,8 @@ void log_start(const TrainConfig& config, const TrainPlan& plan, const Machines&
   if (!plan.no_snapshot.empty())
     log.info("training waits for saves, because memory has no room for snapshots: {}", plan.no_snapshot);
   if (resumed) log.info("{} {}", start.step > 0 ? "resuming from" : "starting with the weights of", resumed->string());
-  const std::vector<Row> rows = rows_of(config, plan, machines.placement);
+  std::vector<Row> rows = rows_of(config, plan, machines.placement);
+  std::erase_if(rows, [](const Row& row) { return row.section == "cost"; });  // of a job that has its machines
   std::string text = to_text(config.plan ? rows : brief(rows));
   text.pop_back();  // a log line brings its own end
   log.info("{} per rank, {}; this run:\n{}", counted(machines.threads, "thread"), describe_arithmetic(), text);

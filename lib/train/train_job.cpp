@@ -6,11 +6,13 @@
 #include "base/json.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
+#include "config/evaluation_alone.hpp"
 #include "config/fixed_options.hpp"
 #include "exchange/model_folder.hpp"
 #include "store/run_directory.hpp"
 #include "store/tokenizer_record.hpp"
 #include "tokenizer/tokenizers.hpp"
+#include "train/calibrate.hpp"
 #include "train/early_stop.hpp"
 #include "train/end_report.hpp"
 #include "train/eval_only.hpp"
@@ -120,12 +122,14 @@ std::string resumes_all_the_same(const TrainConfig& given, const TrainConfig& co
 
 int train(const TrainConfig& given, Session& session, Output& output) {
   hand_to_plugins(given.plugin_values);
+  const bool plans = asks_for_plan(given, output.common());
+  if (given.calibrate) return calibrate(given, session, output);
+  if (given.eval_only) return evaluate_only(evaluation_alone(given), session, output);
   Communicator& world = session.world();
   const JobIdentity job = job_of_process(digest_of_run(given));
   const FormerProgress former = former_progress(given, job, world);
-  const TrainConfig begun_as = former.goes_on && !given.eval_only ? resumed_config(given, world) : given;
-  if (asks_for_plan(given, output.common())) return answer_from_plan(begun_as, session, output);
-  if (given.eval_only) return evaluate_only(given, session, output);
+  const TrainConfig begun_as = former.goes_on ? resumed_config(given, world) : given;
+  if (plans) return answer_from_plan(begun_as, session, output);
 
   // Prepare
   output.log().set_format(given.log.format == LogFormat::structured ? Log::Format::json : Log::Format::text);

@@ -3,6 +3,7 @@
 #include "architecture/context_parallel.hpp"
 #include "architecture/rope_frequencies.hpp"
 #include "architecture/tensor_parallel.hpp"
+#include "architecture/units.hpp"
 #include "base/checked_cast.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
@@ -125,7 +126,7 @@ std::int64_t most_segments(const TrainConfig& config, const TrainPlan& plan) {
   if (!config.data.isolate_documents && !packs(config)) return 1;
   const std::int64_t length = config.data.sequence_length;
   const std::int64_t planned = std::min(config.data.max_documents_per_row.value_or(length), length);
-  if (sequence_ranks(plan.mesh).ring == 1 || plan.training.empty()) return planned;
+  if (sequence_ranks(plan.mesh).ring == 1 || (plan.training.empty() && plan.evaluations.empty())) return planned;
   std::int64_t most = 1;
   std::string of;
   const auto look_at = [&](const RunDataset& dataset) {
@@ -147,7 +148,7 @@ std::int64_t most_segments(const TrainConfig& config, const TrainPlan& plan) {
 /// Which of the sets decides what the best evaluation is.
 std::size_t deciding_of(const TrainConfig& config, const std::vector<EvaluationPlan>& evaluations) {
   const auto& wanted = config.checkpoint.best_dataset;
-  if (!wanted) return 0;
+  if (!wanted || config.eval_only) return 0;
   std::vector<std::string> names;
   for (const EvaluationPlan& evaluation : evaluations) names.push_back(evaluation.metrics);
   const auto found = std::ranges::find(names, *wanted);
@@ -171,7 +172,7 @@ std::int64_t epoch_multiple_of(const TrainConfig& config, const BatchPlan& batch
 /// Opens the datasets; the batch is planned.
 void plan_data(const TrainConfig& config, TrainPlan& plan) {
   const std::int64_t vocabulary = plan.architecture.config.vocabulary;
-  plan.training = open_datasets(config, SampleUse::training);
+  if (plan.trains) plan.training = open_datasets(config, SampleUse::training);
   for (RunDataset& set : open_datasets(config, SampleUse::evaluation))
     plan.evaluations.push_back({.set = set, .metrics = metrics_name(config, set), .identity = {}});
   std::vector<const RunDataset*> all;
@@ -179,11 +180,12 @@ void plan_data(const TrainConfig& config, TrainPlan& plan) {
   for (const EvaluationPlan& evaluation : plan.evaluations) all.push_back(&evaluation.set);
   check_tokenizers(all, vocabulary);
   plan.tokenizer_warning = compare_with_model(config, all);
-  plan.proportions = proportions_of(plan.training);
   plan.deciding = deciding_of(config, plan.evaluations);
-  for (RunDataset& dataset : plan.training) make_samples(config, SampleUse::training, vocabulary, dataset);
   for (EvaluationPlan& evaluation : plan.evaluations)
     make_samples(config, SampleUse::evaluation, vocabulary, evaluation.set);
+  if (!plan.trains) return;
+  plan.proportions = proportions_of(plan.training);
+  for (RunDataset& dataset : plan.training) make_samples(config, SampleUse::training, vocabulary, dataset);
   plan.training_samples = joined_samples(plan.training);
   plan.samples_per_epoch =
       TrainingDataLoader(*plan.training_samples, plan.loader(config, SampleUse::training, 0)).samples_per_epoch();
@@ -226,6 +228,7 @@ std::int64_t plan_evaluation(const TrainConfig& config, TrainPlan& plan) {
 }  // namespace
 
 std::string TrainPlan::deciding_metrics(const TrainConfig& config) const {
+  if (!trains && config.checkpoint.best_dataset) return *config.checkpoint.best_dataset;
   if (!evaluations.empty()) return evaluations[deciding].metrics;
   return config.checkpoint.best_dataset.value_or("validation");
 }
@@ -254,13 +257,24 @@ std::int64_t TrainPlan::snapshot_bytes(Rank rank) const {
                                                      saves_weights_alone));
 }
 
+std::int64_t TrainPlan::weight_bytes() const { return parameter_count(architecture) * size_of(types.kept()); }
+
+std::int64_t TrainPlan::state_bytes() const {
+  std::int64_t bytes = 0;
+  for (const LogicalTensor& tensor : stored_tensors(architecture))
+    for (const StateDescription& state : types.state(tensor.update))
+      if (tensor.trained) bytes += elements(state_shape(state, tensor)) * size_of(state.dtype);
+  return bytes;
+}
+
 std::int64_t TrainPlan::load_bytes(Rank rank) const {
   std::int64_t most = 0, element_bytes = size_of(types.master);
   for (const LogicalTensor& tensor : stored_tensors(architecture)) most = std::max(most, elements(tensor.shape));
   for (const std::vector<StateDescription>& kept : types.states)
     for (const StateDescription& state : kept)
       element_bytes = std::max<std::int64_t>(element_bytes, size_of(state.dtype));
-  return bytes_held(programs.train.class_of(rank)) + bytes_in_work(ranks, most * element_bytes);
+  return bytes_held((trains ? programs.train : programs.eval).class_of(rank)) +
+         bytes_in_work(ranks, most * element_bytes);
 }
 
 ResolvedRun TrainPlan::resolved(const TrainConfig& config) const {
@@ -422,6 +436,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
                           WithoutDataset without) {
   TrainPlan plan;
   plan.ranks = ranks;
+  plan.trains = !config.eval_only;
   for (const std::int64_t rank : config.log.profile_ranks)
     if (rank >= ranks)
       throw Error(ExitCode::usage,
@@ -431,10 +446,12 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   plan.mesh = mesh_of(config.parallel, config.post_local_sgd, plan.architecture.config, ranks);
   mark_tensors(config, plan.architecture);
   check_length(config, plan.architecture.config);
-  const auto [batch, passes] = plan_run_batch(config, data_place(plan.mesh, 0).count, kept);
+  const int data_ranks = data_place(plan.mesh, 0).count;
+  const auto [batch, passes] = plan.trains ? plan_run_batch(config, data_ranks, kept)
+                                           : std::pair(plan_evaluation_batch(config, data_ranks, kept), PassPlan());
   plan.batch = batch;
   plan.epoch_multiple = epoch_multiple_of(config, batch, kept);
-  if (without == WithoutDataset::refused || datasets_are_there(config)) plan_data(config, plan);
+  if (without == WithoutDataset::refused || missing_data(config).empty()) plan_data(config, plan);
   const Dataset* const with_tokenizer = plan.dataset_with_tokenizer();
   if (with_tokenizer != nullptr || !unprepared_text(config).empty())
     plan.tokenizer = tokenizer_text(config, with_tokenizer);

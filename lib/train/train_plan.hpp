@@ -43,7 +43,7 @@ struct EvaluationPlan {
 struct TrainPlan {
   Architecture architecture;
   Remarks weights;                                       // remarks on the files of model.path; on rank 0 alone
-  std::vector<RunDataset> training;                      // empty if the datasets do not exist
+  std::vector<RunDataset> training;                      // empty if the datasets do not exist, and with --eval-only
   std::optional<Proportions> proportions;                // of the training datasets; not set: each sample once an epoch
   std::shared_ptr<const SampleSource> training_samples;  // of all training datasets; null if they do not exist
   std::vector<EvaluationPlan> evaluations;               // empty if the run does not evaluate
@@ -55,7 +55,8 @@ struct TrainPlan {
   std::string tokenizer_warning;
   Mesh mesh;
   int ranks = 1;
-  BatchPlan batch;  // samples of a step, over ranks and micro-batches
+  bool trains = true;  // false: --eval-only, which has no training data and executes only programs.eval
+  BatchPlan batch;     // samples of a step, over ranks and micro-batches
   std::int64_t samples_per_epoch = 0;
   std::int64_t epoch_multiple = 1;  // DataLoaderSettings::epoch_multiple
   RunLength length;
@@ -82,6 +83,9 @@ struct TrainPlan {
   std::string evaluation() const { return evaluations.empty() ? std::string() : evaluations[deciding].identity; }
   /// Returns the dataset that has the tokenizer of the run; null if all data is dummy data.
   const Dataset* dataset_with_tokenizer() const;
+  /// Return the bytes of all weights and of the optimizer state, in the types stored in a checkpoint.
+  std::int64_t weight_bytes() const;
+  std::int64_t state_bytes() const;
   /// Returns the bytes of such copies on rank `rank`.
   std::int64_t snapshot_bytes(Rank rank) const;
   /// Returns the most bytes of rank `rank` while it loads a checkpoint, before its first step: its state, and the
@@ -114,7 +118,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
                           WithoutDataset without = WithoutDataset::refused);
 
 /// Returns the plan as rows: mesh, coordinates of ranks on it and on `nodes`, batch arithmetic, parameters, memory of a
-/// rank by kind, FLOPs of a step, size of a checkpoint. Local.
+/// rank by kind, FLOPs of a step, size of a checkpoint, cost of the run. Local.
 std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const Placement& placement);
 
 }  // namespace lockstep

@@ -114,7 +114,6 @@ TABLE = [
         "data.repeat_order has no effect: without data.shuffle",
     ),
     (1, {"data.seed": 9, "data.shuffle": "false"}, "data.seed has no effect: without data.shuffle"),
-    (1, {"data.path": ""}, "data.path or data.datasets is needed: the data to train on"),
     (1, {"data.path": "-"}, "data.path takes files and folders: only prepare-data reads standard input (-)"),
     (1, {"data.datasets": "[{path: a}]"}, "data.path and data.datasets both name the training data"),
     (
@@ -732,6 +731,9 @@ CHECKED = [
     "lib/architecture/context_parallel.cpp",
 ]
 ELSEWHERE = [
+    "data.path or data.datasets is needed",  # a plan does without
+    "eval.datasets or data.path is needed",  # of --eval-only, like the next two
+    "checkpoint.resume selects a checkpoint of a run",
     "model.",
     "warm-up takes",
     "schedule.min_lr",

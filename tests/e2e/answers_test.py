@@ -1,6 +1,7 @@
 """What train answers without a step: what a run would do, what a checkpoint's loss is, that a run is done."""
 
 import json
+import math
 import os
 import re
 import signal
@@ -8,7 +9,7 @@ import sys
 from xml.etree import ElementTree
 
 from checkpoint_files import pieces_in, state_digest
-from lockstep_testing import GPT2_TINY, needs, program, records, run, run_command, write_config
+from lockstep_testing import GPT2_TINY, digest, needs, program, records, run, run_command, write_config
 from running_jobs import launcher_of, wait_for_steps
 from training_test import BASE, evaluations, finished, newest, prepare, start, train
 
@@ -37,7 +38,8 @@ def test_a_plan_for_a_world_that_is_not_there_needs_no_launcher_no_mpi_and_no_da
     assert plan["mesh"] == {"ranks": 64, "dp_replicate": 8, "dp_shard": 8}, plan
     assert plan["ranks"]["7"] == "dp_replicate 0, dp_shard 7, node 0", plan
     assert plan["ranks"]["63"] == "dp_replicate 7, dp_shard 7, node 7" and "8" not in plan["ranks"], plan
-    assert "which does not exist" in plan["data"]["unknown"] and "epochs" not in plan["data"], plan
+    assert plan["data"]["dataset"] == f"{tmp}/data does not exist on this machine", plan
+    assert plan["data"]["unknown"] == "epochs, evaluations, packing" and "epochs" not in plan["data"], plan
     programs = train(tmp, tmp / "run", *settings, "--print-program", env=no_mpi).stdout
     assert programs.count("each of ranks 0-63:") == 1 and "program eval" not in programs, programs
     one = train(tmp, tmp / "run", *settings, "--print-program", "--rank", 63, env=no_mpi).stdout
@@ -48,12 +50,38 @@ def test_a_plan_for_a_world_that_is_not_there_needs_no_launcher_no_mpi_and_no_da
         assert "add --dry-run, --print-program, " in train(tmp, tmp / "run", wrong, 1, expect=2).stderr
     ragged = train(tmp, tmp / "run", *settings[:-2], "--ranks-per-node", 12, "--dry-run").stderr
     assert "the group of 8 ranks along dp_shard with rank 8 spans 2 nodes" in ragged, ragged
-    missing = train(tmp, tmp / "run", "--dry-run", expect=3).stderr
-    assert "no prepared dataset" in missing, missing  # a start here needs it
+    here = train(tmp, tmp / "run", "--dry-run", ranks=2).stdout
+    assert re.search(r"dataset +.*/data does not exist on this machine\n", here), here
+    assert "no prepared dataset" in train(tmp, tmp / "run", expect=3).stderr
     prepare(tmp, GPT2_TINY)  # with the dataset the plan has all of it
     whole = json.loads(train(tmp, tmp / "run", *settings, "--dry-run", "--json").stdout)
     assert "epochs" in whole["data"] and {**whole, "data": 0} == {**plan, "data": 0}, (plan, whole)
     assert "program eval" in train(tmp, tmp / "run", *settings, "--print-program").stdout
+
+
+def test_a_plan_needs_no_dataset_and_says_what_depends_on_it(tmp):
+    write_config(tmp / "model", GPT2_TINY)
+    words = ["--model.config", tmp / "model", "--train.run_dir", tmp / "run", *BASE]
+    plan = json.loads(run("train", *words, "--train.epochs", 2, "--dry-run", "--json").stdout)
+    assert plan["data"]["dataset"] == "data.path is not set" and "epochs" not in plan["data"], plan
+    assert plan["data"]["unknown"] == "number of steps, learning rates, epochs, evaluations, packing", plan
+    assert plan["memory_per_rank"]["peak_bytes"] > 0 and "run_flops" not in plan["work"], plan
+    (tmp / "book.txt").write_text("to be, or not to be\n" * 99)
+    text = ["--data.path", json.dumps([str(tmp / "book.txt"), str(tmp / "other.txt")]), "--data.tokenizer", "bytes"]
+    plan = json.loads(run("train", *words, *text, "--train.max_steps", 9, "--dry-run", "--json", ranks=2).stdout)
+    assert plan["data"]["dataset"] == f"{tmp}/book.txt {tmp}/other.txt does not exist on this machine", plan
+    (tmp / "other.txt").write_text("that is the question\n")
+    told = run("train", *words, *text, "--train.max_steps", 9, "--dry-run", "--json", ranks=2)
+    assert json.loads(told.stdout)["data"]["dataset"] == f"{tmp}/book.txt {tmp}/other.txt is not prepared yet", told
+    elsewhere = ["--data.datasets", "[{path: dummy, samples: 50}]", "--eval.datasets", "[{path: none}]"]
+    plan = json.loads(run("train", *words, *elsewhere, "--train.max_steps", 9, "--dry-run", "--json").stdout)
+    assert plan["data"]["dataset"] == "none does not exist on this machine", plan
+    rates = run("train", *words, "--train.max_steps", 9, "--plot-schedule").stdout
+    assert rates == run("train", *words, *text, "--train.max_steps", 9, "--plot-schedule").stdout
+    refused = run("train", *words, "--train.epochs", 2, "--plot-schedule", expect=2).stderr
+    assert "the number of steps is unknown: train.epochs needs a dataset, and none is there" in refused, refused
+    assert "data.path or data.datasets is needed" in run("train", *words, "--train.max_steps", 9, expect=2).stderr
+    assert not (tmp / "run").exists()
 
 
 def test_the_groups_that_are_printed_have_each_tensor_once_with_what_its_options_say(tmp):
@@ -227,6 +255,110 @@ def test_the_plan_is_one_json_object_for_a_program_at_the_end_of_a_pipe(tmp):
     assert not (tmp / "run").exists()
 
 
+def test_a_plan_says_what_the_run_costs(tmp):
+    prepare(tmp)
+    peak = ["--log.peak_tflops", 0.5]
+    saves = ["--checkpoint.every", 4, "--checkpoint.keep_last", 1, "--checkpoint.keep_best", 0]
+    words = [*peak, *saves, "--world-size", 4, "--ranks-per-node", 2, "--dry-run", "--json"]
+    plan = json.loads(train(tmp, tmp / "run", *words).stdout)
+    cost, flops = plan["cost"], plan["work"]["run_flops"]
+    assert math.isclose(cost["run_hours"], flops / (0.5e12 * 0.4 * 4) / 3600, rel_tol=1e-12), cost
+    assert math.isclose(cost["node_hours"], 2 * cost["run_hours"], rel_tol=1e-12), cost
+    assert math.isclose(cost["rank_hours"], 4 * cost["run_hours"], rel_tol=1e-12), cost
+    half = json.loads(train(tmp, tmp / "run", *words, "--utilization", 0.2).stdout)["cost"]
+    assert math.isclose(half["run_hours"], 2 * cost["run_hours"], rel_tol=1e-12), (half, cost)
+    total = plan["checkpoint"]["total_bytes"]  # of 12 steps: three saves, one kept while the next is written
+    assert cost["checkpoints_written_bytes"] == 3 * total and cost["checkpoints_on_disk_bytes"] == 2 * total, cost
+    memory = plan["memory_per_rank"]
+    held = max(memory["peak_bytes"], memory["load_bytes"]) + memory["snapshot_bytes"] + (512 << 20)
+    assert cost["node_memory_bytes"] == -(-2 * held // (1 << 30)) << 30, (cost, memory)
+    text = train(tmp, tmp / "run", *words[:-1]).stdout
+    assert "assumes 40 % utilisation (--utilization) of 0.5 TFLOP/s per rank (log.peak_tflops)" in text, text
+    assert f"--mem={cost['node_memory_bytes'] >> 30}G for 2 ranks" in text, text
+    unknown = train(tmp, tmp / "run", "--world-size", 4, "--dry-run").stdout
+    assert "need log.peak_tflops or log.peak_device, or train --calibrate" in unknown, unknown
+    assert "--ranks-per-node gives --mem" in unknown, unknown
+    weights = ["--checkpoint.components", "[model]"]
+    plan = json.loads(train(tmp, tmp / "run", *words, *weights).stdout)
+    assert plan["cost"]["checkpoints_on_disk_bytes"] == 2 * plan["checkpoint"]["weight_bytes"], plan
+    refused = train(tmp, tmp / "run", *peak, "--utilization", 0.2, expect=2).stderr
+    assert "--utilization is only for plans: a run measures it" in refused, refused
+    refused = train(tmp, tmp / "run", "--dry-run", "--utilization", 0.2, expect=2).stderr
+    assert "--utilization has no effect: without log.peak_tflops or log.peak_device" in refused, refused
+
+
+def test_steps_are_measured_on_the_started_ranks_without_a_trace(tmp):
+    prepare(tmp)
+    before = tree(tmp)
+    for ranks, more in [
+        (None, []),
+        (2, ["--parallel.dp_shard", 2]),
+        (2, ["--parallel.pp", 2, "--train.micro_batch", 3]),
+    ]:
+        words = ["--calibrate=3", "--log.peak_tflops", 0.5, "--json", *more]
+        answer = json.loads(train(tmp, tmp / "run", *words, ranks=ranks).stdout)
+        measured, cost = answer["measured"], answer["cost"]
+        assert measured["data"] == "the training data", measured
+        assert 0 < measured["step_s_min"] <= measured["step_s"] <= measured["step_s_max"], measured
+        assert measured["tokens_per_s"] > 0 and measured["mfu"] > 0, measured
+        peaks = [value for key, value in measured.items() if key.startswith("peak_memory_bytes_rank_")]
+        assert len(peaks) == (ranks if ranks else 0) and measured["peak_memory_bytes"] == max(
+            [measured["peak_memory_bytes"], *peaks]
+        ), measured
+        assert math.isclose(cost["run_hours"], 12 * measured["step_s"] / 3600, rel_tol=1e-12), answer
+        assert math.isclose(cost["node_hours"], cost["run_hours"], rel_tol=1e-12), answer  # ranks of one machine
+    text = train(tmp, tmp / "run", "--calibrate", ranks=2).stdout
+    assert "median of 5 steps after 1 step of warm-up" in text and ": measured " in text, text
+    assert tree(tmp) == before
+    train(tmp, tmp / "run", steps=2)
+    done = digest(tmp / "run")
+    train(tmp, tmp / "run", "--calibrate=1", "--optimizer.lr", 0.5)  # beside a run with checkpoints
+    assert digest(tmp / "run") == done
+
+
+def test_steps_are_measured_on_random_tokens_if_there_is_no_dataset(tmp):
+    write_config(tmp / "model", GPT2_TINY)
+    (tmp / "book.txt").write_text("to be, or not to be\n" * 999)
+    words = ["--model.config", tmp / "model", *BASE, "--calibrate=1", "--json"]
+    text = ["--data.path", tmp / "book.txt", "--data.tokenizer", "bytes"]
+    for more, why, hours in [
+        ([], "data.path is not set", False),
+        (["--train.max_steps", 9], "data.path is not set", True),
+        (["--train.epochs", 2, "--data.path", tmp / "none"], f"{tmp}/none does not exist on this machine", False),
+        ([*text, "--train.max_steps", 9], f"{tmp}/book.txt is not prepared yet", True),
+    ]:
+        answer = json.loads(run("train", *words, *more, ranks=2, cwd=tmp).stdout)
+        assert answer["measured"]["data"] == f"random tokens: {why}", answer
+        assert ("run_hours" in answer["cost"]) == hours, answer
+        assert hours or answer["cost"]["hours_unknown"].startswith("depend on the number of steps"), answer
+    assert sorted(path.name for path in tmp.iterdir()) == ["book.txt", "model"]
+
+
+def test_a_rank_that_fails_while_steps_are_measured_ends_all_ranks_with_its_message(tmp):
+    prepare(tmp)
+    for phase in ["start-up", "data", "forward", "shutdown"]:
+        step = ",step=1" if phase in ["data", "forward", "shutdown"] else ""
+        inject = ["--train.inject", f"rank=1,phase={phase}{step},kind=throw,code=4"]
+        done = train(tmp, tmp / "run", "--calibrate=1", *inject, ranks=2, expect=4)
+        assert done.stderr.count("injected failure in") == 1 and "rank 1" in done.stderr, done.stderr
+        assert not done.stdout, done.stdout
+    assert not (tmp / "run").exists()
+
+
+def test_what_contradicts_a_calibration_is_refused(tmp):
+    prepare(tmp)
+    for more, told in [
+        (["--dry-run"], "--calibrate measures steps on the started ranks, but a plan runs none"),
+        (["--print-program"], "--calibrate measures steps on the started ranks, but a plan runs none"),
+        (["--eval-only"], "--calibrate measures training steps, but --eval-only runs none"),
+        (["--profile"], "--calibrate writes nothing, but --profile writes into the run folder"),
+        (["--plan"], "--plan has no effect: --calibrate prints measured times and costs"),
+        (["--world-size", 2], "--world-size is only for plans"),
+    ]:
+        refused = train(tmp, tmp / "run", "--calibrate", *more, expect=2).stderr
+        assert told in refused, refused
+
+
 def test_a_start_is_one_screen_and_one_rank_speaks(tmp):
     prepare(tmp)
     for ranks, name in [(None, "run"), (3, "run3")]:
@@ -332,6 +464,52 @@ def test_weights_without_a_run_are_evaluated(tmp):
         record = json.loads(done.stdout)
         assert record["step"] == 0 and abs(record["loss"] - evaluations(tmp / "run")[2]) < 1e-5, record
     assert not (tmp / "none").exists()
+
+
+def test_an_evaluation_needs_no_option_of_training(tmp):
+    prepare(tmp)
+    muon = [
+        "--optimizer.name",
+        "muon",
+        "--train.recompute",
+        "block",
+        "--checkpoint.components",
+        "[model, optimizer, trainer, data]",
+    ]
+    train(tmp, tmp / "run", *FP64, *muon, steps=2)
+    known = evaluations(tmp / "run")[2]
+    run("finalize-quantize", tmp / "run", "--recipe", "none", "--dtype", "fp32", "--output", tmp / "weights")
+    (tmp / "empty").mkdir()
+    words = ["--eval-only", "--data.sequence_length", 32, *FP64[:2]]
+    prepared = ["--eval.datasets", json.dumps([{"path": str(tmp / "data"), "name": "held"}])]
+    splits = ["--data.path", tmp / "data"]
+    checkpoint = ["--model.config", tmp / "model", "--checkpoint.resume", tmp / "run"]
+    for ranks in [None, 4]:  # more ranks than a step of the run has samples would be refused in training
+        for weights, data, close in [
+            (["--model.path", tmp / "weights"], prepared, 1e-5),
+            (checkpoint, splits, 1e-12),
+            (["--model.config", tmp / "model", "--train.run_dir", tmp / "run"], splits, 1e-12),
+        ]:
+            done = run("train", *words, *weights, *data, ranks=ranks, cwd=tmp / "empty")
+            record = json.loads(done.stdout)
+            assert abs(record["loss"] - known) <= close * known, (weights, record, known)
+    assert not list((tmp / "empty").iterdir())
+    refused = run("train", *words, "--model.path", tmp / "weights", *splits, "--eval.batches", 1, expect=2).stderr
+    assert "eval.batches counts global batches, but the number of samples in one is not set" in refused, refused
+    some = run("train", *words, *checkpoint, *splits, "--eval.batches", 1, ranks=2).stdout
+    assert json.loads(some)["tokens"] == 6 * 32, some  # a batch of the run
+
+
+def test_text_is_evaluated_without_a_run(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", *FP64, steps=2)
+    run("finalize-quantize", tmp / "run", "--recipe", "none", "--dtype", "fp32", "--output", tmp / "weights")
+    words = ["--eval-only", "--model.path", tmp / "weights", "--data.sequence_length", 32, *FP64[:2]]
+    words += ["--data.tokenizer", "bytes", "--eval.datasets", json.dumps([{"path": "../text.txt", "split": "train"}])]
+    (tmp / "here").mkdir()
+    losses = [json.loads(run("train", *words, ranks=ranks, cwd=tmp / "here").stdout)["loss"] for ranks in [None, 2]]
+    assert abs(losses[0] - losses[1]) <= 1e-12 * losses[0], losses
+    assert [path.name for path in (tmp / "here").iterdir()] == [".lockstep-cache"]
 
 
 def test_what_cannot_be_evaluated_is_refused(tmp):

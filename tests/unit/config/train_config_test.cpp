@@ -270,6 +270,66 @@ BOOST_AUTO_TEST_CASE(an_evaluation_alone_takes_no_switch_that_is_about_steps) {
       std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(an_evaluation_needs_weights_data_and_a_sequence_length_alone) {
+  const std::vector<std::string> needed{"--eval-only",     "--model.path",   "m", "--data.sequence_length", "8",
+                                        "--eval.datasets", "[{path: a.txt}]"};
+  BOOST_TEST(message_of<TrainConfig>(needed).empty());
+  const auto without = [&](std::size_t first) {
+    std::vector<std::string> words = needed;
+    words.erase(words.begin() + static_cast<std::ptrdiff_t>(first),
+                words.begin() + static_cast<std::ptrdiff_t>(first) + 2);
+    return message_of<TrainConfig>(words);
+  };
+  BOOST_TEST(without(1).find("model.config or model.path is needed") != std::string::npos);
+  BOOST_TEST(without(3).find("data.sequence_length is needed") != std::string::npos);
+  BOOST_TEST(without(5).find("eval.datasets or data.path is needed") != std::string::npos);
+  std::vector<std::string> scratch = needed;
+  scratch[1] = "--model.config";
+  BOOST_TEST(message_of<TrainConfig>(scratch).find("--eval-only needs weights: set train.run_dir or") !=
+             std::string::npos);
+  for (const std::string start : {"best", "latest", "5"}) {
+    std::vector<std::string> of_run = needed;
+    of_run.insert(of_run.end(), {"--checkpoint.resume", start});
+    BOOST_TEST(message_of<TrainConfig>(of_run).find("train.run_dir does not name the run") != std::string::npos, start);
+  }
+  std::vector<std::string> of_path = scratch;
+  of_path.insert(of_path.end(), {"--checkpoint.resume", "./runs/x"});
+  BOOST_TEST(message_of<TrainConfig>(of_path).empty());
+}
+
+BOOST_AUTO_TEST_CASE(an_evaluation_overlooks_contradictions_between_options_of_training) {
+  using Words = std::vector<std::string>;
+  for (const Words& wrong : {Words{"--schedule.decay_steps", "2", "--schedule.warmup_steps", "5"},
+                             {"--schedule.name", "wsd"},
+                             {"--train.epochs", "3"},
+                             {"--train.micro_batch", "9"},
+                             {"--optimizer.name", "sgd", "--optimizer.nesterov", "true"},
+                             {"--optimizer.in_backward", "true"},
+                             {"--train.recompute_keeps", "[mlp]"},
+                             {"--train.host_memory", "1GiB"},
+                             {"--train.callbacks", "[sample]"},
+                             {"--train.max_time", "0s"},
+                             {"--eval.patience", "2"},
+                             {"--divergence.few", "3"},
+                             {"--checkpoint.load_best_at_end", "true"},
+                             {"--checkpoint.components", "[optimizer]"},
+                             {"--checkpoint.max_unpromoted", "3"},
+                             {"--log.wandb_project", "p"},
+                             {"--log.peak_device", "none"},
+                             {"--parallel.schedule", "zbv"},
+                             {"--parallel.dp_replicate", "8"},
+                             {"--post_local_sgd.period", "3"},
+                             {"--precision.reduce_dtype", "fp16"},
+                             {"--data.repeat_order", "true", "--data.shuffle", "false"}}) {
+    BOOST_TEST(!train_problem(wrong).empty(), wrong.front());
+    Words evaluated = wrong;
+    evaluated.emplace_back("--eval-only");
+    BOOST_TEST(train_problem(evaluated).empty(), wrong.front() << ": " << train_problem(evaluated));
+  }
+  BOOST_TEST(train_problem({"--eval-only", "--dry-run"}).find("a plan is of a training run") != std::string::npos);
+  BOOST_TEST(train_problem({"--eval-only", "--print-layout"}).find("a plan is of a training run") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(a_resumed_run_may_change_what_does_not_alter_its_trajectory) {
   BOOST_TEST(differences_from({}, train_line().config).empty());
   TrainConfig later =

@@ -1,4 +1,5 @@
 #include "program/plot.hpp"
+#include "base/text.hpp"
 
 #include "base/json.hpp"
 #include "program/catalogue.hpp"
@@ -92,6 +93,35 @@ BOOST_AUTO_TEST_CASE(a_picture_has_a_rectangle_for_each_action_that_takes_time_a
     for (auto match = std::sregex_iterator(svg.begin(), svg.end(), rectangle); match != std::sregex_iterator(); ++match)
       BOOST_TEST(std::stod((*match)[1]) + std::stod((*match)[2]) <= 1381);
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_picture_has_a_title_its_assumptions_and_a_scale_in_a_fitting_unit) {
+  const StepProgram program = program_of(PipelineSchedule::one_f_one_b, 2, 1, 2);
+  const auto picture_of = [&](double factor) {
+    const auto slow = [=](const StepProgram& of, const Action& action) { return factor * cost(of, action); };
+    return plot_svg(program, simulate(program, slow), "assumes < 1 TFLOP/s");
+  };
+  const auto ticks_of = [](const std::string& svg) {
+    const std::regex tick("<line class=\"tick\".*\n<text .*>(.*)</text>");
+    std::vector<std::string> ticks;
+    for (auto match = std::sregex_iterator(svg.begin(), svg.end(), tick); match != std::sregex_iterator(); ++match)
+      ticks.push_back((*match)[1]);
+    return join(ticks, " ");
+  };
+  const std::string hours = picture_of(1000);  // 9000 s
+  BOOST_TEST(hours.find(">program train: a step of 2 h 30 min on 2 ranks</text>") != std::string::npos);
+  BOOST_TEST(hours.find(">assumes &lt; 1 TFLOP/s</text>") != std::string::npos);
+  BOOST_TEST(hours.find("(h)</text>") != std::string::npos);
+  BOOST_TEST(ticks_of(hours) == "0 0.5 1 1.5 2 2.5");
+  const std::string minutes = picture_of(100);
+  BOOST_TEST(minutes.find("(min)</text>") != std::string::npos);
+  BOOST_TEST(ticks_of(minutes) == "0 2 4 6 8 10 12 14");
+  BOOST_TEST(ticks_of(picture_of(1)) == "0 1 2 3 4 5 6 7 8 9");
+  // The legend has the kinds of work that are drawn, and no other.
+  BOOST_TEST(count(hours, ">forward</text>") == 1);
+  BOOST_TEST(count(hours, ">copy from or to host</text>") == 0);
+  const std::string text = plot_text(program, simulate(program, cost), 18, "assumes something");
+  BOOST_TEST(text.starts_with("program train: 9 s in 18 columns\nassumes something\nrank 0\n"));
 }
 
 BOOST_AUTO_TEST_CASE(a_trace_names_each_row_and_has_each_action_in_its_lane) {

@@ -32,6 +32,26 @@ BOOST_AUTO_TEST_CASE(the_svg_path_runs_through_the_corners_of_the_frame) {
   BOOST_TEST(svg.find("t &lt;1&gt;") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(the_legend_stands_below_the_frame_in_as_many_lines_as_it_needs) {
+  const auto legend_of = [](const std::string& svg) {
+    std::vector<std::pair<double, double>> places;
+    const std::string mark = "<text class=\"legend\" x=\"";
+    for (std::size_t at = svg.find(mark); at != std::string::npos; at = svg.find(mark, at + 1)) {
+      const std::string rest = svg.substr(at + mark.size());
+      places.emplace_back(std::stod(rest), std::stod(rest.substr(rest.find("y=\"") + 3)));
+    }
+    return places;
+  };
+  using Places = std::vector<std::pair<double, double>>;
+  const std::string one = curve_svg({"t", "step", "loss"}, falling_line());
+  BOOST_CHECK((legend_of(one) == Places{{110, 460}}));
+  BOOST_TEST(one.find("viewBox=\"0 0 800 468\"") != std::string::npos);
+  const std::string name(60, 'a');  // two of them do not stand side by side
+  const std::string two = curve_svg({"t", "x", "y"}, {{name, {{0, 1}}}, {name, {{0, 2}}}});
+  BOOST_CHECK((legend_of(two) == Places{{110, 460}, {110, 478}}));
+  BOOST_TEST(two.find("viewBox=\"0 0 800 486\"") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(a_point_that_is_not_finite_leaves_a_gap) {
   std::vector<Series> series = falling_line();
   series[0].points.insert(series[0].points.begin() + 1, {5, std::numeric_limits<double>::quiet_NaN()});
