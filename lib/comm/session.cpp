@@ -280,6 +280,12 @@ StopLevel Session::stop_level() const {
       std::min(std::max(signalled, state_->requested.load()), static_cast<int>(StopLevel::now)));
 }
 
+std::string Session::stop_reason() const {
+  const std::string_view signal = state_->signals ? state_->signals->first() : "";
+  if (!signal.empty()) return std::string(signal);
+  return stop_level() == StopLevel::none ? "" : "a request";
+}
+
 void Session::request_stop(StopLevel level) {
   int before = state_->requested;
   while (before < static_cast<int>(level) &&

@@ -77,6 +77,8 @@ class Session {
   bool take_injected_flip();
   /// The strongest request that this process has received by signal or by request_stop. Local.
   StopLevel stop_level() const;
+  /// Names the source of that request: "SIGUSR1", or "a request"; empty: none. Local.
+  std::string stop_reason() const;
   void request_stop(StopLevel level);  // Local
   /// Sets a callback for the end of the job (status.json). If all ranks agree on the outcome, the one rank that
   /// explains it calls it (with success, rank 0). If a rank has to end the job alone, that rank calls it, perhaps on

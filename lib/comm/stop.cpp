@@ -46,9 +46,9 @@ StopChannels::Asked StopChannels::poll() {
   asked.requests = std::exchange(from_file_once_, Request::none);
   asked.status = std::exchange(status_asked_, false);
   asked.change = std::exchange(change_, std::nullopt);
-  if (out_of_time()) stop(StopLevel::after_step, "max_time");
-  stop(from_file_, "control file");
-  stop(session_.stop_level(), "signal");
+  if (out_of_time()) stop(StopLevel::after_step, "train.max_time");
+  stop(from_file_, "the control file");
+  stop(session_.stop_level(), session_.stop_reason());
   return asked;
 }
 

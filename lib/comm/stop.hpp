@@ -35,7 +35,7 @@ class StopChannels {
     Request requests = Request::none;
     bool status = false;  // this rank reports the progress of the run
     std::optional<Change> change = {};
-    std::string reason;   // of a stop: "signal", "control file", "max_time"; empty: none
+    std::string reason;   // of a stop: "SIGUSR1", "the control file", "train.max_time"; empty: none
     std::string problem;  // why the control file was not obeyed, reported once; empty: no problem
   };
   /// The requests that this rank has received so far; call at the end of a step. Looks at the control file at most once

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
 
@@ -14,6 +16,7 @@ constexpr std::array<int, 4> signals = {SIGUSR1, SIGTERM, SIGINT, SIGHUP};
 constexpr std::int64_t same_request_ns = 200'000'000;
 
 std::atomic<int> requests{0};
+std::atomic<int> first_signal{0};
 std::atomic<std::int64_t> last_ns{0};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
 
@@ -23,6 +26,7 @@ extern "C" void count_stop_request(int signal) {
   const std::int64_t ns = static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
   if (requests > 0 && ns - last_ns < same_request_ns) return;
   last_ns = ns;
+  if (requests == 0) first_signal = signal;
   if (++requests > 2) ::_exit(128 + signal);
 }
 
@@ -30,6 +34,7 @@ extern "C" void count_stop_request(int signal) {
 
 StopSignals::StopSignals() {
   requests = 0;
+  first_signal = 0;
   struct sigaction action{};
   action.sa_handler = count_stop_request;
   action.sa_flags = SA_RESTART;
@@ -44,5 +49,10 @@ StopSignals::~StopSignals() {
 }
 
 int StopSignals::count() const { return requests; }
+std::string_view StopSignals::first() const {
+  constexpr std::array<std::string_view, signals.size()> names{"SIGUSR1", "SIGTERM", "SIGINT", "SIGHUP"};
+  const auto* const signal = std::ranges::find(signals, first_signal.load());
+  return signal == signals.end() ? "" : names[static_cast<std::size_t>(signal - signals.begin())];
+}
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <csignal>
+#include <string_view>
 
 namespace lockstep {
 
@@ -18,6 +19,8 @@ class StopSignals {
   /// The number of requests that have arrived. A third one ends the process at once, as the signal would by default.
   /// Local.
   int count() const;
+  /// The name of the signal of the first request, such as "SIGUSR1"; empty: none. Local.
+  std::string_view first() const;
 
  private:
   std::array<struct sigaction, 4> before_{};

@@ -13,6 +13,8 @@
 #include "report/build_info.hpp"
 #include "report/record.hpp"
 
+#include <algorithm>
+
 namespace lockstep {
 
 namespace {
@@ -30,6 +32,15 @@ std::string explain(const std::string& key, const Tool& tool, const Declaration&
   if (text.empty())
     fail(ExitCode::usage, "no option of this program and no key of another trainer is called \"{}\"", key);
   return text;
+}
+
+/// The same for an unknown option, in one line.
+std::string explain_unknown(std::string_view name) {
+  std::string key(name);
+  std::ranges::replace(key, '-', '_');
+  std::vector<std::string> lines = split(explain_key(key), '\n');
+  std::erase(lines, "");
+  return join(lines, "; ");
 }
 
 /// What is answered before any file is read.
@@ -89,7 +100,7 @@ ParsedLine parse_dialect(const Tool& tool, Declaration& declaration, const std::
   Declaration common;
   describe(common, line.common, tool);
   const Declaration words = declaration_of(*layers.dialect, declaration);
-  SortedArguments sorted = sort_arguments(tool, common, words, arguments, line.problems);
+  SortedArguments sorted = sort_arguments(tool, common, words, arguments, line.problems, explain_unknown);
   apply(common, sorted.common, line.problems);
   Node own;  // options that are the same in every dialect
   own.kind = Node::Kind::map;
@@ -133,7 +144,7 @@ ParsedLine parse_arguments(const Tool& tool, Declaration& declaration, const std
   ParsedLine line;
   Declaration common;
   describe(common, line.common, tool);
-  SortedArguments sorted = sort_arguments(tool, common, declaration, arguments, line.problems);
+  SortedArguments sorted = sort_arguments(tool, common, declaration, arguments, line.problems, explain_unknown);
   Problems found;  // of what is not read in these words after all
   apply(common, sorted.common, found);
   line.answer = answer_at_once(tool, line.common, declaration);

@@ -57,7 +57,9 @@ void describe(Declaration& visit, InspectConfig& config) {
               {.brief = "verify the checkpoint at this level",
                .details = "Each level includes the checks of the levels before it",
                .bare = "sizes"});
-  visit.field("diff", config.diff, {.brief = "compare two checkpoints by fingerprint; exit 1 if they differ"});
+  visit.field("diff", config.diff,
+              {.brief = "compare two checkpoints; exit 1 if they differ",
+               .details = "By fingerprint; tensors that differ are read"});
   visit.field("show_config", config.show_config,
               {.brief = "print the configuration of the run that saved the checkpoint"});
   visit.field("components", config.components,

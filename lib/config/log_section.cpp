@@ -11,6 +11,9 @@ void describe(Declaration& visit, LogOptions& log) {
               {.brief = "interval of step records, as eval.every", .details = "The last step always has a record"});
   visit.field("first_step", log.first_step, {.brief = "write a record of the first step as well"});
   visit.field("format", log.format, {.brief = "log format on standard error: progress or structured"});
+  visit.field("records", log.records,
+              {.brief = "where records go: stdout, or only the file in the run folder",
+               .details = "TensorBoard and W&B do not depend on it"});
   visit.field("tensorboard", log.tensorboard, {.brief = "write TensorBoard event files"});
   visit.field("tensorboard_dir", log.tensorboard_dir,
               {.brief = "folder of TensorBoard event files",

@@ -229,6 +229,11 @@ ChoiceList<LogFormat> choices_of(LogFormat) {
           {LogFormat::structured, "structured", "one JSON object a line, with the numbers of each step record"}};
 }
 
+ChoiceList<RecordOutput> choices_of(RecordOutput) {
+  return {{RecordOutput::standard_output, "stdout", "records.jsonl and, unless it is a terminal, standard output"},
+          {RecordOutput::file, "file", "records.jsonl only; the log has a line for each step record"}};
+}
+
 ChoiceList<WandbMode> choices_of(WandbMode) {
   return {{WandbMode::off, "off", "no files"},
           {WandbMode::offline, "offline", "files for wandb sync"},

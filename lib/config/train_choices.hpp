@@ -45,6 +45,7 @@ ChoiceList<Compared> choices_of(Compared);
 ChoiceList<SavedComponent> choices_of(SavedComponent);
 ChoiceList<OnDifference> choices_of(OnDifference);
 ChoiceList<LogFormat> choices_of(LogFormat);
+ChoiceList<RecordOutput> choices_of(RecordOutput);
 ChoiceList<WandbMode> choices_of(WandbMode);
 ChoiceList<MeasuredTensors> choices_of(MeasuredTensors);
 ChoiceList<WatchedPhase> choices_of(WatchedPhase);

@@ -46,6 +46,7 @@ enum class Compared { none, quick, rolling, tensor, full };
 enum class SavedComponent { model, optimizer, trainer, data, callbacks };
 enum class OnDifference { fail, warn, repair };
 enum class LogFormat { progress, structured };
+enum class RecordOutput { standard_output, file };
 enum class WandbMode { off, offline, online };
 enum class MeasuredTensors { weights, gradients };
 enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };
@@ -313,6 +314,7 @@ struct LogOptions {
   Cadence every{.steps = 10};              // interval of step records
   bool first_step = false;                 // a record of the first step as well
   LogFormat format = LogFormat::progress;  // of log lines on standard error
+  RecordOutput records = RecordOutput::standard_output;
   bool tensorboard = true;
   std::optional<std::string> tensorboard_dir;  // default: RUN/tensorboard
   WandbMode wandb = WandbMode::off;

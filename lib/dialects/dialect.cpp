@@ -1,6 +1,7 @@
 #include "dialects/dialect.hpp"
 
 #include "base/text.hpp"
+#include "dialects/dialect_hf.hpp"
 #include "dialects/dialect_tables.hpp"
 #include "options/faces.hpp"
 
@@ -13,6 +14,30 @@
 namespace lockstep {
 
 namespace {
+
+/// Features that this version does not have, by words that are parts of the names of their options.
+struct AbsentFeature {
+  std::string_view words;  // between blanks
+  std::string_view reason;
+};
+constexpr std::array<AbsentFeature, 4> absent_features{{
+    {" adapter adapters lora qlora dora rslora peft ", hf::no_adapters},
+    {" fp8 float8 fp4 nvfp4 mxfp4 mxfp8 ", "this version trains in fp64, fp32, bf16 or fp16 (precision.dtype)"},
+    {" bnb bitsandbytes nf4 gptq awq 4bit 8bit quantization quantized ",
+     "this version trains no quantized weights; finalize-quantize exports weights in 8 bits"},
+    {" dpo ipo kto orpo simpo ppo grpo rloo rlhf reward preference ", hf::no_preferences},
+}};
+
+/// The reason in a line; empty: no word of the name is in the table.
+std::string reason_of_absence(std::string_view name) {
+  std::string words = lower_ascii(name);
+  std::ranges::replace_if(words, [](char letter) { return letter == '_' || letter == '-'; }, '.');
+  for (const std::string& word : split(words, '.'))
+    for (const AbsentFeature& feature : absent_features)
+      if (!word.empty() && feature.words.find(" " + word + " ") != std::string_view::npos)
+        return fmt::format("{}\n", feature.reason);
+  return {};
+}
 
 OptionType type_of(DialectKey::Value value) {
   switch (value) {
@@ -192,7 +217,7 @@ std::string explain_key(std::string_view key) {
       }
     }
   }
-  return text;
+  return text.empty() ? reason_of_absence(key) : text;
 }
 
 std::string mdoc_dialect(const Dialect& dialect) {

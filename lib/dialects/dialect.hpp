@@ -80,7 +80,8 @@ Declaration declaration_of(const Dialect& dialect, const Declaration& program);
 /// origin of each value is "FILE:LINE: KEY". Keys that are unknown, refused or contradictory are problems.
 Node lower(const Dialect& dialect, const Node& document, Problems& problems);
 
-/// Returns one line for each dialect with this key, with its meaning; empty: no dialect has the key.
+/// Returns one line for each dialect with this key, with its meaning. For another name of a feature that this version
+/// does not have, such as "lora.r" or "dpo_beta", it returns the reason; empty: the key is not known.
 std::string explain_key(std::string_view key);
 
 /// Returns the rows of a dialect as a list of an mdoc(7) page.

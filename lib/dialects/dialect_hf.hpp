@@ -15,6 +15,7 @@ inline constexpr const char* nothing_sent = "nothing is uploaded";
 inline constexpr const char* launched = "mpirun or srun set the number of ranks and their nodes";
 inline constexpr const char* no_adapters =
     "this version trains no adapters: all weights are trained, except optimizer.frozen";
+inline constexpr const char* no_preferences = "training on preferences is not supported";
 inline constexpr const char* not_needed = "not needed";  // the note of moot keys of torch's DistributedDataParallel
 
 /// Does nothing. It is the row function of a key that another function translates together with other keys.

@@ -20,7 +20,6 @@ using enum DialectKey::State;
 using hf::jointly;
 
 constexpr const char* no_remote_code = "code that comes with models or data is never run";
-constexpr const char* no_preferences = "training on preferences is not supported";
 
 void activation_offloading(const Node& value, Lowering& lowering) {
   if (flag_word(value.text).value_or(false)) hf::offload({"activations"}, value, lowering);
@@ -103,8 +102,8 @@ constexpr std::array trl_keys{
     DialectKey{"bnb_4bit_quant_type", text, "nf4", refused, "", hf::no_adapters, "", "load_in_4bit"},
     DialectKey{"bnb_4bit_quant_storage", text, "", refused, "", hf::no_adapters, "", "load_in_4bit"},
     DialectKey{"use_bnb_nested_quant", flag, "false", refused, "", hf::no_adapters, "", "load_in_4bit"},
-    DialectKey{"beta", number, "", refused, "", no_preferences},
-    DialectKey{"max_prompt_length", number, "", refused, "", no_preferences},
+    DialectKey{"beta", number, "", refused, "", hf::no_preferences},
+    DialectKey{"max_prompt_length", number, "", refused, "", hf::no_preferences},
 };
 
 void lower_packing(Lowering& lowering) {

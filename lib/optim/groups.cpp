@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "optim/muon.hpp"
+#include "options/suggestion.hpp"
 
 #include <fmt/format.h>
 
@@ -20,11 +21,15 @@ class PatternCheck {
     if (std::ranges::any_of(names_, [&](const std::string& name) { return pattern.matches(name); })) return;
     const std::string says = fmt::format("{}: pattern '{}' matches none of the model's {} parameters", option,
                                          pattern.text(), names_.size());
-    if (unmatched_ == Unmatched::warn) return warnings_.push_back(says + "; it has no effect");
+    const auto near = suggested_pattern(pattern.text(), names_);
+    const std::string meant = near ? fmt::format("did you mean '{}'?", *near) : "";
+    if (unmatched_ == Unmatched::warn)
+      return warnings_.push_back(fmt::format("{}; it has no effect{}{}", says, near ? "; " : "", meant));
     const std::string example = names_.empty() ? std::string() : fmt::format("; the first is '{}'", names_.front());
-    throw Error(ExitCode::usage, says,
-                fmt::format("patterns are searched for in Hugging Face names{}; --optimizer.unmatched warn only warns",
-                            example));
+    throw Error(
+        ExitCode::usage, says,
+        fmt::format("{}{}patterns are searched for in Hugging Face names{}; --optimizer.unmatched warn only warns",
+                    meant, near ? " " : "", example));
   }
   std::vector<std::string> warnings() { return std::move(warnings_); }
 

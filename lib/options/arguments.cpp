@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <filesystem>
+#include <system_error>
 
 namespace lockstep {
 
@@ -81,8 +83,9 @@ void make_list(Node& node) {
 
 class Sorter {
  public:
-  Sorter(const Tool& tool, const Declaration& common, const Declaration& configuration, Problems& problems)
-      : tool_(tool), common_(common), configuration_(configuration), problems_(problems) {
+  Sorter(const Tool& tool, const Declaration& common, const Declaration& configuration, Problems& problems,
+         const std::function<std::string(std::string_view)>& explain)
+      : tool_(tool), common_(common), configuration_(configuration), problems_(problems), explain_(explain) {
     sorted_.common = map_node();
     sorted_.configuration = map_node();
   }
@@ -92,7 +95,7 @@ class Sorter {
     for (next_ = arguments.begin(), end_ = arguments.end(); next_ != end_;) {
       const std::string& word = *next_++;
       if (only_words || word == "-" || !word.starts_with('-')) {
-        words_.push_back(word);
+        if (only_words || !lacks_dashes(word)) words_.push_back(word);
       } else if (word == "--") {
         only_words = true;
       } else if (word.starts_with("--")) {
@@ -135,9 +138,20 @@ class Sorter {
 
   void problem(const std::string& option, const std::string& text) { problems_.add_at(command_line, option, text); }
 
+  bool is_known(const std::string& name) { return find(name).option != nullptr || whole_of(name) != nullptr; }
+
+  /// The prefix "lockstep." of the options of ours in a dialect is allowed outside of dialects too, so that a script
+  /// sets an option in every dialect by one name.
+  std::string without_prefix(const std::string& name) {
+    constexpr std::string_view prefix = "lockstep.";
+    if (!name.starts_with(prefix) || is_known(name)) return name;
+    const std::string own = name.substr(prefix.size());
+    return is_known(own) ? own : name;
+  }
+
   void long_option(const std::string& word) {
     const std::size_t equals = word.find('=');
-    const std::string name = word.substr(0, equals);
+    const std::string name = without_prefix(word.substr(0, equals));
     const std::optional<std::string> value =
         equals == std::string::npos ? std::nullopt : std::optional(word.substr(equals + 1));
     if (const Found found = find(name); found.option != nullptr) return take(found, "--" + name, value);
@@ -221,11 +235,15 @@ class Sorter {
       problem("", fmt::format("{} is a section: name one of its options, as in --{}.KEY VALUE", name, name));
     } else {
       const Option* const meant = meaning_of(name);
-      problem("", fmt::format("unknown option --{}{}", name,
-                              meant ? fmt::format(": did you mean {}?", spelling_of(meant->path)) : ""));
+      const std::string elsewhere = meant == nullptr && explain_ ? explain_(name) : std::string();
+      problem("", fmt::format("unknown option --{}{}{}", name,
+                              meant ? fmt::format(": did you mean {}?", spelling_of(meant->path)) : "",
+                              elsewhere.empty() ? "" : ": " + elsewhere));
       if (meant != nullptr) {
         problems_.concerns_too(meant->path);
         with_value = takes_next_word(*meant);
+      } else if (!elsewhere.empty()) {
+        with_value = with_value || (next_ != end_ && !is_configuration(*next_));
       }
     }
     const bool next_is_value = with_value && !value && next_ != end_ && !next_->starts_with("-");
@@ -242,9 +260,25 @@ class Sorter {
     return own ? configuration_.find(*own) : nullptr;
   }
 
+  static bool is_configuration(const std::string& name) { return name.ends_with(".yaml") || name.ends_with(".yml"); }
+
   bool takes_as_config(const std::string& name) const {
-    return tool_.arguments == Tool::Arguments::options_and_config_files &&
-           (name.ends_with(".yaml") || name.ends_with(".yml"));
+    return tool_.arguments == Tool::Arguments::options_and_config_files && is_configuration(name);
+  }
+
+  /// "model.path=x" is an option without its dashes, unless there is such a file. An argument that a program takes by
+  /// itself may have "=" in its name, so it must name an option exactly.
+  bool lacks_dashes(const std::string& word) {
+    const std::size_t equals = word.find('=');
+    std::error_code unreadable;  // a name that is too long is that of no file
+    if (equals == std::string::npos || equals == 0 || std::filesystem::exists(word, unreadable)) return false;
+    const std::string name = word.substr(0, equals), value = word.substr(equals + 1);
+    std::string meant = is_known(name) ? "--" + name : std::string();
+    if (meant.empty() && tool_.arguments == Tool::Arguments::config_files)
+      if (const Option* const option = meaning_of(name)) meant = spelling_of(option->path);
+    if (meant.empty()) return false;
+    problem("", fmt::format("unexpected argument \"{}\": did you mean {} {}?", word, meant, value));
+    return true;
   }
 
   /// Gives the words without a name to those who take them.
@@ -271,6 +305,7 @@ class Sorter {
   const Declaration& common_;
   const Declaration& configuration_;
   Problems& problems_;
+  const std::function<std::string(std::string_view)>& explain_;
   SortedArguments sorted_;
   std::vector<std::string> words_;
   std::vector<std::string>::const_iterator next_;
@@ -295,8 +330,9 @@ bool takes_next_word(const Option& option) {
 }
 
 SortedArguments sort_arguments(const Tool& tool, const Declaration& common, const Declaration& configuration,
-                               const std::vector<std::string>& arguments, Problems& problems) {
-  return Sorter(tool, common, configuration, problems).sort(arguments);
+                               const std::vector<std::string>& arguments, Problems& problems,
+                               const std::function<std::string(std::string_view)>& explain) {
+  return Sorter(tool, common, configuration, problems, explain).sort(arguments);
 }
 
 void set_element(Node& document, const Declaration& declaration, const std::string& path, const Node& value,

@@ -7,7 +7,9 @@
 #include "options/problems.hpp"
 #include "options/tool.hpp"
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,9 +32,10 @@ struct SortedArguments {
 };
 
 /// Sorts `arguments`, without the program's name. Unknown options, missing values and prunable words become
-/// problems.
+/// problems. `explain` says what an unknown name means elsewhere; it returns nothing if it does not know.
 SortedArguments sort_arguments(const Tool& tool, const Declaration& common, const Declaration& configuration,
-                               const std::vector<std::string>& arguments, Problems& problems);
+                               const std::vector<std::string>& arguments, Problems& problems,
+                               const std::function<std::string(std::string_view name)>& explain = {});
 
 /// Sets an element, or a key of an element, of a list or map in `document`. If the document does not have the list or
 /// map, its default is used first.

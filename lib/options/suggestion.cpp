@@ -5,6 +5,8 @@
 #include "options/synonyms.hpp"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 namespace lockstep {
 
@@ -19,6 +21,33 @@ Name parts_of(const std::string& path) {
   const std::size_t dot = path.rfind('.');
   if (dot == std::string::npos) return {.section = {}, .key = path};
   return {.section = path.substr(0, dot), .key = path.substr(dot + 1)};
+}
+
+/// "model/layers.0" has the parts model, layers and 0.
+std::vector<std::string> parts_of_name(std::string name) {
+  std::ranges::replace(name, '/', '.');
+  return split(name, '.');
+}
+
+bool are_in_order(const std::vector<std::string>& parts, const std::vector<std::string>& all) {
+  auto part = parts.begin();
+  for (const std::string& one : all)
+    if (part != parts.end() && *part == one) ++part;
+  return part == parts.end();
+}
+
+/// Neighbouring parts of the names: "self_attn.q_proj".
+std::vector<std::string> runs_of_parts(const std::vector<std::string>& names) {
+  std::set<std::string> runs;
+  for (const std::string& name : names) {
+    const std::vector<std::string> parts = parts_of_name(name);
+    for (std::size_t first = 0; first < parts.size(); ++first) {
+      std::string run = parts[first];
+      runs.insert(run);
+      for (std::size_t next = first + 1; next < parts.size(); ++next) runs.insert(run += "." + parts[next]);
+    }
+  }
+  return {runs.begin(), runs.end()};
 }
 
 /// How far the section that was written is from `section`; nothing: another one.
@@ -63,6 +92,24 @@ std::optional<std::string> suggested_section(const Declaration& declaration, con
   for (const Declaration::Section& section : declaration.sections()) names.push_back(section.name);
   const std::string meant(section_meant_by(name));
   return std::ranges::find(names, meant) != names.end() ? std::optional(meant) : nearest(name, names);
+}
+
+std::optional<std::string> suggested_tensor(const std::string& name, const std::vector<std::string>& names) {
+  if (const auto near = nearest(name, names)) return near;
+  const std::vector<std::string> parts = parts_of_name(name);
+  const auto found =
+      std::ranges::find_if(names, [&](const std::string& other) { return are_in_order(parts, parts_of_name(other)); });
+  return found == names.end() ? std::nullopt : std::optional(*found);
+}
+
+std::optional<std::string> suggested_pattern(const std::string& pattern, const std::vector<std::string>& names) {
+  for (std::string text : split(pattern, '|')) {
+    std::erase_if(text, [](char letter) { return std::string_view("^$()\\").find(letter) != std::string_view::npos; });
+    if (text.empty() || text.find_first_of("[]*+?{}") != std::string::npos) continue;
+    if (const auto tensor = suggested_tensor(text, names)) return tensor;
+    if (const auto part = nearest(text, runs_of_parts(names))) return part;
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> suggested_choice(const std::vector<std::string>& choices, const std::string& text) {

@@ -16,6 +16,14 @@ std::optional<std::string> suggested_option(const Declaration& declaration, cons
 /// Suggests the name of a section of `declaration`. Local.
 std::optional<std::string> suggested_section(const Declaration& declaration, const std::string& name);
 
+/// Suggests one of `names` of tensors for a name that is none of them: the one of which it is a misspelling, or the
+/// first that has its parts in order, as "model.layers.0.self_attn.q_proj.weight" has those of "layers.0.q_proj".
+/// Local.
+std::optional<std::string> suggested_tensor(const std::string& name, const std::vector<std::string>& names);
+
+/// Suggests a pattern for one that is found in none of `names`: such a name, or a part of one. Local.
+std::optional<std::string> suggested_pattern(const std::string& pattern, const std::vector<std::string>& names);
+
 /// Suggests one of `choices`. Local.
 std::optional<std::string> suggested_choice(const std::vector<std::string>& choices, const std::string& text);
 

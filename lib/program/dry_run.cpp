@@ -287,12 +287,13 @@ void work_rows(Rows& rows, const DryRunFacts& facts) {
   rows.section("work");
   const double step_tokens = static_cast<double>(facts.batch.global_batch * facts.length);
   const double step_flops = facts.flops_per_token * step_tokens;
-  const auto steps = static_cast<double>(facts.steps);
+  const double run_tokens = static_cast<double>(facts.samples) * static_cast<double>(facts.length);
   rows.row({"", "token_flops", "FLOPs per token", facts.flops_per_token, human_count(facts.flops_per_token)});
   rows.row({"", "step_flops", "FLOPs per step", step_flops, human_count(step_flops)});
   if (facts.steps == 0) return;  // they follow from data that are not there
-  rows.row({"", "run_tokens", "tokens of the run", steps * step_tokens, human_count(steps * step_tokens)});
-  rows.row({"", "run_flops", "FLOPs of the run", steps * step_flops, human_count(steps * step_flops)});
+  const double run_flops = facts.flops_per_token * run_tokens;
+  rows.row({"", "run_tokens", "tokens of the run", run_tokens, human_count(run_tokens)});
+  rows.row({"", "run_flops", "FLOPs of the run", run_flops, human_count(run_flops)});
 }
 
 void checkpoint_rows(Rows& rows, const DryRunFacts& facts) {

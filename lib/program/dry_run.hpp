@@ -30,6 +30,7 @@ struct DryRunFacts {
   BatchPlan batch;
   std::int64_t length = 0;                 // T, tokens per sample
   std::int64_t steps = 0;                  // of the whole run; 0: not known
+  std::int64_t samples = 0;                // of the whole run
   std::int64_t parameters = 0;             // stored elements, without padding
   std::int64_t frozen_parameters = 0;      // parameters that are not trained
   double flops_per_token = 0;              // model FLOPs, forward and backward

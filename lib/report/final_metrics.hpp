@@ -6,7 +6,8 @@
 
 namespace lockstep {
 
-/// train_runtime, train_samples_per_second, train_loss, total_flos, …; unknown values are null. Local.
+/// train_runtime, train_samples_per_second, train_loss, total_flos, …; unknown values are null. `record` sums up all
+/// starts of a run. Local.
 Json final_metrics(const SummaryRecord& record);
 
 }  // namespace lockstep

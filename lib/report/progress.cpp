@@ -35,7 +35,7 @@ void Progress::update(double done, const std::string& detail) {
     first_done_ = done;
     first_s_ = now;
   }
-  if (settings_.style == Style::none || now < next_s_) return;
+  if (settings_.style == Style::none || (settings_.style != Style::each_update && now < next_s_)) return;
   if (settings_.style == Style::in_place) {
     log_.status(text(done, detail));
   } else {
@@ -56,8 +56,10 @@ void Progress::finish(double done, const std::string& detail) {
 std::string Progress::text(double done, const std::string& detail) const {
   const double elapsed = clock_() - first_s_;
   const double rate = elapsed > 0 ? (done - first_done_) / elapsed : 0;
-  std::string line = fmt::format("{}: {}", settings_.what, human_count(done));
-  if (settings_.total) line += fmt::format("/{}", human_count(*settings_.total));
+  const bool exact = settings_.style == Style::each_update;  // "1.2 k" is the same in many lines
+  const auto count = [exact](double units) { return exact ? fmt::format("{:.0f}", units) : human_count(units); };
+  std::string line = fmt::format("{}: {}", settings_.what, count(done));
+  if (settings_.total) line += fmt::format("/{}", count(*settings_.total));
   line += " " + settings_.unit;
   if (settings_.total && *settings_.total > 0)
     line += fmt::format(" ({:.0f} %)", 100 * std::min(1.0, done / *settings_.total));

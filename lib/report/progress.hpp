@@ -1,4 +1,5 @@
-// Shows the progress of a long job: a line rewritten in place on a terminal, or lines at growing intervals in a log.
+// Shows the progress of a long job: a line rewritten in place on a terminal, or lines in a log, for each update or at
+// growing intervals.
 #pragma once
 
 #include "report/log.hpp"
@@ -11,7 +12,7 @@ namespace lockstep {
 
 class Progress {
  public:
-  enum class Style { in_place, lines, none };
+  enum class Style { in_place, lines, each_update, none };  // each_update: a line for each, in a log
   struct Settings {
     std::string what;             // "train", "tokenize"
     std::string unit;             // "steps", "documents"
@@ -25,7 +26,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Reports that `done` units are finished. Cheap: most calls draw nothing. Local.
+  /// Reports that `done` units are finished. Cheap: most calls draw nothing, unless the style is each_update. Local.
   void update(double done, const std::string& detail = {});
   /// Reports the end with the total duration, always, unless the style is none. Local.
   void finish(double done, const std::string& detail = {});

@@ -148,6 +148,10 @@ void describe(RecordFields& visit, const SummaryRecord& record) {
   visit.field("exit_code", record.exit_code, "exit code of all ranks");
   visit.field("step", record.step, "steps done");
   visit.field("tokens", record.tokens, "valid tokens trained on since the run began");
+  visit.field(
+      "positions", record.positions,
+      "positions of the samples trained on since the run began: data.sequence_length for each sample, as the plan "
+      "counts them; tokens are those whose label counts");
   visit.field("datasets", record.datasets, "as in the last step record");
   visit.field("skipped", record.skipped,
               "steps of the run without an update, because the loss or gradient was not finite");

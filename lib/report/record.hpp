@@ -150,6 +150,7 @@ struct SummaryRecord {
   std::int64_t exit_code = 0;
   std::int64_t step = 0;  // steps done
   std::int64_t tokens = 0;
+  std::int64_t positions = 0;                 // of the rows trained on since the run began
   std::shared_ptr<const Json> datasets = {};  // as in the step record
   std::int64_t skipped = 0;                   // steps of the run without an update: loss or gradient was not finite
   double wall_s = 0;                          // of this process group

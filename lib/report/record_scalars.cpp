@@ -29,10 +29,11 @@ Json scalars_of(const Json& record) {
   const std::string kind = record.at("kind").get<std::string>();
   if (kind == "statistics") return scalars_of_statistics(record);
   const Json set = record.value("name", Json());
-  const std::string group = kind == "eval" && set.is_string() ? kind + "/" + set.get<std::string>() : kind;
+  std::string prefix = (kind == "step" ? "train" : kind) + "/";
+  if (kind == "eval" && set.is_string()) prefix += set.get<std::string>() + "_";
   Json scalars = Json::object();
   for (const auto& [name, value] : record.items())
-    if (name != "step" && value.is_number()) scalars[group + "/" + name] = value;
+    if (name != "step" && value.is_number()) scalars[prefix + (name == "lr" ? "learning_rate" : name)] = value;
   return scalars;
 }
 

@@ -27,7 +27,7 @@ std::unique_ptr<RecordSink> line_sink(int fd, const std::string& name);
 std::unique_ptr<RecordSink> file_sink(const Path& path);
 
 /// A TensorBoard event file in `folder`, which is created if needed. Numbers of step, eval and statistics records
-/// become scalars such as "step/loss", samples become text.
+/// become scalars such as "train/loss", samples become text.
 std::unique_ptr<RecordSink> tensorboard_sink(const Path& folder);
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "options/suggestion.hpp"
 
 #include <algorithm>
 
@@ -39,7 +40,7 @@ bool takes(const NamedThings& things, const NamePattern& pattern, const StoredTe
   for (const StoredComponent& component : things.components) names.push_back(component.key);
   const std::size_t components = names.size();
   for (const StoredTensor& tensor : things.tensors) names.push_back(full_name(tensor));
-  const auto near = nearest(pattern.text(), names);
+  const auto near = suggested_pattern(pattern.text(), names);
   names.resize(components);
   throw Error(ExitCode::usage,
               fmt::format("{} {}: no component has that name, and no tensor name matches it", option, pattern.text()),

@@ -2,6 +2,7 @@
 
 #include "base/statistics.hpp"
 #include "base/text.hpp"
+#include "base/words.hpp"
 #include "layout/layout_json.hpp"
 #include "report/table.hpp"
 #include "store/checkpoint_reader.hpp"
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace lockstep {
 
@@ -229,38 +231,104 @@ InspectAnswer show_tensor(const CheckpointReader& checkpoint, const std::string&
   return {ExitCode::done, table.text(), std::move(json)};
 }
 
+namespace {
+
+/// A tensor of both checkpoints, by its numbers in their manifests.
+struct InBoth {
+  const CheckpointReader& a;
+  const CheckpointReader& b;
+  std::size_t in_a, in_b;
+};
+
+/// How the contents differ, as text and as members of the answer.
+std::pair<std::string, Json> difference_of_values(const InBoth& both) {
+  const StoredTensor& tensor = both.a.manifest().tensors[both.in_a];
+  const std::string cell = tensor.cell.empty() ? "all" : tensor.cell;
+  const Json left = parse_json(both.a.values_text(tensor.component, cell), both.a.path().string());
+  const Json right = parse_json(both.b.values_text(tensor.component, cell), both.b.path().string());
+  std::vector<std::string> keys;
+  if (!left.is_object() || !right.is_object()) return {"", Json::object()};
+  for (const Json* const values : {&left, &right})
+    for (const auto& [key, value] : values->items())
+      if (left.value(key, Json()) != right.value(key, Json()) && std::ranges::find(keys, key) == keys.end())
+        keys.push_back(key);
+  const auto shown = [](const Json& values, const std::string& key) {
+    constexpr std::size_t longest = 60;
+    const std::string text = to_text(values.value(key, Json()));
+    return text.size() <= longest ? text : text.substr(0, longest) + "...";
+  };
+  std::vector<std::string> texts;
+  for (const std::string& key : keys)
+    texts.push_back(fmt::format("{} {} against {}", key, shown(left, key), shown(right, key)));
+  return {join(texts, ", "), Json{{"keys", keys}}};
+}
+
+std::pair<std::string, Json> difference_of_elements(const InBoth& both) {
+  const TensorDistance distance = distance_of(both.a, both.in_a, both.b, both.in_b);
+  const Shape place =
+      place_of_element(distance.first.value_or(0), known_shape(both.a.manifest().tensors[both.in_a].layout));
+  const bool relative = distance.norm_a > 0;
+  std::string text = fmt::format("{} of {}, first at {}, at most {} apart", distance.different,
+                                 counted(distance.elements, "element"), to_text(place), number_text(distance.max_abs));
+  text += relative ? fmt::format(", relative norm {}", number_text(distance.norm / distance.norm_a))
+                   : fmt::format(", norm {}", number_text(distance.norm));
+  if (distance.nonfinite > 0) text += fmt::format(", {} not finite", distance.nonfinite);
+  return {text, Json{{"elements", distance.different},
+                     {"first", place},
+                     {"max_abs", distance.max_abs},
+                     {"norm", distance.norm},
+                     {"relative_norm", relative ? Json(distance.norm / distance.norm_a) : Json(nullptr)},
+                     {"nonfinite", distance.nonfinite}}};
+}
+
+}  // namespace
+
 InspectAnswer compare(const CheckpointReader& a, const CheckpointReader& b) {
-  std::map<std::string, const StoredTensor*> in_b;
-  for (const StoredTensor& tensor : b.manifest().tensors) in_b[full_name(tensor)] = &tensor;
+  std::map<std::string, std::size_t> in_b;
+  for (std::size_t i = 0; i < b.manifest().tensors.size(); ++i) in_b[full_name(b.manifest().tensors[i])] = i;
   InspectAnswer answer{
       ExitCode::done,
       "",
       {{"a", a.path().string()}, {"b", b.path().string()}, {"equal", 0}, {"differences", Json::array()}}};
   std::int64_t equal = 0;
-  const auto differ = [&](const std::string& name, const std::string& how) {
-    answer.text += fmt::format("{}: {}\n", name, how);
-    answer.json["differences"].push_back({{"name", name}, {"difference", how}});
+  const auto differ = [&](const std::string& name, const std::string& how, const std::pair<std::string, Json>& more) {
+    answer.text += fmt::format("{}: {}{}\n", name, how, more.first.empty() ? "" : ": " + more.first);
+    Json row = {{"name", name}, {"difference", how}};
+    row.update(more.second);
+    answer.json["differences"].push_back(std::move(row));
   };
-  for (const StoredTensor& tensor : a.manifest().tensors) {
+  const std::pair<std::string, Json> nothing{"", Json::object()};
+  for (std::size_t i = 0; i < a.manifest().tensors.size(); ++i) {
+    const StoredTensor& tensor = a.manifest().tensors[i];
     const std::string name = full_name(tensor);
     const auto other = in_b.find(name);
     if (other == in_b.end()) {
-      differ(name, "only in A");
+      differ(name, "only in A", nothing);
       continue;
     }
+    const StoredTensor& other_tensor = b.manifest().tensors[other->second];
     const Layout& left = tensor.layout;
-    const Layout& right = other->second->layout;
+    const Layout& right = other_tensor.layout;
     if (!is_values(tensor) && (known_shape(left) != known_shape(right) || left.dtype != right.dtype)) {
-      differ(name, fmt::format("{} {} against {} {}", name_of(left.dtype), to_text(known_shape(left)),
-                               name_of(right.dtype), to_text(known_shape(right))));
-    } else if (tensor.fingerprint != other->second->fingerprint) {
-      differ(name, "different content");
+      differ(name,
+             fmt::format("{} {} against {} {}", name_of(left.dtype), to_text(known_shape(left)), name_of(right.dtype),
+                         to_text(known_shape(right))),
+             nothing);
+    } else if (tensor.fingerprint != other_tensor.fingerprint) {
+      std::pair<std::string, Json> more = nothing;
+      try {
+        const InBoth both{a, b, i, other->second};
+        more = is_values(tensor) ? difference_of_values(both) : difference_of_elements(both);
+      } catch (const Error& error) {  // the fingerprints in the manifests are the verdict
+        answer.warnings.push_back(fmt::format("cannot tell how far {} is apart: {}", name, error.what()));
+      }
+      differ(name, "different content", more);
     } else {
       ++equal;
     }
     in_b.erase(other);
   }
-  for (const auto& [name, tensor] : in_b) differ(name, "only in B");
+  for (const auto& [name, number] : in_b) differ(name, "only in B", nothing);
   const std::size_t differences = answer.json["differences"].size();
   answer.json["equal"] = equal;
   answer.code = differences == 0 ? ExitCode::done : ExitCode::verdict;

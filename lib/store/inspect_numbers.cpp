@@ -1,4 +1,5 @@
-// The numbers of a checkpoint: those that are not finite, and how the values of a tensor spread.
+// The numbers of a checkpoint: those that are not finite, how the values of a tensor spread, and how far two tensors
+// are apart.
 #include "base/statistics.hpp"
 #include "base/words.hpp"
 #include "report/histogram.hpp"
@@ -12,16 +13,44 @@
 
 namespace lockstep {
 
-namespace {
-
-// Row by row: the place of an element of a tensor by its number.
-Shape place_of(std::int64_t number, const Shape& shape) {
+Shape place_of_element(std::int64_t number, const Shape& shape) {
   Shape place(shape.size(), 0);
   for (std::size_t d = shape.size(); d-- > 0; number /= shape[d]) place[d] = number % shape[d];
   return place;
 }
 
-}  // namespace
+TensorDistance distance_of(const CheckpointReader& a, std::size_t in_a, const CheckpointReader& b, std::size_t in_b) {
+  const DType dtype = a.manifest().tensors[in_a].layout.dtype;
+  const auto size = static_cast<std::size_t>(size_of(dtype));
+  TensorBlocks blocks_a(a, in_a), blocks_b(b, in_b);
+  std::span<const std::byte> left, right;  // layouts may differ, and with them the blocks
+  TensorDistance distance;
+  double sum = 0, sum_a = 0;
+  while (true) {
+    if (left.empty()) left = blocks_a.next();
+    if (right.empty()) right = blocks_b.next();
+    if (left.empty() || right.empty()) break;
+    const double value = value_of(dtype, left), other = value_of(dtype, right);
+    if (std::isfinite(value)) sum_a += value * value;
+    if (!std::ranges::equal(left.first(size), right.first(size))) {
+      if (!distance.first) distance.first = distance.elements;
+      ++distance.different;
+      const double apart = std::abs(value - other);
+      if (std::isfinite(apart)) {
+        distance.max_abs = std::max(distance.max_abs, apart);
+        sum += apart * apart;
+      } else {
+        ++distance.nonfinite;
+      }
+    }
+    ++distance.elements;
+    left = left.subspan(size);
+    right = right.subspan(size);
+  }
+  distance.norm = std::sqrt(sum);
+  distance.norm_a = std::sqrt(sum_a);
+  return distance;
+}
 
 InspectAnswer find_nonfinite(const CheckpointReader& checkpoint) {
   InspectAnswer answer{ExitCode::done, "", {{"path", checkpoint.path().string()}, {"tensors", Json::array()}}};
@@ -42,7 +71,7 @@ InspectAnswer find_nonfinite(const CheckpointReader& checkpoint) {
       ++number;
     });
     if (first < 0) continue;
-    const Shape place = place_of(first, layout.global);
+    const Shape place = place_of_element(first, layout.global);
     table.add({full_name(tensors[i]), fmt::format("{}", nan), fmt::format("{}", infinite), to_text(place)});
     answer.json["tensors"].push_back(
         {{"name", full_name(tensors[i])}, {"nan", nan}, {"inf", infinite}, {"first", place}});

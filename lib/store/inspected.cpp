@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "layout/box_runs.hpp"
+#include "options/suggestion.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -28,34 +29,49 @@ std::string layout_text(const Layout& layout) {
 std::string number_text(double value) { return fmt::format("{:.9g}", value); }
 
 std::size_t find_number(const CheckpointReader& checkpoint, const std::string& name) {
-  const StoredComponent* const model = find_component(checkpoint.manifest(), "model");
-  if (model != nullptr) {  // a weight goes by its own name too
-    for (std::size_t i = 0; i < checkpoint.manifest().tensors.size(); ++i) {
-      const StoredTensor& tensor = checkpoint.manifest().tensors[i];
-      const bool alias = std::find(tensor.aliases.begin(), tensor.aliases.end(), name) != tensor.aliases.end();
-      if (tensor.component == "model" && (tensor.name == name || alias)) return i;
-    }
+  const std::vector<StoredTensor>& tensors = checkpoint.manifest().tensors;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {  // a weight goes by its own name too
+    const bool alias = std::ranges::find(tensors[i].aliases, name) != tensors[i].aliases.end();
+    if (tensors[i].component == "model" && (tensors[i].name == name || alias)) return i;
   }
-  return checkpoint.number_of(name);
+  if (const auto number = checkpoint.find_tensor(name)) return *number;
+  std::vector<std::string> names;
+  for (const StoredTensor& tensor : tensors) {
+    if (tensor.component == "model" && !is_values(tensor)) names.push_back(tensor.name);
+    names.push_back(full_name(tensor));
+  }
+  const auto near = suggested_tensor(name, names);
+  throw Error(ExitCode::input, fmt::format("{} holds no '{}'", checkpoint.path().string(), name),
+              near ? fmt::format("did you mean '{}'?", *near) : "checkpoint-inspect --tree lists the tensors");
 }
 
-// All elements of a tensor, a few rows at a time.
+TensorBlocks::TensorBlocks(const CheckpointReader& checkpoint, std::size_t number)
+    : checkpoint_(checkpoint),
+      number_(number),
+      all_(whole(checkpoint.manifest().tensors[number].layout.global)),
+      element_bytes_(static_cast<std::size_t>(size_of(checkpoint.manifest().tensors[number].layout.dtype))) {
+  const std::int64_t count = elements(all_);
+  if (count == 0) return;
+  rows_ = all_.extent.empty() ? 1 : all_.extent[0];
+  at_once_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(block_bytes / element_bytes_) * rows_ / count);
+}
+
+std::span<const std::byte> TensorBlocks::next() {
+  if (row_ == rows_) return {};
+  const std::int64_t count = std::min(at_once_, rows_ - row_);
+  const Box part = all_.extent.empty() ? all_ : rows_of(all_, row_, count);
+  row_ += count;
+  bytes_.resize(static_cast<std::size_t>(elements(part)) * element_bytes_);
+  checkpoint_.read(number_, part, bytes_);
+  return bytes_;
+}
+
 void for_each_element(const CheckpointReader& checkpoint, std::size_t number,
                       const std::function<void(std::span<const std::byte>)>& visit) {
-  const StoredTensor& tensor = checkpoint.manifest().tensors[number];
-  const Box all = whole(tensor.layout.global);
-  const auto size = static_cast<std::size_t>(size_of(tensor.layout.dtype));
-  const std::int64_t count = elements(all);
-  if (count == 0) return;
-  const std::int64_t rows = all.extent.empty() ? 1 : all.extent[0];
-  const std::int64_t at_once = std::max<std::int64_t>(1, static_cast<std::int64_t>(block_bytes / size) * rows / count);
-  std::vector<std::byte> bytes;
-  for (std::int64_t row = 0; row < rows; row += at_once) {
-    const Box part = all.extent.empty() ? all : rows_of(all, row, std::min(at_once, rows - row));
-    bytes.resize(static_cast<std::size_t>(elements(part)) * size);
-    checkpoint.read(number, part, bytes);
-    for (std::size_t at = 0; at < bytes.size(); at += size) visit(std::span<const std::byte>(bytes).subspan(at, size));
-  }
+  const auto size = static_cast<std::size_t>(size_of(checkpoint.manifest().tensors[number].layout.dtype));
+  TensorBlocks blocks(checkpoint, number);
+  for (auto bytes = blocks.next(); !bytes.empty(); bytes = blocks.next())
+    for (std::size_t at = 0; at < bytes.size(); at += size) visit(bytes.subspan(at, size));
 }
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
 #include "store/tensor_source.hpp"
 
 #include "base/error.hpp"
-#include "base/text.hpp"
 #include "layout/box_runs.hpp"
+#include "options/suggestion.hpp"
 
 #include <cstring>
 
@@ -14,9 +14,9 @@ const TensorDescription& find_tensor(const TensorSource& source, const std::stri
     if (tensor.name == name) return tensor;
     names.push_back(tensor.name);
   }
-  const auto near = nearest(name, names);
+  const auto near = suggested_tensor(name, names);
   throw Error(ExitCode::input, fmt::format("there is no tensor '{}'", name),
-              near ? fmt::format("the nearest name is '{}'", *near) : "");
+              near ? fmt::format("did you mean '{}'?", *near) : "");
 }
 
 void read_view(const TensorDescription& stored, const Shape& as, const Box& box, std::span<std::byte> out,

@@ -30,7 +30,7 @@ class TensorSource {
   virtual void read(const std::string& name, const Box& box, std::span<std::byte> out) const = 0;
 };
 
-/// Returns the description of `name` in a source. Throws Error(input) with the nearest name if there is none.
+/// Returns the description of `name` in a source. Throws Error(input) with a name that it may mean if there is none.
 const TensorDescription& find_tensor(const TensorSource& source, const std::string& name);
 
 /// Reads a box of a tensor seen in another shape. Boxes differ between views, but the order of elements is the same.

@@ -10,24 +10,20 @@ namespace lockstep {
 
 namespace {
 
-SummaryRecord summary(LoopEnd end, const TrainingLoop& loop, const TrainPlan& plan, const TrainState& now,
-                      const std::shared_ptr<const Json>& datasets, double wall_s,
-                      const std::vector<std::int64_t>& peak_memory) {
-  SummaryRecord record{.reason = end == LoopEnd::finished ? "finished" : "stopped",
-                       .exit_code = exit_code_of(end),
-                       .step = now.step,
-                       .tokens = now.tokens,
-                       .datasets = datasets,
-                       .skipped = now.skipped,
-                       .wall_s = wall_s,
-                       .global_batch = plan.batch.global_batch,
-                       .peak_memory_bytes = peak_memory,
-                       .loss = now.loss,
-                       .eval_loss = now.eval_loss,
-                       .checkpoint = loop.last_checkpoint(),
-                       .records_lost = 0};
-  loop.sum_up(record);
-  return record;
+RunJournal::Summaries summaries(const EndFacts& facts, const std::vector<std::int64_t>& peak_memory) {
+  const TrainState& now = facts.state;
+  return facts.loop.sum_up({.reason = facts.end == LoopEnd::finished ? "finished" : "stopped",
+                            .exit_code = exit_code_of(facts.end),
+                            .step = now.step,
+                            .tokens = now.tokens,
+                            .datasets = facts.plan.uses_by_name(facts.config, now),
+                            .skipped = now.skipped,
+                            .global_batch = facts.plan.batch.global_batch,
+                            .peak_memory_bytes = peak_memory,
+                            .loss = now.loss,
+                            .eval_loss = now.eval_loss,
+                            .checkpoint = facts.loop.last_checkpoint(),
+                            .records_lost = 0});
 }
 
 /// The most memory that each rank has had at once, by rank; on rank 0. Collective over `world`.
@@ -39,13 +35,14 @@ std::vector<std::int64_t> peak_memory_of_ranks(Communicator& world) {
 }
 
 /// Speeds and memory, in one line.
-std::string performance_text(const SummaryRecord& record) {
+std::string performance_text(const SummaryRecord& record, std::int64_t length) {
   std::string text;
   if (record.speed_from_step)
-    text = fmt::format("from step {} on {:.3g} steps/s, {} samples/s, {} tokens/s, {}FLOP/s{}; ",
-                       *record.speed_from_step, *record.steps_per_s, human_count(*record.samples_per_s),
-                       human_count(*record.tokens_per_s), human_count(*record.flops_per_s),
-                       record.mfu ? fmt::format(", MFU {:.3g} %", 100 * *record.mfu) : "");
+    text =
+        fmt::format("from step {} on {:.3g} steps/s, {} samples/s, {} tokens/s, {}FLOP/s{}; ", *record.speed_from_step,
+                    *record.steps_per_s, human_count(*record.samples_per_s),
+                    human_count(*record.samples_per_s * static_cast<double>(length)), human_count(*record.flops_per_s),
+                    record.mfu ? fmt::format(", MFU {:.3g} %", 100 * *record.mfu) : "");
   const auto most = std::ranges::max_element(record.peak_memory_bytes);
   text += fmt::format("at most {} of memory", human_bytes(static_cast<std::uint64_t>(*most)));
   if (record.peak_memory_bytes.size() > 1)
@@ -61,14 +58,20 @@ std::string next_start_text(const TrainConfig& config, const SummaryRecord& reco
   return seen_by_all ? "the same command resumes from here" : "the same command resumes from here on the same nodes";
 }
 
-void log_end(Log& log, const TrainConfig& config, const SummaryRecord& record) {
-  log.info("{} at step {}: loss {}{}, {} tokens in {}{}", record.reason, record.step,
+/// Positions, as the plan counts them, and the trained labels if they are fewer.
+std::string tokens_text(const SummaryRecord& run) {
+  const std::string all = human_count(static_cast<double>(run.positions)) + " tokens";
+  if (run.tokens == run.positions) return all;
+  return fmt::format("{} ({} labels trained)", all, human_count(static_cast<double>(run.tokens)));
+}
+
+void log_end(Log& log, const TrainConfig& config, const RunJournal::Summaries& sums) {
+  const auto& [record, run] = sums;
+  log.info("{} at step {}: loss {}{}, {} in {}{}", record.reason, record.step,
            record.loss ? fmt::format("{:.4f}", *record.loss) : "unknown",
-           record.eval_loss ? fmt::format(", validation loss {:.4f}", *record.eval_loss) : "",
-           human_count(static_cast<double>(record.tokens)), human_seconds(record.wall_s),
-           record.checkpoint ? ", last checkpoint " + *record.checkpoint : "");
-  log.info("{}", performance_text(record));
-  if (record.exit_code == static_cast<int>(ExitCode::stopped)) log.info("{}", next_start_text(config, record));
+           record.eval_loss ? fmt::format(", validation loss {:.4f}", *record.eval_loss) : "", tokens_text(run),
+           human_seconds(run.wall_s), record.checkpoint ? ", last checkpoint " + *record.checkpoint : "");
+  log.info("{}", performance_text(record, config.data.sequence_length));
   if (record.exit_code == static_cast<int>(ExitCode::verdict))
     log.warning("asked to stop a second time: steps after the last checkpoint are not saved");
 }
@@ -84,17 +87,22 @@ int exit_code_of(LoopEnd end) {
   return static_cast<int>(ExitCode::bug);
 }
 
-void report_end(const EndFacts& facts, Communicator& world, RunFiles& files, Log& log) {
+std::string report_end(const EndFacts& facts, Communicator& world, RunFiles& files, Log& log) {
   log.debug("left the loop after step {}", facts.state.step);
   const std::vector<std::int64_t> peak_memory = peak_memory_of_ranks(world);
-  if (world.rank() != 0) return;
-  SummaryRecord record = summary(facts.end, facts.loop, facts.plan, facts.state,
-                                 facts.plan.uses_by_name(facts.config, facts.state), facts.wall_s, peak_memory);
+  const bool stopped = facts.end == LoopEnd::stopped_saved;
+  const std::string reason = stopped ? agreed_stop_reason(facts.loop.stop_reason(), world) : "";
+  if (world.rank() != 0) return {};
+  RunJournal::Summaries sums = summaries(facts, peak_memory);
+  SummaryRecord& record = sums.start;
   files.records().flush();
   record.records_lost = files.records().lost();
-  files.report_end(record);
-  if (!facts.had_finished) log_end(log, facts.config, record);
+  files.report_end(record, sums.run);
+  if (!facts.had_finished) log_end(log, facts.config, sums);
   if (record.records_lost > 0) log.warning("{} records could not be written", record.records_lost);
+  if (!stopped) return {};
+  return stopped_text(fmt::format("stopped by {} after step {}, progress saved", reason, facts.state.step),
+                      next_start_text(facts.config, record));
 }
 
 }  // namespace lockstep

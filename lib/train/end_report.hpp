@@ -17,12 +17,12 @@ struct EndFacts {
   const TrainConfig& config;
   const TrainPlan& plan;
   const TrainingLoop& loop;
-  const TrainState& state;  // after the last step
-  double wall_s = 0;
+  const TrainState& state;    // after the last step
   bool had_finished = false;  // before this start
 };
 
-/// Logs and records an end. Collective over `world`.
-void report_end(const EndFacts& facts, Communicator& world, RunFiles& files, Log& log);
+/// Logs and records an end. Returns the last line of the log, which explains exit code 75; on other ranks than 0, and
+/// at other ends, nothing. Collective over `world`.
+std::string report_end(const EndFacts& facts, Communicator& world, RunFiles& files, Log& log);
 
 }  // namespace lockstep

@@ -46,7 +46,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
       eval_clock_(parts.config.eval.every, run_seconds()),
       schedule_(schedule_of(parts.config, parts.plan.length)),
       loss_of_user_(plugin_loss(parts.config.train.loss)),
-      journal_(parts.config, parts.plan, parts.output, parts.files, parts.session.world().rank()),
+      journal_(parts.config, parts.plan, parts.output, parts.files, parts.session.world().rank(), parts.train_state,
+               parts.began_s),
       callbacks_(parts.callbacks, parts.session, journal_),
       evaluations_(parts, journal_,
                    [this](lockstep_event event, const char* evaluated) {
@@ -172,6 +173,10 @@ bool TrainingLoop::evaluation_delay_is_over() const {
   return is_over(parts_.config.eval.delay, now.step, now.position, parts_.plan.samples_per_epoch);
 }
 
+std::string TrainingLoop::stop_reason() const {
+  return stop_reason_.empty() ? parts_.session.stop_reason() : stop_reason_;
+}
+
 bool TrainingLoop::asked_again() const {
   const auto level = static_cast<std::int64_t>(parts_.session.stop_level());
   return parts_.session.world().all_reduce(level, Reduce::max) >= static_cast<std::int64_t>(StopLevel::now);
@@ -204,6 +209,7 @@ StepOutcome TrainingLoop::step() {
   const Profile::Measured measured =
       profile == nullptr ? Profile::Measured{} : profile->start_step(now.step + 1, batch_);
   const CallbackRequests told = callbacks_.take_asks();
+  if (stop_reason_.empty()) stop_reason_ = asked.stop == StopLevel::none && told.stop ? "a callback" : asked.reason;
   StepOrder order{.step = now.step,
                   .valid_tokens = valid_tokens_,
                   .samples = samples_,
@@ -335,8 +341,8 @@ void TrainingLoop::tell_status() {
        .name = "status",
        .message = fmt::format(
            "step {} of {}, loss {}, {} tokens; {} per step, about {} left; {}", now.step, parts_.plan.length.steps,
-           now.loss ? fmt::format("{:.4f}", *now.loss) : "unknown", human_count(static_cast<double>(now.tokens)),
-           human_seconds(step_s), human_seconds(step_s * left),
+           now.loss ? fmt::format("{:.4f}", *now.loss) : "unknown",
+           human_count(static_cast<double>(journal_.positions())), human_seconds(step_s), human_seconds(step_s * left),
            last_checkpoint() ? "last checkpoint " + *last_checkpoint() : std::string("no checkpoint since this start")),
        .loss = now.loss});
 }

@@ -40,8 +40,12 @@ class TrainingLoop {
   LoopEnd run();
   /// Returns the folder of the last checkpoint of this process group. Local.
   const std::optional<std::string>& last_checkpoint() const { return saves_.last_checkpoint(); }
-  /// Fills the part of the summary that the loop counts. Local.
-  void sum_up(SummaryRecord& record) const { journal_.sum_up(parts_.train_state, record); }
+  /// Names the request to stop that this rank received first: "SIGUSR1", "the control file"; empty: none. Local.
+  std::string stop_reason() const;
+  /// Returns `facts` with everything that the loop counts. Local.
+  RunJournal::Summaries sum_up(SummaryRecord facts) const {
+    return journal_.sum_up(parts_.train_state, std::move(facts));
+  }
 
  private:
   LoopEnd run_steps();
@@ -99,6 +103,7 @@ class TrainingLoop {
   TrainingDataLoader loader_;
   std::optional<Prefetcher> prefetcher_;  // set while run() runs
   StopChannels stop_;
+  std::string stop_reason_;  // of the first request that this rank passed on
   CadenceClock log_clock_, eval_clock_;
   Schedule schedule_;
   std::optional<RowLoss> loss_of_user_;  // of a plug-in, for training steps; not set: built-in loss

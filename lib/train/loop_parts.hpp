@@ -39,6 +39,7 @@ struct LoopParts {
   TrainState& train_state;
   ShardVerifier& verifier;
   const std::vector<std::unique_ptr<Callback>>& callbacks;
+  double began_s;  // monotonic_seconds() at the beginning of this start
 };
 
 }  // namespace lockstep

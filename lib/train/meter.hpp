@@ -8,6 +8,18 @@
 
 namespace lockstep {
 
+/// TimedSteps are steps that count for a speed, with their time, without the time of evaluations and saves.
+struct TimedSteps {
+  std::int64_t steps = 0;
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;
+  double seconds = 0;
+  std::optional<double> peak_flops;  // of all ranks in that time; not set: not known
+  bool operator==(const TimedSteps&) const = default;
+};
+/// Returns the steps of two starts of a run, on machines that may differ. Pure.
+TimedSteps operator+(const TimedSteps& a, const TimedSteps& b);
+
 class Meter {
  public:
   struct Settings {
@@ -18,13 +30,13 @@ class Meter {
     std::int64_t speed_from_step = 1;
   };
   struct Reading {
-    double step_ms = 0;       // mean over the steps since the last reading
+    double step_ms = 0;  // mean over the steps since the last reading
+    double samples_per_s = 0;
     double data_wait_ms = 0;  // mean of the waits passed to count()
     double tokens_per_s = 0;
     std::optional<double> mfu;
     std::optional<double> eta_s;
   };
-  /// The speed from settings.speed_from_step to the last counted step, without excluded time.
   struct Speed {
     double steps_per_s = 0;
     double samples_per_s = 0;
@@ -44,8 +56,11 @@ class Meter {
   }
   /// Returns the speed since the last reading, after `steps_done` steps of the run, and starts a new interval. Local.
   Reading read(double now_s, std::int64_t steps_done);
-  /// Returns the speed; nothing before the first step that is part of it. Local.
-  std::optional<Speed> speed() const;
+  /// Returns the steps from settings.speed_from_step to the last counted one. Local.
+  TimedSteps timed() const;
+  /// Returns the speed of such steps, perhaps of several starts; nothing if there are none. Local.
+  std::optional<Speed> speed_of(const TimedSteps& timed) const;
+  std::optional<Speed> speed() const { return speed_of(timed()); }
   std::int64_t samples() const { return samples_; }
 
  private:
@@ -54,6 +69,7 @@ class Meter {
   double excluded_s_ = 0;
   double data_wait_s_ = 0;
   std::int64_t steps_ = 0;
+  std::int64_t samples_read_ = 0;  // samples_ at the last reading
   std::int64_t tokens_ = 0;
 
   double speed_since_s_;         // end of the step before the first one in the speed

@@ -188,6 +188,7 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
                           .batch = plan.batch,
                           .length = config.data.sequence_length,
                           .steps = plan.length.steps,
+                          .samples = plan.samples_of_run(config),
                           .parameters = parameters,
                           .frozen_parameters = parameters - trained,
                           .flops_per_token = plan.flops_per_token,

@@ -80,11 +80,12 @@ void RunFiles::open(Communicator& world, const TrainConfig& config, const std::s
     publish_file(folder() / "config.yaml", config_yaml);
     if (tokenizer != nullptr) save_tokenizer(*tokenizer, folder() / "tokenizer");
     records_.add("records.jsonl", file_sink(folder() / "records.jsonl"));
-    // Open MPI gives ranks a terminal of its own as stdout, whatever the user's is: under a launcher records always go
-    // there.
-    if (launch_of_process().by == Launch::Origin::launcher || ::isatty(STDOUT_FILENO) == 0)
-      records_.add("standard output", line_sink(STDOUT_FILENO, "standard output"));
     const LogOptions& log = config.log;
+    // Open MPI gives ranks a terminal of its own as stdout, whatever the user's is: under a launcher it counts as a
+    // pipe.
+    const bool is_terminal = launch_of_process().by != Launch::Origin::launcher && ::isatty(STDOUT_FILENO) != 0;
+    if (log.records == RecordOutput::standard_output && !is_terminal)
+      records_.add("standard output", line_sink(STDOUT_FILENO, "standard output"));
     if (log.tensorboard)
       records_.add("TensorBoard",
                    tensorboard_sink(log.tensorboard_dir ? Path(*log.tensorboard_dir) : folder() / "tensorboard"));
@@ -95,11 +96,11 @@ void RunFiles::open(Communicator& world, const TrainConfig& config, const std::s
   });
 }
 
-void RunFiles::report_end(const SummaryRecord& record) {
+void RunFiles::report_end(const SummaryRecord& record, const SummaryRecord& run) {
   records_.write(record);
   try {
-    publish_file(folder() / "final_metrics.json", to_text(final_metrics(record), 2) + "\n");
-  } catch (const Error& error) {  // all that is in it is in the records
+    publish_file(folder() / "final_metrics.json", to_text(final_metrics(run), 2) + "\n");
+  } catch (const Error& error) {  // it is only a report
     log_.warning("final_metrics.json was not written: {}", error.what());
   }
 }

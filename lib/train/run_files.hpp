@@ -26,7 +26,8 @@ class RunFiles {
   RunFiles(Communicator& world, const TrainConfig& config, RunStorage storage, const RunStorage& nodes, Log& log);
 
   /// Writes config.yaml and, if there is a tokenizer, tokenizer/. Opens the sinks: records.jsonl; stdout unless it is a
-  /// terminal; TensorBoard and W&B if configured. Collective over `world`. Throws Error(storage).
+  /// terminal or log.records is file; TensorBoard and W&B if configured. Collective over `world`. Throws
+  /// Error(storage).
   void open(Communicator& world, const TrainConfig& config, const std::string& config_yaml, const Tokenizer* tokenizer);
 
   RunFolder& run() { return run_; }
@@ -39,8 +40,9 @@ class RunFiles {
   std::optional<LocalTier> local_tier() const;
   Recorder& records() { return records_; }
 
-  /// Writes the last record, also as final_metrics.json; a failure of that file is a warning. Local, on rank 0.
-  void report_end(const SummaryRecord& record);
+  /// Writes the last record, and the summary of the run as final_metrics.json; a failure of that file is a warning.
+  /// Local, on rank 0.
+  void report_end(const SummaryRecord& record, const SummaryRecord& run);
 
   /// Closes the sinks, draws the losses of records.jsonl as loss.svg, and closes the folders. Failures are warnings.
   /// Local.

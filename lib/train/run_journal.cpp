@@ -17,6 +17,18 @@ namespace lockstep {
 
 namespace {
 
+/// The samples before a start, by the position in the data.
+std::int64_t samples_before(const TrainPlan& plan, const TrainState& start) {
+  return start.position.epoch * plan.samples_per_epoch + start.position.sample;
+}
+
+/// A log without records has a line for each step record instead.
+Progress::Style style_of(const TrainConfig& config, When progress) {
+  const Progress::Style style = progress_style(progress, STDERR_FILENO);
+  const bool each = style == Progress::Style::lines && config.log.records == RecordOutput::file;
+  return each ? Progress::Style::each_update : style;
+}
+
 /// What records tell of a number: so many digits, that lists of them are short.
 double rounded(double value) { return std::round(value * 1e4) / 1e4; }
 
@@ -48,18 +60,21 @@ Meter::Settings meter_settings(const TrainConfig& config, const TrainPlan& plan)
   return settings;
 }
 
-RunJournal::RunJournal(const TrainConfig& config, const TrainPlan& plan, Output& output, RunFiles& files, int rank)
+RunJournal::RunJournal(const TrainConfig& config, const TrainPlan& plan, Output& output, RunFiles& files, int rank,
+                       const TrainState& start, double began_s)
     : config_(config),
       plan_(plan),
       output_(output),
       files_(files),
       rank_(rank),
+      before_(start.before.value_or(RunTotals{.samples = samples_before(plan, start)})),
+      began_s_(began_s),
       meter_(meter_settings(config, plan), monotonic_seconds()) {
   if (rank != 0) return;
   const Progress::Settings settings{.what = "progress",
                                     .unit = "steps",
                                     .total = static_cast<double>(plan.length.steps),
-                                    .style = progress_style(output.common().progress, STDERR_FILENO)};
+                                    .style = style_of(config, output.common().progress)};
   progress_ = std::make_unique<Progress>(output.log(), settings);
 }
 
@@ -75,12 +90,30 @@ void RunJournal::count(const TrainState& now, const StepOutcome& outcome, std::i
   look_for_spike(now, outcome.loss);
 }
 
-void RunJournal::sum_up(const TrainState& now, SummaryRecord& record) const {
-  record.epoch = epoch_of(now);
-  record.samples = meter_.samples();
-  record.flops = plan_.flops_per_token * static_cast<double>(now.tokens);
-  if (losses_ > 0) record.mean_loss = loss_sum_ / static_cast<double>(losses_);
-  const std::optional<Meter::Speed> speed = meter_.speed();
+RunTotals RunJournal::totals_of_start() const {
+  return {.wall_s = monotonic_seconds() - began_s_,
+          .samples = meter_.samples(),
+          .losses = losses_,
+          .loss_sum = loss_sum_,
+          .timed = meter_.timed()};
+}
+
+RunJournal::Summaries RunJournal::sum_up(const TrainState& now, SummaryRecord facts) const {
+  facts.epoch = epoch_of(now);
+  facts.positions = positions();
+  facts.flops = plan_.flops_per_token * static_cast<double>(now.tokens);
+  Summaries summaries{facts, std::move(facts)};
+  const RunTotals of_start = totals_of_start();
+  put(of_start, summaries.start);
+  put(before_ + of_start, summaries.run);
+  return summaries;
+}
+
+void RunJournal::put(const RunTotals& totals, SummaryRecord& record) const {
+  record.wall_s = totals.wall_s;
+  record.samples = totals.samples;
+  if (totals.losses > 0) record.mean_loss = totals.loss_sum / static_cast<double>(totals.losses);
+  const std::optional<Meter::Speed> speed = meter_.speed_of(totals.timed);
   if (!speed) return;
   record.speed_from_step = first_step_ + config_.log.speed_from_step - 1;
   record.steps_per_s = speed->steps_per_s;
@@ -148,8 +181,9 @@ void RunJournal::tell_step(const TrainState& now, const StepOutcome& outcome, co
                                     {"tokens_per_s", reading.tokens_per_s},
                                     {"step_ms", reading.step_ms},
                                     {"eta_s", reading.eta_s ? Json(*reading.eta_s) : Json(nullptr)}});
+  const double positions_per_s = reading.samples_per_s * static_cast<double>(config_.data.sequence_length);
   const std::string detail = fmt::format("loss {:.4f}, {} tokens/s, {:.0f} ms a step", outcome.loss,
-                                         human_count(reading.tokens_per_s), reading.step_ms);
+                                         human_count(positions_per_s), reading.step_ms);
   progress_->update(static_cast<double>(now.step), detail);
 }
 

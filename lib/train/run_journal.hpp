@@ -12,6 +12,7 @@
 #include "train/loss_window.hpp"
 #include "train/meter.hpp"
 #include "train/run_files.hpp"
+#include "train/run_totals.hpp"
 #include "train/step_profile.hpp"
 #include "train/train_plan.hpp"
 #include "train/train_state.hpp"
@@ -25,8 +26,10 @@ Meter::Settings meter_settings(const TrainConfig& config, const TrainPlan& plan)
 
 class RunJournal {
  public:
-  /// `rank` is this process in the world; all other arguments must outlive the journal.
-  RunJournal(const TrainConfig& config, const TrainPlan& plan, Output& output, RunFiles& files, int rank);
+  /// `rank` is this process in the world, `start` the state in which it starts, `began_s` monotonic_seconds() at that
+  /// time; all other arguments must outlive the journal.
+  RunJournal(const TrainConfig& config, const TrainPlan& plan, Output& output, RunFiles& files, int rank,
+             const TrainState& start, double began_s);
   ~RunJournal();
   RunJournal(const RunJournal&) = delete;
   RunJournal& operator=(const RunJournal&) = delete;
@@ -48,8 +51,16 @@ class RunJournal {
   /// Reports that a checkpoint of the local tier was promoted to the run folder.
   void promoted(const PromotionReport& report);
   void profiled(const Profile& profile);
-  /// Fills the part of the summary that the journal counts: speeds, losses, progress.
-  void sum_up(const TrainState& now, SummaryRecord& record) const;
+  struct Summaries {
+    SummaryRecord start;
+    SummaryRecord run;  // its time, samples, losses and speeds are of all starts
+  };
+  /// Returns `facts` with everything that the journal counts: time, speeds, losses, progress.
+  Summaries sum_up(const TrainState& now, SummaryRecord facts) const;
+  /// Returns the work of all starts so far.
+  RunTotals totals() const { return before_ + totals_of_start(); }
+  /// Returns the positions of the rows trained on, as the plan counts them: sequence_length for each sample.
+  std::int64_t positions() const { return (before_.samples + meter_.samples()) * config_.data.sequence_length; }
   /// Writes an event record.
   void event(const EventRecord& event);
   /// Writes an event record and a log line.
@@ -63,6 +74,8 @@ class RunJournal {
   void tell_step(const TrainState& now, const StepOutcome& outcome, const StepOrder& order,
                  const Meter::Reading& reading);
   double epoch_of(const TrainState& now) const;
+  RunTotals totals_of_start() const;
+  void put(const RunTotals& totals, SummaryRecord& record) const;
   void look_for_spike(const TrainState& now, double loss);
 
   const TrainConfig& config_;
@@ -70,6 +83,8 @@ class RunJournal {
   Output& output_;
   RunFiles& files_;
   int rank_;
+  RunTotals before_;  // of the starts before this one
+  double began_s_;
   Meter meter_;
   LossWindow recent_losses_;  // of this process group
   double loss_sum_ = 0;       // over its steps that were not skipped

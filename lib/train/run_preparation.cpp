@@ -70,7 +70,7 @@ void require_tokenizer(const TrainConfig& config) {
 
 bool is_absent(const std::string& word) {
   return kind_of(word) == FileKind::nothing && word.find_first_of("*?[") == std::string::npos &&
-         !names_objects(word) && !names_hub_dataset(word);
+         !word.starts_with("hf:") && !names_objects(word);
 }
 
 /// Whether `words` name text that can be prepared, or a dataset that can be used. A plan does without absent files.

@@ -269,6 +269,7 @@ SaveRequest RunSaves::request_for(RunFolder& folder) const {
                       .enter = [this, to = &folder](Phase phase) { enter(phase, to); }};
   if (const std::int64_t ranks = parts_.config.checkpoint.ranks_per_file.ranks; ranks > 0)
     request.ranks_per_file = static_cast<int>(ranks);
+  request.documents.emplace_back(run_totals_document, document_of(journal_.totals()));
   if (!now.best_evaluations.ranked.empty())
     request.documents.emplace_back(best_evaluations_document, document_of(now.best_evaluations));
   if (const std::vector<Metric>* measured = evaluations_.measured_at(now.step)) {

@@ -234,6 +234,7 @@ RunStart RunState::fill(const TrainConfig& config, const TrainPlan& plan, const 
                      },
                      [this](const CheckpointReader& reader) {
                        train_state.best_evaluations = best_evaluations_of(reader.manifest());
+                       train_state.before = run_totals_of(reader.manifest());
                      }};
   const auto start_weights = [&] { fill_weights(config, model); };
   const bool in_part = takes_part(config.checkpoint);  // then what is not loaded is as a run starts

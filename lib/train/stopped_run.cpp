@@ -1,11 +1,14 @@
 #include "train/stopped_run.hpp"
 
 #include "base/json.hpp"
+#include "comm/launch.hpp"
 #include "comm/together.hpp"
 #include "store/run_directory.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 
@@ -47,6 +50,18 @@ TrainConfig resumed_config(TrainConfig config, Communicator& world) {
     case Resume::From::step: resume = {}; break;
   }
   return config;
+}
+
+std::string agreed_stop_reason(const std::string& own, Communicator& world) {
+  const std::vector<std::string> reasons = world.gather(own, 0);
+  const auto first = std::ranges::find_if(reasons, [](const std::string& reason) { return !reason.empty(); });
+  return first == reasons.end() ? "a request" : *first;
+}
+
+std::string stopped_text(const std::string& stopped, const std::string& next_start) {
+  const bool launched = launch_of_process().by == Launch::Origin::launcher;
+  return fmt::format("{}; exit code 75 means: {}{}", stopped, next_start,
+                     launched ? "; if the launcher prints a message after this line, it reports this code only" : "");
 }
 
 }  // namespace lockstep

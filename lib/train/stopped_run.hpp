@@ -1,5 +1,6 @@
 // A run that was stopped with exit code 75, or whose Slurm job was requeued, continues with the same command under any
-// setting of checkpoint.resume. status.json tells how the last job ended (app/status_file.hpp).
+// setting of checkpoint.resume. status.json tells how the last job ended (app/status_file.hpp). The log explains the
+// exit code.
 #pragma once
 
 #include "app/status_file.hpp"
@@ -7,6 +8,7 @@
 #include "config/train_config.hpp"
 
 #include <optional>
+#include <string>
 
 namespace lockstep {
 
@@ -23,5 +25,13 @@ FormerProgress former_progress(const TrainConfig& config, const JobIdentity& job
 /// the run. A path to another run's checkpoint stays, because it applies only while the run has no checkpoint.
 /// Collective over `world`.
 TrainConfig resumed_config(TrainConfig config, Communicator& world);
+
+/// Returns, on rank 0, the request to stop of the lowest rank that knows one. `own` is that of this rank; empty: it
+/// knows none. Collective over `world`.
+std::string agreed_stop_reason(const std::string& own, Communicator& world);
+
+/// Returns the last line of the log of a stopped job: "stopped by SIGUSR1 after step 3, progress saved", the meaning of
+/// exit code 75, and, under a launcher, of the message that it prints about the code. Local.
+std::string stopped_text(const std::string& stopped, const std::string& next_start);
 
 }  // namespace lockstep

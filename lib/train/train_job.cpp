@@ -70,8 +70,10 @@ std::optional<TrainConfig> prepare_or_stop(const TrainConfig& config, Session& s
     return with_prepared_data(with_local_model(config, session), WithoutPrepared::prepare, session, output);
   } catch (const AgreedError& error) {
     if (error.code() != ExitCode::verdict) throw;
+    const std::string reason = agreed_stop_reason(session.stop_reason(), session.world());
     if (session.world().rank() == 0)
-      output.log().info("asked to stop during data preparation: the same command continues it");
+      output.log().info("{}", stopped_text(fmt::format("stopped by {} during data preparation", reason),
+                                           "the same command continues it"));
     return std::nullopt;
   }
 }
@@ -184,7 +186,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
                 plan.types.reduce);
   if (config.train.detect_anomaly) engine.search_anomalies();
   TrainingLoop loop({config, plan, ranks, session, output, files, engine, state->model, tokenizer.get(),
-                     state->components, state->cells, documents, train_state, *verifier, state->callbacks});
+                     state->components, state->cells, documents, train_state, *verifier, state->callbacks, start_s});
   LoopEnd end = run_loop(loop, session);
 
   // Finish
@@ -192,15 +194,11 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   if (end == LoopEnd::finished && config.checkpoint.export_at_end &&
       !export_at_end(config, files, session, output.log()))
     end = LoopEnd::stopped_saved;
-  report_end({.end = end,
-              .config = config,
-              .plan = plan,
-              .loop = loop,
-              .state = train_state,
-              .wall_s = monotonic_seconds() - start_s,
-              .had_finished = had_finished},
-             world, files, output.log());
+  const std::string last_line = report_end(
+      {.end = end, .config = config, .plan = plan, .loop = loop, .state = train_state, .had_finished = had_finished},
+      world, files, output.log());
   files.close();
+  if (!last_line.empty()) output.log().info("{}", last_line);
   return exit_code_of(end);
 }
 

@@ -16,6 +16,7 @@
 #include "exchange/model_folder.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
+#include "options/suggestion.hpp"
 #include "plugin/plugins.hpp"
 #include "program/activation_budget.hpp"
 #include "program/memory_estimate.hpp"
@@ -62,11 +63,16 @@ void mark_tensors(const TrainConfig& config, Architecture& architecture) {
   const std::vector<LogicalTensor> tensors = stored_tensors(architecture);
   for (const NamePattern& pattern : config.parallel.units) {
     const auto takes = [pattern](const std::string& name) { return pattern.matches(name); };
-    if (std::ranges::none_of(tensors, takes, &LogicalTensor::name))
+    if (std::ranges::none_of(tensors, takes, &LogicalTensor::name)) {
+      std::vector<std::string> names;
+      for (const LogicalTensor& tensor : tensors) names.push_back(tensor.name);
+      const auto near = suggested_pattern(pattern.text(), names);
       throw Error(ExitCode::usage,
                   fmt::format("parallel.units: pattern '{}' matches none of the model's {} tensors", pattern.text(),
                               tensors.size()),
-                  fmt::format("patterns are searched for in Hugging Face names; the first is '{}'", tensors[0].name));
+                  fmt::format("{}patterns are searched for in Hugging Face names; the first is '{}'",
+                              near ? fmt::format("did you mean '{}'? ", *near) : "", tensors[0].name));
+    }
     rules.units.emplace_back(pattern.text(), takes);
   }
   mark(architecture, rules);

@@ -6,6 +6,7 @@
 #include "data/sample_order.hpp"
 #include "optim/loss_scale.hpp"
 #include "store/best_evaluations.hpp"
+#include "train/run_totals.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -42,6 +43,8 @@ struct TrainState {
   std::int64_t without_gain = 0;  // evaluations since then without improvement
   std::string evaluation;         // TrainPlan::evaluation of these best values
   LossHistory losses;
+  // of the starts before this one; not set: from scratch, or the checkpoint is of an earlier version
+  std::optional<RunTotals> before;
 };
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 from xml.etree import ElementTree
 
@@ -149,6 +150,57 @@ def test_a_difference_is_found_by_fingerprint_whatever_the_ranks(tmp):
     }
     assert run("checkpoint-inspect", "--diff", a, a).stdout == "7 equal, 0 different\n".replace(
         "7", str(len(answer("--tree", a)["tensors"]))
+    )
+
+
+def test_a_difference_says_how_far_tensors_are_apart(tmp):
+    h5py, numpy = needs("h5py"), needs("numpy")
+    [a] = saved(tmp / "a", 5, ranks=1)
+    [c] = saved(tmp / "c", 6, ranks=3)
+    rows = {row["name"]: row for row in answer("--diff", a, c, expect=1)["differences"] if "max_abs" in row}
+    assert rows.keys() == {"model/wte.weight"}, rows
+    values = []
+    for checkpoint in [a, c]:
+        run("checkpoint-inspect", "--rebuild-view", checkpoint)
+        with h5py.File(checkpoint / "VIEW.h5") as view:
+            values.append(view["model/wte.weight"][...].astype("float64"))
+    apart = numpy.abs(values[0] - values[1])
+    row = rows["model/wte.weight"]
+    assert row["elements"] == numpy.count_nonzero(apart) > 0 and row["nonfinite"] == 0, row
+    assert row["first"] == [int(place[0]) for place in numpy.nonzero(apart)], row
+    assert row["max_abs"] == apart.max() and abs(row["norm"] - numpy.linalg.norm(apart)) < 1e-9 * row["norm"], row
+    assert abs(row["relative_norm"] - row["norm"] / numpy.linalg.norm(values[0])) < 1e-9, row
+    text = run("checkpoint-inspect", "--diff", a, c, expect=1).stdout
+    assert re.search(
+        rf"^model/wte\.weight: different content: {row['elements']} of {apart.size} elements, first at \[.*\], "
+        r"at most \S+ apart, relative norm \S+$",
+        text,
+        re.M,
+    ), text
+    assert re.search(r"^optimizer/_values: different content: step \d+ against \d+$", text, re.M), text
+
+
+def test_a_difference_that_cannot_be_read_is_still_a_difference(tmp):
+    [a] = saved(tmp / "a", 5, ranks=1)
+    [c] = saved(tmp / "c", 6, ranks=1)
+    for part in (c / "replicated").iterdir():
+        part.unlink()
+    done = run("checkpoint-inspect", "--diff", a, c, "--json", expect=1)
+    assert {"name": "model/wte.weight", "difference": "different content"} in json.loads(done.stdout)["differences"]
+    assert "cannot tell how far model/wte.weight is apart" in done.stderr, done.stderr
+
+
+def test_the_name_of_a_tensor_that_there_is_not_is_answered_with_one_that_there_is(tmp):
+    [checkpoint] = saved(tmp, 5)
+    for name, meant in [
+        ("wte.wieght", "wte.weight"),
+        ("model/wte.wieght", "model/wte.weight"),
+        ("wte", "wte.weight"),
+    ]:
+        told = run("checkpoint-inspect", checkpoint, name, expect=3).stderr
+        assert f"holds no '{name}'" in told and f"did you mean '{meant}'?" in told, told
+    assert (
+        "checkpoint-inspect --tree lists the tensors" in run("checkpoint-inspect", checkpoint, "zebra", expect=3).stderr
     )
 
 

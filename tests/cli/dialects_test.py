@@ -151,6 +151,48 @@ def test_files_are_put_over_one_another_before_they_are_lowered_and_the_command_
     assert re.search(r"sequence_length: 128 +# \S*b\.yaml:3: data\.sample_packing_sequence_len\n", shown), shown
 
 
+def test_a_script_can_set_an_option_of_lockstep_by_one_name_in_all_vocabularies(tmp):
+    words = ["--lockstep.log.records", "file", "--lockstep.optimizer.groups.0.match", "head", "--print-config=changed"]
+    for dialect in ["lockstep", "xorl", "transformers", "forgather"]:
+        shown = run("train", "--dialect", dialect, *words).stdout
+        assert "records: file" in shown and 'match: "head"' in shown, (dialect, shown)
+    for name in ["--lockstep.log.recordz", "--lockstep.", "--lockstep.dry-runn"]:
+        assert f"unknown option {name}" in run("train", name, "1", expect=2).stderr, name
+
+
+def test_options_of_features_that_there_are_not_are_answered_as_explain_answers(tmp):
+    for name, reason in {
+        "lora.r": "this version trains no adapters",
+        "lora_alpha": "this version trains no adapters",
+        "adapters.names": "this version trains no adapters",
+        "fp8.recipe": "this version trains in fp64, fp32, bf16 or fp16",
+        "load-in-4bit": "refused",
+        "bnb_4bit_compute_dtype": "this version trains no quantized weights; finalize-quantize exports weights in 8 bits",
+        "dpo.beta": "training on preferences is not supported",
+    }.items():
+        told = run("train", f"--{name}", "8", expect=2).stderr
+        explained = run("train", "--explain", name.replace("-", "_")).stdout.splitlines()
+        assert reason in told and f"unknown option --{name}: {'; '.join(explained)}\n" in told, (name, told)
+        assert "cannot open 8" not in told, told  # the value is none of its own
+    (tmp / "run.yaml").write_text("train: {max_steps: 3}\n")
+    told = run("train", "--use_peft", tmp / "run.yaml", expect=2).stderr
+    assert "train.max_steps or train.epochs is needed" not in told, told  # the file is read
+    assert run("train", "--no_such_thing", "x.yaml", expect=2).stderr.count("unknown option --no_such_thing\n") == 1
+    assert "is called" in run("train", "--explain", "no_such_thing", expect=2).stderr
+
+
+def test_an_option_without_dashes_is_answered_with_the_option(tmp):
+    for word, meant in {
+        "model.path=x": "--model.path x",
+        "optimizer.lr=3e-4": "--optimizer.lr 3e-4",
+        "learning_rate=3e-4": "--optimizer.lr 3e-4",
+    }.items():
+        told = run("train", word, expect=2).stderr
+        assert f'unexpected argument "{word}": did you mean {meant}?' in told and "cannot open" not in told, told
+    told = run("train", "--dialect", "xorl", "train.lr=1", expect=2).stderr
+    assert 'unexpected argument "train.lr=1": did you mean --train.lr 1?' in told, told
+
+
 def test_the_command_line_is_read_as_the_other_trainer_reads_it(tmp):
     shown = run(
         "train",

@@ -3,10 +3,11 @@ they come to is worked out here from the samples of an epoch, and holds on other
 
 import json
 import math
+import re
 from fractions import Fraction
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import GPT2_TINY, campaign, prepare_dataset, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, campaign, prepare_dataset, records, run, sample_text, token_stream, write_config
 
 
 def prepare(tmp):
@@ -209,6 +210,39 @@ def test_a_cooldown_that_has_not_begun_may_move(tmp):
     refused = train(tmp, "run", {**longer, "train.max_steps": 14}, expect=2).stderr
     assert "schedule.decay_steps: saved 12, now 14" in refused, refused
     train(tmp, "run", longer)
+
+
+def human(count):
+    """As the log writes counts below a million."""
+    return str(count) if count < 1000 else f"{count / 1000:.1f} k"
+
+
+def test_tokens_planned_and_done_are_the_positions_of_all_samples_whatever_labels_count(tmp):
+    prepare(tmp)
+    pairs = "".join(json.dumps({"prompt": f"{i} and {i}?", "completion": f" {2 * i}"}) + "\n" for i in range(90))
+    (tmp / "pairs.jsonl").write_text(pairs)
+    records_of = ["--data.records", "prompt", "--data.validation", "none"]
+    run("prepare-data", tmp / "pairs.jsonl", "--output", tmp / "pairs", "--data.tokenizer", "bytes", *records_of)
+    windows = (len(token_stream(tmp / "data")) - 1) // 32
+    steps = math.ceil(windows / 12)
+    cases = {
+        "windows": ({}, steps * 12),
+        "isolated": ({"data.isolate_documents": "true"}, steps * 12),
+        "packed": ({"data.packing": "best_fit"}, None),
+        "alone": ({"data.packing": "none"}, None),
+        "masked": ({"data.path": tmp / "pairs", "data.packing": "best_fit"}, None),
+        "short": ({"data.short_last_step": "true", "train.epochs": 2}, 2 * windows),
+    }
+    for name, (changes, samples) in cases.items():
+        planned = plan(tmp, changes)["work"]["run_tokens"]
+        assert samples is None or planned == samples * 32, (name, planned, samples)
+        train(tmp, name, changes, "--train.inject", "rank=0,phase=data,step=1,kind=stop", ranks=2, expect=75)
+        told = train(tmp, name, changes).stderr
+        summary = records(tmp / name, "summary")[-1]
+        assert summary["reason"] == "finished" and summary["positions"] == planned, (name, planned, summary)
+        assert (summary["tokens"] == planned) == (name in ["windows", "short"]), (name, summary)
+        labels = "" if summary["tokens"] == planned else rf" \({human(summary['tokens'])} labels trained\)"
+        assert re.search(rf"finished at step \d+: .*, {human(int(planned))} tokens{labels} in ", told), (name, told)
 
 
 def test_a_plan_without_the_data_tells_what_does_not_follow_from_them(tmp):

@@ -553,7 +553,7 @@ def test_named_sets_are_each_evaluated_as_alone_and_one_decides_what_is_the_best
     manifest = json.loads((step_folders(tmp / "run")[-1] / "MANIFEST.json").read_text())
     assert "there_loss" in json.dumps(manifest) and "here_accuracy" in json.dumps(manifest)
     events = b"".join(path.read_bytes() for path in (tmp / "run/tensorboard").iterdir())
-    assert b"eval/here/loss" in events and b"eval/there/accuracy" in events
+    assert b"eval/here_loss" in events and b"eval/there_accuracy" in events
     assert "there" in (tmp / "run/loss.svg").read_text()
     best = min((record["loss"], record["step"]) for record in found if record["name"] == "there")[1]
     resumed = train(

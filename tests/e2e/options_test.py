@@ -356,6 +356,7 @@ OWN_TESTS = {
     "checkpoint.allow_change",
     "checkpoint.export_at_end",
     "log.format",
+    "log.records",
     "log.speed_from_step",
     "log.tensorboard_dir",
     "log.wandb",

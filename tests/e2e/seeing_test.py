@@ -7,6 +7,7 @@ import signal
 import subprocess
 
 import wandb_files
+from checkpoint_files import manifest_of, step_folders
 from lockstep_testing import (
     GPT2_TINY,
     PATIENCE_S,
@@ -106,11 +107,38 @@ def test_a_log_for_people_in_a_pipe_has_whole_lines_and_nothing_drawn(tmp):
     assert "from step 2 on " in done.stderr and " tokens/s, " in done.stderr and "of memory" in done.stderr, done.stderr
 
 
+def test_records_can_stay_in_the_run_folder_and_the_log_has_a_line_for_each_step_record(tmp):
+    prepare(tmp)
+    for ranks in [None, 2]:
+        folder = tmp / f"run-{ranks}"
+        done = run("train", *options(tmp, folder, "--log.records", "file", "--checkpoint.every", 2), ranks=ranks)
+        assert done.stdout == "", done.stdout
+        written = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+        assert {"run", "step", "checkpoint", "summary"} <= {record["kind"] for record in written}
+        told = re.findall(r"progress: (\d)/4 steps \(\d+ %\), loss (\d+\.\d{4}), ", done.stderr)
+        assert told == [(str(record["step"]), f"{record['loss']:.4f}") for record in records(folder, "step")], told
+        for line in ["this run:", "saved ", "finished at step 4: loss "]:
+            assert line in done.stderr, (line, done.stderr)
+        assert "{" not in done.stderr, done.stderr
+    silent = run("train", *options(tmp, tmp / "silent", "--log.records", "file", "--progress", "never"))
+    assert silent.stdout == "" and "progress:" not in silent.stderr, silent.stderr
+
+
+def test_records_are_on_standard_output_by_default_and_in_the_run_folder_alike(tmp):
+    prepare(tmp)
+    done = run("train", *options(tmp, tmp / "run"))
+    assert done.stdout == (tmp / "run/records.jsonl").read_text() and done.stdout.count("\n") > 4
+
+
 # ---- final metrics
 
 
 def summary_of(folder):
     return records(folder, "summary")[-1]
+
+
+def metrics_of(folder):
+    return json.loads((folder / "final_metrics.json").read_text())
 
 
 def close(a, b):
@@ -148,7 +176,7 @@ def test_the_summary_has_speeds_from_a_step_on_losses_work_and_memory_of_each_ra
         check_speeds(summary, 3, summary["tokens"] / 4, flops_per_token)
         assert close(summary["mfu"], summary["flops_per_s"] / (0.5e12 * ranks)), summary
         assert len(summary["peak_memory_bytes"]) == ranks and min(summary["peak_memory_bytes"]) > 1 << 20, summary
-        metrics = json.loads((folder / "final_metrics.json").read_text())
+        metrics = metrics_of(folder)
         same = {
             "train_runtime": "wall_s",
             "train_samples": "samples",
@@ -186,6 +214,54 @@ def test_steps_that_count_for_the_speed_are_those_of_a_start(tmp):
         for name in ["speed_from_step", "steps_per_s", "samples_per_s", "tokens_per_s", "flops_per_s", "mfu"]
     } == {None}, short
     assert short["samples"] == 4 * BATCH and short["mean_loss"] is not None
+
+
+def test_final_metrics_are_of_all_starts_of_a_run(tmp):
+    prepare(tmp)
+    folder = tmp / "run"
+    flags = ["--checkpoint.every", 2, "--checkpoint.keep_last", 9, "--checkpoint.background", "false"]
+    flags += ["--log.peak_tflops", 0.5]
+    run(
+        "train",
+        *options(tmp, folder, *flags, "--train.inject", "rank=0,phase=data,step=2,kind=stop", steps=9),
+        expect=75,
+    )
+    [first] = records(folder, "summary")
+    assert first["step"] == 3 and metrics_of(folder)["train_samples"] == 3 * BATCH
+    # a start that is killed after the checkpoint of step 6, in step 8: step 7 is done again
+    run(
+        "train",
+        *options(tmp, folder, *flags, "--train.inject", "rank=0,phase=forward,step=7,kind=kill", steps=9),
+        ranks=2,
+        expect=None,
+    )
+    assert [record["start_step"] for record in records(folder, "run")] == [0, 3]
+    run("train", *options(tmp, folder, *flags, steps=9))
+    last, start = summary_of(folder), records(folder, "run")[-1]
+    assert start["start_step"] == 6 and last["samples"] == 3 * BATCH
+    metrics = metrics_of(folder)
+    losses = {record["step"]: record["loss"] for record in records(folder, "step")}
+    assert metrics["train_samples"] == 9 * BATCH and metrics["total_tokens"] == last["tokens"] == 9 * BATCH * LENGTH
+    assert len(losses) == 9 and close(metrics["train_loss"], sum(losses.values()) / 9), metrics
+    for name in ["step", "epoch", "eval_loss"]:
+        assert metrics[name] == last[name], (name, metrics)
+    assert metrics["total_flos"] == last["flops"]
+    # The times of the first two starts until their last checkpoints are in these, the rest of the second start is not.
+    totals = [json.loads(manifest_of(path)["documents"]["totals"]) for path in step_folders(folder)]
+    by_step = {int(path.name.removeprefix("step-")): total for path, total in zip(step_folders(folder), totals)}
+    assert 0 < by_step[6]["wall_s"] and close(metrics["train_runtime"], by_step[6]["wall_s"] + last["wall_s"]), metrics
+    seconds = by_step[6]["timed"]["seconds"] + 2 / last["steps_per_s"]
+    assert by_step[6]["timed"]["steps"] == 2 + 2 and close(metrics["train_steps_per_second"], 6 / seconds), metrics
+    assert close(metrics["train_samples_per_second"], 6 * BATCH / seconds), metrics
+    # Each start has the peak of its ranks.
+    peak = by_step[6]["timed"]["peak_flops"] + 0.5e12 * 2 / last["steps_per_s"]
+    flops = start["flops_per_step"] / start["tokens_per_step"] * 6 * BATCH * LENGTH
+    assert close(metrics["mfu"], flops / peak), metrics
+    # The same command again finds nothing to do, and the metrics stay.
+    run("train", *options(tmp, folder, *flags, steps=9))
+    again = metrics_of(folder)
+    for name in ["train_samples", "train_loss", "train_steps_per_second", "total_tokens", "mfu", "step"]:
+        assert close(again[name], metrics[name]), (name, again, metrics)
 
 
 def test_the_peak_of_memory_grows_with_what_a_rank_holds(tmp):
@@ -257,7 +333,8 @@ def check_rows(rows, run_dir, every=1):
         record = wanted.get(row["_step"])
         assert record or row["_step"] in evaluated, row
         for name in ["loss", "lr", "grad_norm", "tokens", "step_ms", "epoch"]:
-            assert record is None or row[f"step/{name}"] == record[name], (row, record)
+            shown = {"lr": "learning_rate"}.get(name, name)
+            assert record is None or row[f"train/{shown}"] == record[name], (row, record)
         assert row.get("eval/loss") == evaluated.get(row["_step"], {}).get("loss"), row
     return len(rows)
 
@@ -279,7 +356,7 @@ def test_wandb_reads_a_run_and_its_next_start_as_parts_of_one_run(tmp):
     ), told
     assert told["config"]["train"]["global_batch"] == BATCH and told["config"]["lockstep"]["ranks"] == 2, told["config"]
     assert (
-        told["summary"]["step/loss"] == records(tmp / "run", "step")[-1]["loss"]
+        told["summary"]["train/loss"] == records(tmp / "run", "step")[-1]["loss"]
         and told["summary"]["summary/samples"] == 4 * BATCH
     ), told["summary"]
     run("train", *options(tmp, tmp / "run", *WANDB, "--log.wandb_name", "other", steps=6))
@@ -396,7 +473,7 @@ def test_event_files_go_to_a_chosen_folder_and_tensorboard_reads_them(tmp):
     assert not (tmp / "run/tensorboard").exists()
     events = EventAccumulator(str(tmp / "events/of/runs"), size_guidance={"scalars": 0})
     events.Reload()
-    read = [(event.step, event.value) for event in events.Scalars("step/loss")]
+    read = [(event.step, event.value) for event in events.Scalars("train/loss")]
     wanted = [(record["step"], record["loss"]) for record in records(tmp / "run", "step")]
     assert [step for step, _ in read] == [step for step, _ in wanted]
     assert all(abs(value - loss) <= 1e-6 * abs(loss) for (_, value), (_, loss) in zip(read, wanted)), (read, wanted)

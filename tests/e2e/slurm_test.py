@@ -134,9 +134,11 @@ def chain_with_a_pre_emption(tmp, launcher):
             and f"{launcher} returned 75" in log
             and f"{launcher} returned 0" in log
         ), log
-        assert re.search(rf": {launcher} train job\.yaml --train\.inject rank=1", log), (
-            log
-        )  # the line that was launched
+        launched = rf": {launcher} train job\.yaml --lockstep\.log\.records file --train\.inject rank=1"
+        assert re.search(launched, log), log
+        assert '"kind":' not in log, log  # the records are in the run folder only
+        for line in [r"progress: 2/300 steps", r"saved ", r"finished at step 300: loss "]:
+            assert re.search(line, log), (line, log)
     summaries = records(folder / "runs/job", "summary")
     assert [(record["reason"], record["exit_code"]) for record in summaries] == [("stopped", 75), ("finished", 0)]
     first, second = records(folder / "runs/job", "run")

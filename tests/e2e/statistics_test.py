@@ -406,5 +406,5 @@ def test_wandb_has_them_in_the_row_of_their_step(tmp):
     assert [*rows] == [1, 2, 3, 4]
     for record in records(tmp / "run", "statistics"):
         row = rows[record["step"]]
-        assert "step/loss" in row and {**row, **shown_of(record)} == row, (record["step"], record["of"])
+        assert "train/loss" in row and {**row, **shown_of(record)} == row, (record["step"], record["of"])
     assert not any(name.startswith("weights/") for name in rows[3])

@@ -327,9 +327,8 @@ def test_a_job_that_is_asked_to_stop_while_it_prepares_asks_to_be_started_again(
     job.send_signal(signal.SIGUSR1)
     job.send_signal(signal.SIGCONT)
     _, errors = job.communicate(timeout=PATIENCE_S)
-    assert job.returncode == 75 and "asked to stop during data preparation: the same command continues it" in errors, (
-        errors
-    )
+    told = "stopped by SIGUSR1 during data preparation; exit code 75 means: the same command continues it\n"
+    assert job.returncode == 75 and errors.endswith(told), errors
     assert entries(tmp / ".lockstep-cache") == []
     train(tmp, tmp / "run")
 

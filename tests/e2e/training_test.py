@@ -422,12 +422,22 @@ def finished(process, code):
     return error
 
 
+def explains_75(error, run_dir, reason):
+    """The last line of the log of a stopped run, before any message of the launcher."""
+    last = [line for line in error.splitlines() if re.match(r"\d{4}-\d\d-\d\dT\S+ train", line)][-1]
+    step = records(run_dir, "step")[-1]["step"]
+    assert last.partition(": ")[2] == (
+        f"stopped by {reason} after step {step}, progress saved; exit code 75 means: the same command resumes from here; "
+        "if the launcher prints a message after this line, it reports this code only"
+    ), error
+
+
 def test_usr1_to_the_launcher_saves_and_returns_75(tmp):
     prepare(tmp)
     process = start(tmp, tmp / "run", 2)
     wait_for_steps(tmp / "run", 3, process)
     os.kill(launcher_of(process), signal.SIGUSR1)
-    finished(process, 75)
+    explains_75(finished(process, 75), tmp / "run", "SIGUSR1")
     last = records(tmp / "run", "step")[-1]["step"]
     assert int(newest(tmp / "run").name.removeprefix("step-")) == last
     assert json.loads((tmp / "run/status.json").read_text())["code"] == 75
@@ -453,7 +463,7 @@ def test_a_signal_to_one_rank_stops_all(tmp):
     process = start(tmp, tmp / "run", 2)
     wait_for_steps(tmp / "run", 2, process)
     os.kill(ranks_of(process)[1], signal.SIGTERM)
-    finished(process, 75)
+    explains_75(finished(process, 75), tmp / "run", "SIGTERM")
     assert step_folders(tmp / "run")
 
 
@@ -469,14 +479,14 @@ def test_the_control_file_stops_a_run(tmp):
     process = start(tmp, tmp / "run", 2)
     wait_for_steps(tmp / "run", 3, process)
     (tmp / "run/control").write_text("stop\n")
-    finished(process, 75)
+    explains_75(finished(process, 75), tmp / "run", "the control file")
     assert step_folders(tmp / "run")
 
 
 def test_the_clock_stops_a_run(tmp):
     prepare(tmp)
     process = start(tmp, tmp / "run", 2, "--train.max_time", "7s", env={"LOCKSTEP_TEST_CLOCK": "1"})
-    finished(process, 75)
+    explains_75(finished(process, 75), tmp / "run", "train.max_time")
     assert [path.name for path in step_folders(tmp / "run")] == ["step-0000000008"]  # as it began, 7 s were over
 
 
@@ -572,7 +582,10 @@ def test_a_start_in_another_run_counts_until_the_run_has_a_checkpoint_of_its_own
     stopped = train(
         tmp, tmp / "branch", *start, "--train.inject", "rank=0,phase=forward,step=4,kind=stop", steps=9, expect=75
     )
-    assert "the same command resumes from here" in stopped.stderr, stopped.stderr
+    assert re.search(
+        r"stopped by a request after step \d+, progress saved; exit code 75 means: the same command resumes from here\n$",
+        stopped.stderr,
+    ), stopped.stderr
     reached = int(newest(tmp / "branch").name.removeprefix("step-"))
     train(tmp, tmp / "branch", *start, steps=9)
     assert [record["start_step"] for record in records(tmp / "branch", "run")] == [2, reached] and reached > 2

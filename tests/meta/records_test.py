@@ -92,16 +92,16 @@ def test_tensorboard_reads_the_scalars_and_texts(tmp):
     events.Reload()
     tags = events.Tags()
     assert {
-        "step/loss",
-        "step/lr",
-        "step/tokens_per_s",
+        "train/loss",
+        "train/learning_rate",
+        "train/tokens_per_s",
         "gradients/norm",
         "gradients/a/b/norm",
         "eval/loss",
         "eval/perplexity",
     } <= set(tags["scalars"]), tags
     steps = [record for record in records if record["kind"] == "step"]
-    losses = [(event.step, event.value) for event in events.Scalars("step/loss")]
+    losses = [(event.step, event.value) for event in events.Scalars("train/loss")]
     finite = [record for record in steps if record["loss"] is not None]
     assert [step for step, _ in losses] == [record["step"] for record in finite]
     for (_, value), record in zip(losses, finite):
@@ -110,6 +110,23 @@ def test_tensorboard_reads_the_scalars_and_texts(tmp):
     (text,) = events.Tensors("sample/" + sample["prompt"])
     assert text.step == sample["step"]
     assert text.tensor_proto.string_val[0].decode() == sample["prompt"] + sample["text"]
+
+
+def test_scalars_have_the_names_of_the_trainer_of_transformers(tmp):
+    needs("tensorboard")
+    needs("transformers")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from transformers.integrations.integration_utils import rewrite_logs
+
+    written(tmp)
+    events = EventAccumulator(str(tmp / "tensorboard"), size_guidance={"scalars": 0})
+    events.Reload()
+    logged = rewrite_logs(
+        dict.fromkeys(["loss", "learning_rate", "grad_norm", "epoch", "eval_loss", "eval_accuracy"], 1)
+    )
+    tags = set(events.Tags()["scalars"])
+    assert logged.keys() <= tags, tags
+    assert {tag.partition("/")[0] for tag in tags} == {"train", "eval", "gradients"}, tags
 
 
 def test_wandb_reads_the_configuration_the_rows_the_texts_and_the_summary(tmp):
@@ -143,11 +160,11 @@ def test_wandb_reads_the_configuration_the_rows_the_texts_and_the_summary(tmp):
     for row in rows:
         record = steps[row["step"]["num"]]
         numbers = {
-            f"step/{name}": value
+            f"train/{'learning_rate' if name == 'lr' else name}": value
             for name, value in record.items()
             if isinstance(value, (int, float)) and name != "step"
         }
-        assert numbers == {name: value for name, value in row["item"].items() if name.startswith("step/")}, row
+        assert numbers == {name: value for name, value in row["item"].items() if name.startswith("train/")}, row
         assert (
             row["item"]["_step"] == record["step"]
             and row["item"]["_timestamp"] > 1.7e9

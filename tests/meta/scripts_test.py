@@ -1,5 +1,6 @@
 """Scripts, make targets and the counting of tests."""
 
+import hashlib
 import json
 import os
 import re
@@ -7,13 +8,14 @@ import shutil
 import subprocess
 import unittest
 
-from lockstep_testing import BUILD, PATIENCE_S, SOURCE, run_command
+from lockstep_testing import BUILD, PATIENCE_S, SOURCE, needs, run_command
 
 
 def shell_scripts():
     for path in [
         *SOURCE.glob("scripts/*"),
         *SOURCE.glob("scripts/slurm/*"),
+        *SOURCE.glob("scripts/cluster/*"),
         *SOURCE.glob(".ci/*"),
         *SOURCE.glob("tests/**/*.sh"),
     ]:
@@ -91,7 +93,7 @@ def test_jobs_take_the_words_of_every_line_of_their_settings(tmp):
     three = ["--first", "1", "--second", "2", "--third=3"]
     expected = {
         "prepare": ["prepare-data", "one.txt", "two.txt", "three.txt", "--output", "data/corpus", *three],
-        "train": ["train", "configs/llama-tiny.yaml", *three],
+        "train": ["train", "configs/llama-tiny.yaml", "--lockstep.log.records", "file", *three],
         "finalize": ["finalize-quantize", "runs/llama-tiny", "--output", "models/llama-tiny", *three],
     }
     for job, words in expected.items():
@@ -104,6 +106,155 @@ def test_jobs_take_the_words_of_every_line_of_their_settings(tmp):
         )
         said = [line for line in done.stdout.splitlines() if not line.startswith(f"{job}: ")]
         assert said[-len(words) :] == words and done.returncode == 0, (job, done)
+
+
+def dependencies_of_the_build():
+    """The names of libraries in meson.build: the first of each call, and libraries without a pkg-config file."""
+    text = (SOURCE / "meson.build").read_text()
+    return set(re.findall(r"\bdependency\('([^']+)'", text)) | set(
+        re.findall(r"cpp\.find_library\('(\w+)', has_headers", text)
+    )
+
+
+def test_the_spack_environment_has_a_package_for_every_dependency_of_the_build():
+    yaml = needs("yaml")
+    environment = yaml.safe_load((SOURCE / "scripts/cluster/spack.yaml").read_text())["spack"]
+    assert environment.keys() == {"specs", "concretizer", "view"} and environment["view"] is True
+    specs = {re.match(r"[a-z0-9-]+", spec)[0]: spec for spec in environment["specs"]}
+    assert len(specs) == len(environment["specs"]), specs
+    packages = {  # of dependencies of meson.build; of the compiler and the system: None
+        "threads": None,
+        "dl": None,
+        "nlohmann_json": "nlohmann-json",
+        "libxxhash": "xxhash",
+        "libzstd": "zstd",
+        "bz2": "bzip2",
+        "liblzma": "xz",
+        "libpcre2-8": "pcre2",
+        "hdf5-serial": "hdf5",
+        "mpi": "openmpi",
+        "libcurl": "curl",
+    }
+    names = dependencies_of_the_build()
+    assert {"fmt", "zlib", "bz2", "hdf5-serial", "mpi", "boost"} <= names, names
+    wanted = {packages.get(name, name) for name in names} - {None}
+    assert wanted <= set(specs), wanted - set(specs)
+    assert set(specs) - wanted == {"python", "meson", "ninja", "pkgconf", "gmake"}, set(specs) - wanted
+    assert "~mpi" in specs["hdf5"] and "+threadsafe" in specs["hdf5"] and "+test" in specs["boost"]
+    least = re.search(r"libcurl', version: '>= ([\d.]+)'", (SOURCE / "meson.build").read_text())[1]
+    assert specs["curl"] == f"curl@{least}:"
+
+
+def sections_of_recipe():
+    """The header of the recipe of the image, and its sections by name."""
+    header, *sections = re.split(r"^%", (SOURCE / "scripts/cluster/lockstep.def").read_text(), flags=re.M)
+    settings = dict(line.split(": ", 1) for line in header.splitlines() if not line.startswith("#") and line.strip())
+    return settings, {section.split("\n", 1)[0].strip(): section.split("\n", 1)[1] for section in sections}
+
+
+def test_the_recipe_of_the_image_copies_and_makes_what_there_is(tmp):
+    settings, sections = sections_of_recipe()
+    assert settings == {"Bootstrap": "docker", "From": "debian:12-slim"}
+    assert set(sections) == {"files", "post", "environment", "test", "runscript", "labels"}
+    for name in ["post", "environment", "test", "runscript"]:
+        (tmp / name).write_text(sections[name])
+        run_command("sh", "-n", tmp / name)
+    folder = re.search(r"^ *cd (\S+)$", sections["post"], re.M)[1]
+    copied = dict(line.split() for line in sections["files"].splitlines() if line.strip())
+    assert all((SOURCE / name).exists() for name in copied) and set(copied.values()) == {folder + "/"}, copied
+    build = (SOURCE / "meson.build").read_text()
+    assert "-Dtests=disabled" in sections["post"]
+    assert set(re.findall(r"subdir\('(\w+)'\)", build)) - {"tests"} <= set(copied)
+    made = re.findall(r"^ *make ([a-z]+)\b", sections["post"], re.M)
+    targets = re.search(r"^\.PHONY:(.*)$", (SOURCE / "Makefile").read_text(), re.M)[1].split()
+    assert made == ["setup", "install"] and set(made) <= set(targets)
+    programs = re.search(r"for program in (.*); do", sections["test"])[1].split()
+    assert set(programs) == set(
+        re.findall(
+            r"'([a-z-]+)'", re.search(r"tools_with_page = \[(.*)\]", (SOURCE / "man/meson.build").read_text())[1]
+        )
+    )
+
+
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def tarball(folder, names):
+    """A tarball whose only folder has these files."""
+    for name in names:
+        path = folder / "hdf5-0" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    run_command("tar", "-cf", folder / "hdf5.tar", "-C", folder, "hdf5-0")
+    return folder / "hdf5.tar"
+
+
+def build_hdf5(*arguments, expect, **settings):
+    done = subprocess.run(
+        ["sh", SOURCE / "scripts/build-hdf5", *map(str, arguments)],
+        env=dict(os.environ, **settings),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == expect, done
+    return done.stdout + done.stderr
+
+
+def stand_in_tools(folder):
+    """A cmake that builds nothing, and installs a header as the release does."""
+    folder.mkdir()
+    (folder / "cmake").write_text(
+        """#!/bin/sh
+printf '%s\\n' "$@" >>"$LOG"
+for word; do case "$word" in -DCMAKE_INSTALL_PREFIX=*) echo "${word#*=}" >"$LOG.prefix" ;; esac; done
+if [ "$1" = --install ]; then
+  mkdir -p "$(cat "$LOG.prefix")/include"
+  printf '#define H5_VERSION "1.14.6"\\n%s\\n' "$DEFINED" >"$(cat "$LOG.prefix")/include/H5pubconf.h"
+fi
+"""
+    )
+    (folder / "cmake").chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def test_the_script_for_hdf5_takes_a_tarball_and_leaves_a_library_that_pkg_config_finds(tmp):
+    settings = {"PATH": stand_in_tools(tmp / "tools"), "LOG": str(tmp / "log"), "TMPDIR": str(tmp / "work")}
+    (tmp / "work").mkdir()
+    source = tarball(tmp, ["src/H5public.h"])
+    told = build_hdf5(
+        tmp / "prefix", source, expect=0, DEFINED="#define H5_HAVE_THREADSAFE 1", SHA256=sha256(source), **settings
+    )
+    assert f"export PKG_CONFIG_PATH={tmp}/prefix/lib/pkgconfig:$PKG_CONFIG_PATH" in told, told
+    words = (tmp / "log").read_text().splitlines()
+    assert {"-DHDF5_ENABLE_THREADSAFE=ON", "-DHDF5_ENABLE_PARALLEL=OFF", "-DHDF5_BUILD_HL_LIB=OFF"} <= set(words), words
+    found = dict(os.environ, PKG_CONFIG_PATH=f"{tmp}/prefix/lib/pkgconfig")
+    shown = subprocess.run(
+        ["pkg-config", "--modversion", "hdf5-serial"], env=found, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert shown.stdout == "1.14.6\n", shown
+    assert list((tmp / "work").iterdir()) == []
+    assert "cannot be built thread-safe" in build_hdf5(tmp / "other", source, expect=1, DEFINED="", **settings)
+
+
+def test_the_script_for_hdf5_refuses_other_sources(tmp):
+    settings = {"PATH": stand_in_tools(tmp / "tools"), "LOG": str(tmp / "log"), "DEFINED": ""}
+    source = tarball(tmp, ["src/H5public.h"])
+    other = tarball(tmp / "other", ["README"])
+    (tmp / "text").write_text("no tarball")
+    for arguments, code, reason in [
+        ([], 2, "scripts/build-hdf5 PREFIX [SOURCE]"),
+        (["--prefix"], 2, "scripts/build-hdf5 PREFIX [SOURCE]"),
+        ([tmp / "p", tmp / "none"], 3, f"there is no file {tmp}/none"),
+        ([tmp / "p", tmp / "text"], 3, "is not a tarball"),
+        ([tmp / "p", other], 3, "it has no src/H5public.h"),
+        ([tmp / "p", f"file://{tmp}/none.tar"], 3, "cannot download"),
+    ]:
+        assert reason in build_hdf5(*arguments, expect=code, **settings), reason
+    told = build_hdf5(tmp / "p", source, expect=3, SHA256="0" * 64, **settings)
+    assert f"is {sha256(source)}, not {'0' * 64}" in told, told
+    assert not (tmp / "log").exists(), "nothing was built"
 
 
 def quickstart(tmp, corpus):

@@ -31,7 +31,7 @@ BOOST_FIXTURE_TEST_CASE(the_control_file_stops_and_is_removed, Folder) {
   StopChannels channels(session, {.control_file = control, .max_time_s = {}});
   const StopChannels::Asked asked = channels.poll();
   BOOST_TEST((asked.stop == StopLevel::after_step));
-  BOOST_TEST(asked.reason == "control file");
+  BOOST_TEST(asked.reason == "the control file");
   BOOST_TEST(!std::filesystem::exists(control));
   BOOST_TEST((channels.poll().stop == StopLevel::after_step));  // a request is not forgotten
 }
@@ -152,7 +152,7 @@ BOOST_AUTO_TEST_CASE(the_clock_leaves_time_for_a_save) {
   BOOST_TEST((without_save.poll().stop == StopLevel::none));
   const StopChannels::Asked asked = with_save.poll();
   BOOST_TEST((asked.stop == StopLevel::after_step));
-  BOOST_TEST(asked.reason == "max_time");
+  BOOST_TEST(asked.reason == "train.max_time");
 }
 
 BOOST_AUTO_TEST_CASE(the_clock_asks_as_soon_as_another_step_as_long_as_the_longest_would_not_fit) {
@@ -170,12 +170,29 @@ BOOST_AUTO_TEST_CASE(the_clock_asks_as_soon_as_another_step_as_long_as_the_longe
   BOOST_TEST(asks_after(0.25));  // at 7.25
 }
 
-BOOST_AUTO_TEST_CASE(a_request_of_the_session_is_a_signal) {
+BOOST_AUTO_TEST_CASE(a_stop_is_by_the_first_signal_that_asked_for_it) {
+  for (const int signal : {SIGUSR1, SIGTERM, SIGINT, SIGHUP}) {
+    Session session(solo_communicator());
+    session.accept_stop_signals();
+    StopChannels channels(session, {.control_file = {}, .max_time_s = {}});
+    BOOST_TEST(session.stop_reason() == "");
+    std::raise(signal);
+    const std::string name = signal == SIGUSR1   ? "SIGUSR1"
+                             : signal == SIGTERM ? "SIGTERM"
+                             : signal == SIGINT  ? "SIGINT"
+                                                 : "SIGHUP";
+    BOOST_TEST(channels.poll().reason == name);
+    std::raise(signal == SIGINT ? SIGTERM : SIGINT);
+    BOOST_TEST(session.stop_reason() == name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_request_of_the_session_is_like_a_signal) {
   Session session(solo_communicator());
   StopChannels channels(session, {.control_file = {}, .max_time_s = {}});
   BOOST_TEST((channels.poll().stop == StopLevel::none));
   session.request_stop(StopLevel::after_step);
-  BOOST_TEST(channels.poll().reason == "signal");
+  BOOST_TEST(channels.poll().reason == "a request");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

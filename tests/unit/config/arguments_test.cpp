@@ -90,6 +90,28 @@ BOOST_AUTO_TEST_CASE(unknown_options_are_refused_with_a_suggestion_and_their_val
   BOOST_TEST(problem({"--all.cou", "5"}).find("unknown option --all.cou") != std::string::npos);  // no abbreviation
 }
 
+BOOST_AUTO_TEST_CASE(an_option_without_its_hyphens_is_refused_with_the_option) {
+  BOOST_TEST(problem({"all.count=5"}) ==
+             "command line: unexpected argument \"all.count=5\": did you mean --all.count 5?");
+  BOOST_TEST(problem({"force=no"}) == "command line: unexpected argument \"force=no\": did you mean --force no?");
+  BOOST_TEST(problem({"all.pair.0=9"}) ==
+             "command line: unexpected argument \"all.pair.0=9\": did you mean --all.pair.0 9?");
+  for (const char* const word : {"year=2024/*.txt", "=5", "all.coutn=5", "a=b"})
+    BOOST_TEST(parse({word}).config.inputs == std::vector<std::string>{word}, boost::test_tools::per_element());
+  BOOST_TEST(parse({"--", "all.count=5"}).config.inputs == std::vector<std::string>{"all.count=5"},
+             boost::test_tools::per_element());
+  Files files;
+  files.write("all.count=5", "a file of this name");
+  BOOST_TEST(parse({"all.count=5"}).config.inputs == std::vector<std::string>{"all.count=5"},
+             boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(an_option_of_ours_may_have_the_prefix_that_it_has_in_dialects) {
+  BOOST_TEST(parse({"--lockstep.all.count", "5"}).config.all.count == 5);
+  BOOST_TEST(parse({"--lockstep.all.pair.0=7"}).config.all.pair[0] == 7);
+  BOOST_TEST(problem({"--lockstep.all.coutn", "5"}).find("unknown option --lockstep.all.coutn") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(words_after_two_hyphens_are_arguments) {
   BOOST_TEST(parse({"a", "--", "--force", "-x"}).config.inputs == (std::vector<std::string>{"a", "--force", "-x"}),
              boost::test_tools::per_element());

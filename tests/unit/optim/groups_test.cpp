@@ -92,6 +92,30 @@ BOOST_AUTO_TEST_CASE(a_pattern_that_matches_nothing_is_an_error_that_names_it) {
   BOOST_CHECK_EXCEPTION(check_groups(all, options), Error, names("optimizer.decay_exclude", "^norm"));
 }
 
+BOOST_AUTO_TEST_CASE(a_pattern_that_matches_nothing_is_answered_with_the_part_of_a_name_that_it_may_mean) {
+  const std::vector<std::string> names{"model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight",
+                                       "model.layers.1.self_attn.q_proj.weight", "lm_head.weight"};
+  OptimizerOptions options;
+  for (const auto& [pattern, meant] : {std::pair("q_porj", "q_proj"),
+                                       {"self_atn\\.q_proj", "self_attn.q_proj"},
+                                       {"^lm_haed", "lm_head"},
+                                       {"wte|embed_token$", "embed_tokens"},
+                                       {"model.layers.1.q_proj", "model.layers.1.self_attn.q_proj.weight"}}) {
+    options.frozen = {NamePattern::parse(pattern)};
+    const std::string hint = fmt::format("did you mean '{}'? patterns are searched for", meant);
+    BOOST_CHECK_EXCEPTION(check_groups(names, options), Error,
+                          [&](const Error& error) { return error.hint().starts_with(hint); });
+  }
+  options.unmatched = Unmatched::warn;
+  options.frozen = {NamePattern::parse("q_porj"), NamePattern::parse("q_[xyz]roj"), NamePattern::parse("zebra")};
+  const std::vector<std::string> expected{
+      "optimizer.frozen: pattern 'q_porj' matches none of the model's 4 parameters; it has no effect; did you mean "
+      "'q_proj'?",
+      "optimizer.frozen: pattern 'q_[xyz]roj' matches none of the model's 4 parameters; it has no effect",
+      "optimizer.frozen: pattern 'zebra' matches none of the model's 4 parameters; it has no effect"};
+  BOOST_TEST(check_groups(names, options).warnings == expected, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(a_group_changes_what_it_says_of_the_rule_and_its_rates_are_peaks) {
   OptimizerOptions options;
   options.name = OptimizerName::muon;

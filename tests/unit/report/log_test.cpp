@@ -157,6 +157,21 @@ BOOST_AUTO_TEST_CASE(progress_in_a_log_comes_at_growing_intervals) {
   BOOST_TEST(shown.back() - shown[shown.size() - 2] == 600);
 }
 
+BOOST_AUTO_TEST_CASE(progress_can_have_a_line_for_each_update_with_exact_counts) {
+  Capture capture;
+  Log log = log_to(capture);
+  double now = 0;
+  Progress progress(log, {.what = "train", .unit = "steps", .total = 4000.0, .style = Progress::Style::each_update},
+                    [&] { return now; });
+  for (const int step : {1233, 1234}) {
+    progress.update(step, "loss 2.5");
+    now += 1;
+  }
+  const std::vector<std::string> expected{"train: train: 1233/4000 steps (31 %), loss 2.5",
+                                          "train: train: 1234/4000 steps (31 %), loss 2.5, 46 min 06 s left"};
+  BOOST_TEST(capture.lines() == expected, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(the_time_left_of_a_resumed_job_counts_its_own_steps_only) {
   Capture capture;
   Log log = log_to(capture);

@@ -43,6 +43,16 @@ BOOST_AUTO_TEST_CASE(without_a_step_that_counts_there_is_no_speed) {
   BOOST_TEST(after_three_steps(4).samples() == 12);
 }
 
+BOOST_AUTO_TEST_CASE(the_speed_of_two_starts_is_that_of_their_steps_in_their_time_and_of_both_machines) {
+  const Meter first = after_three_steps(2, 480), second = after_three_steps(3, 960);
+  const auto both = second.speed_of(first.timed() + second.timed());
+  BOOST_TEST(both->steps_per_s == 3.0 / 9);
+  BOOST_TEST(both->samples_per_s == 12.0 / 9);
+  BOOST_TEST(both->tokens_per_s == 300.0 / 9);
+  BOOST_TEST(both->mfu.value() == 300.0 * 6 / (5 * 480 + 4 * 960));
+  BOOST_TEST(!second.speed_of(first.timed() + after_three_steps(2).timed())->mfu.has_value());
+}
+
 BOOST_AUTO_TEST_CASE(utilisation_is_known_where_the_peak_is) {
   BOOST_TEST(!after_three_steps(2).speed()->mfu.has_value());
   BOOST_TEST(after_three_steps(2, 480).speed()->mfu.value() == 0.5);
@@ -53,8 +63,11 @@ BOOST_AUTO_TEST_CASE(a_reading_is_of_the_steps_since_the_one_before) {
   const Meter::Reading first = meter.read(118, 3);
   BOOST_TEST(first.step_ms == 5000);  // of 18 s 3 were no step's
   BOOST_TEST(first.tokens_per_s == 20);
+  BOOST_TEST(first.samples_per_s == 0.8);
   meter.count(119, 4, 100, 0);
-  BOOST_TEST(meter.read(119, 4).step_ms == 1000);
+  const Meter::Reading second = meter.read(119, 4);
+  BOOST_TEST(second.step_ms == 1000);
+  BOOST_TEST(second.samples_per_s == 4);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
