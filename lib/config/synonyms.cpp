@@ -14,7 +14,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 123> option_synonyms{{
+constexpr std::array<Synonyms, 128> option_synonyms{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -157,6 +157,11 @@ constexpr std::array<Synonyms, 123> option_synonyms{{
     {"data.name", " dataset_config dataset_config_name subset "},
     {"data.revision", " dataset_revision dataset_version "},
     {"data.data_files", " datafiles "},
+    {"data.instruction_field", " field_instruction instruction_column instruction_key "},
+    {"data.input_field", " field_input input_column input_key "},
+    {"data.output_field", " field_output output_column output_key response_column "},
+    {"data.prompt_template", " prompt_no_input no_input_format instruct_template prompt_format alpaca_template "},
+    {"data.prompt_template_with_input", " prompt_input "},
     {"data.messages_field", " field_messages messages_column messages_key conversation_column "},
     {"data.chat_template", " chat_template_jinja chat_template_path "},
     {"data.train_on",

@@ -51,6 +51,22 @@ void isolate_documents(const TokenStream& stream, std::int64_t begin, std::int64
 
 }  // namespace
 
+std::int64_t documents_cut_by_windows(const TokenStream& stream, std::int64_t length) {
+  constexpr std::int64_t tokens_at_once = std::int64_t{1} << 22;
+  std::int64_t cut = 0, document = -1;         // where the present one begins
+  const auto end_at = [&](std::int64_t end) {  // window k has the labels k·length + 1 to (k + 1)·length
+    if (document >= 0 && end - document > 2 && document / length != (end - 2) / length) ++cut;
+  };
+  for (std::int64_t begin = 0; begin < stream.tokens(); begin += tokens_at_once) {
+    for (const std::int64_t start : stream.document_starts(begin, begin + tokens_at_once)) {
+      end_at(start);
+      document = start;
+    }
+  }
+  end_at(stream.tokens());
+  return cut;
+}
+
 WindowSource::WindowSource(const TokenStream& stream, std::int64_t length, Documents documents, WindowTail tail)
     : stream_(&stream), length_(length), documents_(documents) {
   switch (tail) {

@@ -54,6 +54,10 @@ enum class WindowTail {
   padded,  // they form one more sample, padded
 };
 
+/// Returns the number of documents whose labels do not all lie in one window of this length. Local; reads all document
+/// starts. Throws Error(input) for a damaged shard.
+std::int64_t documents_cut_by_windows(const TokenStream& stream, std::int64_t length);
+
 /// Windows of the stream, one after the other, as SampleWindows defines them.
 class WindowSource : public SampleSource {
  public:

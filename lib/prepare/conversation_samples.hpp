@@ -1,4 +1,4 @@
-// MixtureSchedule conversations into samples, for records of messages and for prompts and completions that are
+// Turns conversations into samples, for records of messages and for prompts and completions that are
 // messages. The rendered text is encoded as a whole. A token counts as a label if it begins within a counted span, as
 // in transformers. Where a counted span begins, the text before and the text after the border are encoded separately,
 // as when a model reads a prompt and answers. A token may reach across the end of a span. The rendering:

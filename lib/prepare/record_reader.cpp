@@ -41,6 +41,7 @@ std::unique_ptr<RecordReader> record_reader(const Tokenizer& tokenizer, const Re
     case RecordForm::text: break;
     case RecordForm::tokenized: return tokenized_reader(tokenizer, options);
     case RecordForm::prompt: return prompt_reader(tokenizer, options, messages);
+    case RecordForm::instruction: return instruction_reader(tokenizer, options);
     case RecordForm::messages:
       if (messages != nullptr) return message_reader(tokenizer, options, *messages);
       fail(ExitCode::bug, "messages are read without a template");

@@ -1,4 +1,4 @@
-// MixtureSchedule records into samples: tokens, and a mask of the ones that count as labels. There is a reader for each
+// Turns records into samples: tokens, and a mask of the ones that count as labels. There is a reader for each
 // form of data.records. Records of text: readers/json_lines.hpp. Limits on the length of samples:
 // prepare/sample_shape.hpp.
 #pragma once
@@ -29,6 +29,7 @@ class RecordReader {
 std::unique_ptr<RecordReader> tokenized_reader(const Tokenizer& tokenizer, const RecordOptions& options);
 std::unique_ptr<RecordReader> prompt_reader(const Tokenizer& tokenizer, const RecordOptions& options,
                                             const MessageFormat* messages);
+std::unique_ptr<RecordReader> instruction_reader(const Tokenizer& tokenizer, const RecordOptions& options);
 std::unique_ptr<RecordReader> message_reader(const Tokenizer& tokenizer, const RecordOptions& options,
                                              const MessageFormat& format);
 

@@ -25,7 +25,7 @@ class TokenizedReader : public RecordReader {
   Sample read(const simdjson::dom::object& record) override {
     std::optional<Integers> ids = integers(record, "input_ids");
     if (!ids && member_of(record, "input_ids")) refuse_null("input_ids");
-    if (!ids) refuse_field(record, "input_ids", "data.records");
+    if (!ids) refuse_field(record, "input_ids", "");
     std::optional<Integers> labels = integers(record, "labels");
     const std::optional<Integers> attention = integers(record, "attention_mask");
     const auto require_length = [&](const char* name, const std::optional<Integers>& list) {

@@ -353,7 +353,8 @@ std::vector<Row> brief(const std::vector<Row>& rows) {
   const bool stages = std::ranges::find(rows, pipeline_axis, &Row::key) != rows.end();
   std::ranges::copy_if(rows, std::back_inserter(kept), [&](const Row& row) {
     if (stages && row.key == "bubble_share") return true;
-    if (row.section == "data" && row.key.starts_with("dataset_")) return true;
+    const auto begins = [&](std::string_view start) { return row.key.starts_with(start); };
+    if (row.section == "data" && (begins("dataset_") || begins("label_share") || begins("cut_documents"))) return true;
     return row.section == "mesh" || keys.contains(row.key) || (axes > 1 && row.section == "ranks" && row.key < "4");
   });
   return kept;

@@ -2,11 +2,13 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/json_member.hpp"
 #include "base/text.hpp"
 #include "readers/foreign_content.hpp"
 #include "readers/record_lines.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -63,17 +65,56 @@ Json json_of_odd_number(std::string_view number) {
   return number.starts_with('-') ? -infinity : infinity;
 }
 
+/// RecordHint is the advice for records that have some fields.
+struct RecordHint {
+  std::array<std::string_view, 2> fields;  // the second may be empty
+  std::string_view own;                    // options of records of this form, for which it is no advice
+  std::string_view advice;
+};
+
+constexpr std::array<RecordHint, 9> record_hints{{
+    {{"chosen", "rejected"}, "", "these are preferences between answers: preference training (DPO) is not supported"},
+    {{"messages", ""}, "data.messages_field", "--data.records messages"},
+    {{"conversations", ""}, "data.messages_field", "--data.records messages"},
+    {{"instruction", "output"}, "data.instruction_field data.output_field", "--data.records instruction"},
+    {{"instruction", "response"}, "", "--data.records instruction --data.output_field response"},
+    {{"prompt", "completion"}, "data.prompt_field data.completion_field", "--data.records prompt"},
+    {{"prompt", "response"}, "", "--data.records prompt --data.completion_field response"},
+    {{"question", "answer"}, "", "--data.records prompt --data.prompt_field question --data.completion_field answer"},
+    {{"input_ids", ""}, "", "--data.records tokenized"},
+}};
+
+/// A misspelled field first, then the form of the record.
+std::string hint_for(const std::vector<std::string>& keys, const std::string& field, const std::string& option) {
+  const auto has = [&](std::string_view name) { return name.empty() || std::ranges::find(keys, name) != keys.end(); };
+  const auto near = option.empty() ? std::nullopt : nearest(field, keys);
+  if (near) return fmt::format("--{} {}", option, *near);
+  for (const RecordHint& hint : record_hints)
+    if (std::ranges::all_of(hint.fields, has) && (option.empty() || hint.own.find(option) == hint.own.npos))
+      return std::string(hint.advice);
+  return option.empty() ? "" : fmt::format("--{} NAME", option);
+}
+
 }  // namespace
 
 void refuse_field(const simdjson::dom::object& object, const std::string& field, const std::string& option) {
   std::vector<std::string> keys;
   for (const auto& member : object) keys.emplace_back(member.key);
-  const auto near = nearest(field, keys);
   const std::string has = keys.empty() ? "it has none" : fmt::format("it has {}", join(keys, ", ").substr(0, 200));
-  throw BadRecord{fmt::format("no field '{}'; {}", field, has), fmt::format("--{} {}", option, near.value_or("NAME"))};
+  throw BadRecord{fmt::format("no field '{}'; {}", field, has), hint_for(keys, field, option)};
 }
 
 void refuse_null(const std::string& field) { throw BadRecord{fmt::format("the field '{}' is null", field), skip_hint}; }
+
+std::string_view text_of_field(const simdjson::dom::object& object, const std::string& field,
+                               const std::string& option) {
+  const auto member = member_of(object, field);
+  if (!member) refuse_field(object, field, option);
+  if (member->is_null()) refuse_null(field);
+  std::string_view text;
+  if (member->get(text) != simdjson::SUCCESS) throw BadRecord{fmt::format("the field '{}' is not text", field)};
+  return text;
+}
 
 Json json_of(const simdjson::dom::element& value) {
   switch (value.type()) {

@@ -36,12 +36,17 @@ class JsonRecords {
   PythonJsonParser parser_;
 };
 
-/// Throws BadRecord: the object has no such field. The hint names the option and the nearest field.
+/// Throws BadRecord: the object has no such field. The hint names the option with the nearest field, or the records
+/// that have the fields of the object. `option` names the field; empty: none does.
 [[noreturn]] void refuse_field(const simdjson::dom::object& object, const std::string& field,
                                const std::string& option);
 
 /// Throws BadRecord: the field is null. The hint says how to skip such records.
 [[noreturn]] void refuse_null(const std::string& field);
+
+/// Returns the text of a field. Throws BadRecord if it is missing, as refuse_field does for `option`, null or no text.
+std::string_view text_of_field(const simdjson::dom::object& object, const std::string& field,
+                               const std::string& option);
 
 /// The value as Json. If an object has a key twice, the last one counts. Throws BadRecord for an integer beyond 64
 /// bits.

@@ -25,6 +25,11 @@ void describe(RecordFields& visit, const RunRecord& record) {
       "packing", record.packing,
       "packing of documents into rows, by use of the rows: the method, samples, fill, and the numbers of documents "
       "and labels by outcome; null: samples are windows");
+  visit.field(
+      "labels", record.labels,
+      "for training data with a loss mask: tokens and trained_tokens of the dataset with their share (null: not "
+      "known), documents of the split, cut_documents (which do not lie whole in one row), and the numbers of "
+      "records that data.max_length cut or left out; by name for data.datasets; null: all labels count");
   visit.field("start_step", record.start_step, "steps done before this start");
   visit.field("resumed_from", record.resumed_from,
               "folder of the checkpoint from which the run resumes; null: from scratch");

@@ -41,6 +41,7 @@ struct RunRecord {
   std::int64_t tokens_per_step = 0;
   std::optional<double> flops_per_step;
   std::shared_ptr<const Json> packing = {};  // of documents into rows, by use: rows, fill, dropped parts; null: none
+  std::shared_ptr<const Json> labels = {};   // of training data with masks: those that count, cut documents
   std::int64_t start_step = 0;               // steps done before this start
   std::optional<std::string> resumed_from;   // folder of the checkpoint
 };

@@ -138,6 +138,26 @@ std::vector<Row> packing_rows(const TrainConfig& config, const TrainPlan& plan) 
   return rows;
 }
 
+/// Which labels of training data with masks count, and how many documents are cut.
+std::vector<Row> label_rows(const TrainConfig& config, const TrainPlan& plan) {
+  std::vector<Row> rows;
+  for (const RunDataset& dataset : plan.training) {
+    if (!dataset.labels) continue;
+    const bool named = !config.data.datasets.empty();
+    const std::string key = named ? "_" + dataset.name : "", label = named ? " " + dataset.name : "";
+    const std::string share = label_share_text(*dataset.labels);
+    Row labels{.section = "data", .key = "label_share" + key, .label = "labels" + label, .value = share, .text = share};
+    if (const auto known = label_share(*dataset.labels)) labels.value = *known;
+    rows.push_back(std::move(labels));
+    rows.push_back({.section = "data",
+                    .key = "cut_documents" + key,
+                    .label = "cut documents" + label,
+                    .value = dataset.labels->cut_documents,
+                    .text = cut_documents_text(dataset)});
+  }
+  return rows;
+}
+
 /// How evenly ranks of a ring share what attention computes of a sample of one document.
 Row ring_row(const TrainConfig& config, const TrainPlan& plan) {
   const ModelConfig& model = plan.architecture.config;
@@ -203,7 +223,8 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
         {.section = "data", .key = "tokenizer", .label = "tokenizer", .value = plan.tokenizer, .text = plan.tokenizer});
   std::ranges::copy(data_rows(config, plan), std::back_inserter(rows));
   if (plan.length.steps > 0) rows.push_back(schedule_row(config, plan.length));
-  for (const auto& more : {dataset_rows(config, plan), evaluation_rows(config, plan), packing_rows(config, plan)})
+  for (const auto& more : {dataset_rows(config, plan), evaluation_rows(config, plan), packing_rows(config, plan),
+                           label_rows(config, plan)})
     std::ranges::copy(more, std::back_inserter(rows));
   std::vector<Row> more = dry_run(facts, plan.model, plan.programs);
   if (sequence_ranks(plan.mesh).ring > 1)

@@ -23,6 +23,15 @@ enum class SampleUse { training, evaluation };
 /// Returns the split of this name. Throws Error(usage) naming the option.
 DataSplit split_named(const std::string& name, std::string_view option);
 
+/// LabelCounts says how much of a dataset made from records is trained on.
+struct LabelCounts {
+  std::optional<std::int64_t> tokens = {}, trained_tokens = {};  // of all splits; not set: not known
+  std::int64_t documents = 0;                                    // of the split: samples made from records
+  std::int64_t cut_documents = 0;     // of them, those with labels in several rows, or cut off or dropped by packing
+  std::int64_t cut_records = 0;       // truncated or split by data.max_length, in all splits
+  std::int64_t left_out_records = 0;  // by data.max_length, in all splits
+};
+
 struct RunDataset {
   std::string name;  // in plans, records and messages; unique within its use
   DatasetChoice choice;
@@ -32,6 +41,7 @@ struct RunDataset {
   DataSplit split = DataSplit::train;           // of the dataset
   std::shared_ptr<const TokenStream> stream;    // of the split; set with the plan of the run
   std::shared_ptr<const SampleSource> samples;  // the samples in use; set with the plan
+  std::optional<LabelCounts> labels;            // for training, if shards have masks; set with the plan
 };
 
 /// Opens the datasets for training or for evaluation. There is none for evaluation if the run does not evaluate, or if

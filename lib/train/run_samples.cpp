@@ -141,12 +141,36 @@ std::shared_ptr<const SampleSource> dummy_samples(const TrainConfig& config, con
   return std::make_shared<DummySource>(settings);
 }
 
+/// The counts of a dataset with masks. Its header may lack those of records.
+LabelCounts labels_of(const RunDataset& dataset) {
+  const Json inputs = parse_json(dataset.dataset->manifest.inputs, "inputs");
+  const Json records = inputs.is_object() ? inputs.value("records", Json::object()) : Json::object();
+  const auto count = [&](const char* name) {
+    const Json value = records.value(name, Json());
+    return value.is_number_integer() ? std::optional(value.get<std::int64_t>()) : std::nullopt;
+  };
+  LabelCounts labels{.tokens = count("tokens"),
+                     .trained_tokens = count("trained_tokens"),
+                     .documents = dataset.stream->documents(),
+                     .cut_records = count("truncated_records").value_or(0) + count("split_records").value_or(0),
+                     .left_out_records = count("too_long_records").value_or(0)};
+  if (const Packing* const packing = dataset.samples->packing()) {
+    const PackingCounts& counts = packing->counts();
+    labels.cut_documents = counts.split_documents + counts.truncated_documents + counts.dropped_documents;
+  } else {
+    labels.cut_documents = documents_cut_by_windows(*dataset.stream, dataset.samples->length());
+  }
+  return labels;
+}
+
 }  // namespace
 
 void make_samples(const TrainConfig& config, SampleUse use, std::int64_t vocabulary, RunDataset& dataset) {
   const DatasetChoice& choice = dataset.choice;
   if (dataset.dataset) dataset.stream = std::make_shared<const TokenStream>(dataset.dataset->open(dataset.split));
   dataset.samples = dataset.dataset ? samples_of(config, use, dataset) : dummy_samples(config, choice, vocabulary);
+  if (use == SampleUse::training && dataset.stream && dataset.stream->masks() == TokenMasks::present)
+    dataset.labels = labels_of(dataset);
   if (choice.fraction) {
     const std::int64_t all = dataset.samples->samples();
     const auto drawn = static_cast<std::int64_t>(static_cast<double>(all) * *choice.fraction);
@@ -179,6 +203,11 @@ std::shared_ptr<const SampleSource> joined_samples(const std::vector<RunDataset>
   std::vector<std::shared_ptr<const SampleSource>> sources;
   for (const RunDataset& dataset : datasets) sources.push_back(dataset.samples);
   return std::make_shared<JoinedSource>(std::move(sources));
+}
+
+std::optional<double> label_share(const LabelCounts& labels) {
+  if (!labels.tokens || !labels.trained_tokens || *labels.tokens == 0) return std::nullopt;
+  return static_cast<double>(*labels.trained_tokens) / static_cast<double>(*labels.tokens);
 }
 
 std::string packing_text(const SampleSource& samples) {
@@ -216,6 +245,37 @@ Json packing_facts(const SampleSource& samples) {
           {"masked_parts", counts.masked_parts},
           {"masked_labels", counts.masked_labels},
           {"packed_labels", counts.packed_labels}};
+}
+
+std::string label_share_text(const LabelCounts& labels) {
+  const std::optional<double> share = label_share(labels);
+  if (!share) return "not known: the dataset has no counts of its records";
+  return fmt::format("{:.2f} % of the tokens count: {} of {}", 100 * *share,
+                     human_count(static_cast<double>(*labels.trained_tokens)),
+                     human_count(static_cast<double>(*labels.tokens)));
+}
+
+std::string cut_documents_text(const RunDataset& dataset) {
+  const LabelCounts& labels = *dataset.labels;
+  std::string text =
+      fmt::format("{} of {} by {} of {}", labels.cut_documents, counted(labels.documents, "document"),
+                  dataset.samples->packing() ? "rows" : "windows", counted(dataset.samples->length(), "token"));
+  if (labels.left_out_records + labels.cut_records > 0)
+    text += fmt::format("; before that, data.max_length cut {} and left out {}", counted(labels.cut_records, "record"),
+                        labels.left_out_records);
+  return text;
+}
+
+Json label_facts(const LabelCounts& labels) {
+  const auto number = [](const std::optional<std::int64_t>& value) { return value ? Json(*value) : Json(); };
+  const std::optional<double> share = label_share(labels);
+  return {{"tokens", number(labels.tokens)},
+          {"trained_tokens", number(labels.trained_tokens)},
+          {"share", share ? Json(*share) : Json()},
+          {"documents", labels.documents},
+          {"cut_documents", labels.cut_documents},
+          {"cut_records", labels.cut_records},
+          {"left_out_records", labels.left_out_records}};
 }
 
 std::string packing_identity(const TrainConfig& config, const std::vector<RunDataset>& training) {

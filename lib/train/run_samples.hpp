@@ -39,6 +39,12 @@ std::shared_ptr<const SampleSource> joined_samples(const std::vector<RunDataset>
 std::string packing_text(const SampleSource& samples);
 Json packing_facts(const SampleSource& samples);
 
+/// Return which share of the labels of a dataset counts, and how many of its documents rows cut. Pure.
+std::optional<double> label_share(const LabelCounts& labels);  // not set: not known
+std::string label_share_text(const LabelCounts& labels);
+std::string cut_documents_text(const RunDataset& dataset);
+Json label_facts(const LabelCounts& labels);
+
 /// Returns the text by which a checkpoint identifies the packing of its training samples. Local.
 std::string packing_identity(const TrainConfig& config, const std::vector<RunDataset>& training);
 

@@ -37,6 +37,19 @@ std::shared_ptr<const Json> packing_of_run(const TrainConfig& config, const Trai
   return std::make_shared<Json>(Json{{"training", of_training}, {"evaluation", of_evaluation}});
 }
 
+/// Of the training datasets that have masks; null: none has. Of several datasets by name.
+std::shared_ptr<const Json> labels_of_run(const TrainConfig& config, const TrainPlan& plan) {
+  Json all;
+  for (const RunDataset& dataset : plan.training) {
+    if (!dataset.labels) continue;
+    if (config.data.datasets.empty())
+      all = label_facts(*dataset.labels);
+    else
+      all[dataset.name] = label_facts(*dataset.labels);
+  }
+  return all.is_null() ? nullptr : std::make_shared<Json>(std::move(all));
+}
+
 RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Settings& settings,
                      const Machines& machines, const TrainState& start, const std::optional<Path>& resumed) {
   Json build = Json::object();
@@ -63,6 +76,7 @@ RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Set
           .tokens_per_step = tokens_per_step,
           .flops_per_step = plan.flops_per_token * static_cast<double>(tokens_per_step),
           .packing = packing_of_run(config, plan),
+          .labels = labels_of_run(config, plan),
           .start_step = start.step,
           .resumed_from = resumed ? std::optional(resumed->string()) : std::nullopt};
 }

@@ -99,6 +99,58 @@ def test_odd_tables_are_read_as_python_reads_them_or_refused(tmp):
     assert prepared(tmp, tmp / "bad.csv", "--data.malformed", "skip", name="skipped") == ["x", "z"]
 
 
+def test_the_hint_for_a_missing_text_follows_the_fields_of_the_record_in_every_format(tmp):
+    chat = [{"role": "user", "content": "a"}]
+    hints = [
+        ({"messages": chat, "id": 1}, "--data.records messages"),
+        ({"conversations": [{"from": "human", "value": "a"}]}, "--data.records messages"),
+        ({"instruction": "a", "input": "", "output": "b"}, "--data.records instruction"),
+        ({"instruction": "a", "response": "b"}, "--data.records instruction --data.output_field response"),
+        ({"prompt": "a", "completion": "b"}, "--data.records prompt"),
+        ({"prompt": "a", "response": "b"}, "--data.records prompt --data.completion_field response"),
+        (
+            {"question": "a", "answer": "b"},
+            "--data.records prompt --data.prompt_field question --data.completion_field answer",
+        ),
+        (
+            {"prompt": "a", "chosen": "b", "rejected": "c"},
+            "these are preferences between answers: preference training (DPO) is not supported",
+        ),
+        ({"input_ids": [1, 2], "labels": [1, 2]}, "--data.records tokenized"),
+        ({"texts": "a", "messages": chat}, "--data.text_field texts"),
+        ({"output": "a", "chosen": "b"}, "--data.text_field NAME"),
+    ]
+    for record, hint in hints:
+        (tmp / "in.jsonl").write_text(json.dumps(record) + "\n")
+        (tmp / "in.json").write_text(json.dumps([record], indent=1))
+        with open(tmp / "in.csv", "w", newline="") as file:
+            writer = csv.DictWriter(file, list(record))
+            writer.writeheader()
+            writer.writerow({key: json.dumps(value) for key, value in record.items()})
+        names = ["in.jsonl", "in.json", "in.csv"]
+        if is_configured("lockstep-tables"):
+            pyarrow = needs("pyarrow")
+            import pyarrow.parquet
+
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist([record]), tmp / "in.parquet")
+            names.append("in.parquet")
+        for name in names:
+            said = refused(tmp, tmp / name)
+            assert said.rstrip().endswith(f"hint: {hint}"), (record, name, said)
+    for form, record, hint in [
+        ("prompt", hints[0][0], "--data.records messages"),
+        ("prompt", hints[7][0], hints[7][1]),
+        ("messages", hints[4][0], "--data.records prompt"),
+        ("tokenized", hints[2][0], "--data.records instruction"),
+        ("instruction", hints[3][0], hints[3][1]),
+    ]:
+        (tmp / "in.jsonl").write_text(json.dumps(record) + "\n")
+        (tmp / "chat.jinja").write_text("{{ messages }}")
+        template = ["--data.chat_template", tmp / "chat.jinja"] if form == "messages" else []
+        said = refused(tmp, tmp / "in.jsonl", "--data.records", form, *template)
+        assert said.rstrip().endswith(f"hint: {hint}"), (form, record, said)
+
+
 def test_json_arrays_and_values_that_follow_each_other_are_records(tmp):
     texts = drawn_texts(300, 7)
     records = [

@@ -1,4 +1,4 @@
-"""Records of token ids, and of prompts and completions, as prepare-data takes them: samples, masks and counts are those of references that are
+"""Records of token ids, of prompts and completions, and of instructions, as prepare-data takes them: samples, masks and counts are those of references that are
 written here, with ids of the tokenizers library."""
 
 import csv
@@ -200,10 +200,9 @@ def drawn_prompts(count, seed):
     return [(text() + rng.choice(borders), rng.choice(["", " ", "\n", "e"]) + text()) for _ in range(count)]
 
 
-def test_prompts_and_completions_have_the_ids_and_masks_that_trl_gives_them(tmp):
-    made = special_bpe(tmp / "bpe")
-    end, begin = made.token_to_id("<|endoftext|>"), made.token_to_id("<s>")
-    pairs = drawn_prompts(3000, 5)
+def expected_pairs(made, pairs):
+    """Ids and mask of each prompt and its completion by the tokenizers library, and how often their border is within a token."""
+    end = made.token_to_id("<|endoftext|>")
     expected, apart = [], 0
     for prompt, completion in pairs:
         head, whole = made.encode(prompt).ids, made.encode(prompt + completion).ids
@@ -211,6 +210,14 @@ def test_prompts_and_completions_have_the_ids_and_masks_that_trl_gives_them(tmp)
             apart += 1
             whole = head + made.encode(completion).ids
         expected.append((whole + [end], [0] * len(head) + [1] * (len(whole) - len(head) + 1)))
+    return expected, apart
+
+
+def test_prompts_and_completions_have_the_ids_and_masks_that_trl_gives_them(tmp):
+    made = special_bpe(tmp / "bpe")
+    end, begin = made.token_to_id("<|endoftext|>"), made.token_to_id("<s>")
+    pairs = drawn_prompts(3000, 5)
+    expected, apart = expected_pairs(made, pairs)
     source = write_lines(tmp / "in.jsonl", [{"question": prompt, "answer": completion} for prompt, completion in pairs])
     fields = {"form": "prompt", "tokenizer": tmp / "bpe", "prompt_field": "question", "completion_field": "answer"}
     counts = prepared(tmp, source, **fields)
@@ -229,6 +236,98 @@ def test_prompts_and_completions_have_the_ids_and_masks_that_trl_gives_them(tmp)
         and end not in ids[:-1]
         and made.decode(ids[:-1]) == "<s>yes<s> no<|endoftext|>"
     )
+
+
+USUAL = {
+    "prompt_no_input": "### Instruction:\n{instruction}\n\n### Response:\n",
+    "prompt_input": "### Instruction:\n{instruction}\n\n### Input:\n{input}\n\n### Response:\n",
+}
+
+
+def drawn_instructions(count, seed):
+    """Records of Alpaca's form: some without an input, some with an empty one or null, and braces in their texts."""
+    rng = random.Random(seed)
+    made = []
+    for number, (instruction, output) in enumerate(drawn_prompts(count, seed)):
+        record = {"instruction": instruction + rng.choice(["", " {input}", " {instruction} {x}"]), "output": output}
+        if number % 4 != 0:
+            record["input"] = ["", "", None, f"{output[::-1]} {{instruction}}"][number % 4]
+        made.append(record)
+    return made
+
+
+def instruction_pair(record, templates=USUAL):
+    """The prompt of a record, as str.format makes it of the template, and its completion."""
+    given = record.get("input") or ""
+    template = templates["prompt_input" if given else "prompt_no_input"]
+    return template.format(instruction=record["instruction"], input=given), record["output"]
+
+
+def test_instructions_have_the_ids_and_masks_of_their_prompts_and_outputs(tmp):
+    made = special_bpe(tmp / "bpe")
+    instructions = drawn_instructions(2000, 6)
+    expected, apart = expected_pairs(made, map(instruction_pair, instructions))
+    source = write_lines(tmp / "in.jsonl", instructions)
+    fields = {"form": "instruction", "tokenizer": tmp / "bpe"}
+    counts = prepared(tmp, source, **fields, ranks=2)
+    assert masked_documents(tmp / "data") == expected and counts["borders_apart"] == apart, (counts, apart)
+    options = manifest(tmp / "data")["options"]
+    assert {key: options[key] for key in ("prompt_template", "prompt_template_with_input", "input_field")} == {
+        "prompt_template": USUAL["prompt_no_input"],
+        "prompt_template_with_input": USUAL["prompt_input"],
+        "input_field": "input",
+    }, options
+    own = {"prompt_no_input": "Q: {instruction} {{}} {{ x\nA:", "prompt_input": "{input}\n{instruction}{input}\nA:"}
+    plain = {key: text.replace("{{", "{").replace("}}", "}") for key, text in own.items()}
+    expected, _ = expected_pairs(made, [instruction_pair(record, own) for record in instructions])
+    names = {"instruction": "task", "input": "context", "output": "reply"}
+    source = write_lines(
+        tmp / "named.jsonl",
+        [{names[key]: record.get(key) for key in names} for record in instructions],
+    )
+    renamed = {f"{key}_field": name for key, name in names.items()}
+    templates = {"prompt_template": plain["prompt_no_input"], "prompt_template_with_input": plain["prompt_input"]}
+    prepared(tmp, source, name="own", **fields, **renamed, **templates)
+    assert masked_documents(tmp / "own") == expected
+    prepared(tmp, source, name="all", train_on="all", add_eos="false", **fields, **renamed, **templates)
+    assert masked_documents(tmp / "all") == [(ids[:-1], [0] + [1] * (len(ids) - 2)) for ids, _ in expected]
+
+
+def test_an_instruction_that_has_no_template_or_lacks_a_field_is_named(tmp):
+    full = {"instruction": "a", "input": "b", "output": "c"}
+    for number, (record, options, message) in enumerate(
+        [
+            ({"instruction": "a"}, [], "no field 'output'; it has instruction"),
+            ({"output": "a"}, [], "no field 'instruction'; it has output"),
+            ({**full, "input": 3}, [], "the field 'input' is not text"),
+            ({**full, "output": None}, [], "the field 'output' is null"),
+            ({"instruction": "a", "output": "c"}, ["--data.input_field", "input"], "no field 'input'"),
+            (
+                full,
+                ["--data.prompt_template", "{instruction}"],
+                "the record has an input, but only data.prompt_template",
+            ),
+            (
+                {**full, "input": ""},
+                ["--data.prompt_template_with_input", "{instruction}{input}"],
+                "the record has no input, but only data.prompt_template_with_input is set",
+            ),
+        ]
+    ):
+        source = write_lines(tmp / f"in-{number}.jsonl", [record])
+        done = prepare(source, "--output", tmp / "no", "--data.records", "instruction", *options, expect=3)
+        assert f"in-{number}.jsonl:1: {message}" in done.stderr, (message, done.stderr)
+    source = write_lines(tmp / "in.jsonl", [full])
+    for option, text, message in [
+        ("prompt_template", "no place", "data.prompt_template lacks {instruction}"),
+        ("prompt_template", "{instruction} {input}", "data.prompt_template has {input}, but it is for records without"),
+        ("prompt_template_with_input", "{instruction}", "data.prompt_template_with_input lacks {input}"),
+        ("prompt_template", "{instruction}{output}", "data.prompt_template has {output}, but a template has only"),
+    ]:
+        done = prepare(
+            source, "--output", tmp / "no", "--data.records", "instruction", f"--data.{option}", text, expect=2
+        )
+        assert message in done.stderr, (message, done.stderr)
 
 
 def shaped(sample, longest, too_long, overlap, shortest, counts):
@@ -410,9 +509,11 @@ def test_options_that_would_have_no_effect_and_inputs_without_records_are_refuse
     assert "a.txt holds one text, not records" in refuse(tmp / "a.txt", "--data.records", "prompt")
     for option, value, needed in [
         ("labels", "shifted", "tokenized"),
-        ("max_length", 5, "tokenized or prompt or messages"),
-        ("train_on", "all", "prompt or messages"),
-        ("add_bos", "true", "tokenized or prompt or messages"),
+        ("max_length", 5, "tokenized or prompt or instruction or messages"),
+        ("train_on", "all", "prompt or instruction or messages"),
+        ("add_bos", "true", "tokenized or prompt or instruction or messages"),
+        ("input_field", "x", "instruction"),
+        ("prompt_template", "{instruction}", "instruction"),
     ]:
         assert f"data.{option} has no effect unless data.records is {needed}" in refuse(
             source, f"--data.{option}", value

@@ -46,6 +46,9 @@ def write_inputs(tmp):
                     "question": f"why {n}",
                     "completion": f" answer {n}",
                     "reply": f" since {n}",
+                    "instruction": f"do {n}",
+                    "input": f"with {n}" if n % 2 else "",
+                    "output": f"done {n}",
                     **message,
                 }
             )
@@ -99,8 +102,9 @@ def shown(tmp, number, words):
 
 DOCS = ["docs.jsonl", "--data.validation", "tail:0.3"]
 RECORDS = ["records.jsonl", "--data.validation", "none"]
-PROMPT, CHAT = (
+PROMPT, TASK, CHAT = (
     [*RECORDS, "--data.records", "prompt"],
+    [*RECORDS, "--data.records", "instruction"],
     [*RECORDS, "--data.records", "messages", "--data.chat_template", "chat.jinja"],
 )
 TRAIN_BPE = ["docs.jsonl", "--train-tokenizer", "280"]
@@ -120,12 +124,25 @@ PREPARE = {
         prepared,
         [
             [*RECORDS, "--data.records", form, *(["--data.chat_template", "chat.jinja"] if form == "messages" else [])]
-            for form in ("text", "tokenized", "prompt", "messages")
+            for form in ("text", "tokenized", "prompt", "instruction", "messages")
         ],
     ),
     "data.labels": choices([*RECORDS, "--data.records", "tokenized"], "data.labels", ["aligned", "shifted"]),
     "data.prompt_field": choices(PROMPT, "data.prompt_field", [None, "question"]),
     "data.completion_field": choices(PROMPT, "data.completion_field", [None, "reply"]),
+    "data.instruction_field": choices(TASK, "data.instruction_field", [None, "question"]),
+    "data.input_field": choices(TASK, "data.input_field", [None, "question"]),
+    "data.output_field": choices(TASK, "data.output_field", [None, "reply"]),
+    "data.prompt_template": choices(
+        [*TASK, "--data.prompt_template_with_input", "{instruction} {input}"],
+        "data.prompt_template",
+        ["{instruction}", "Do: {instruction}"],
+    ),
+    "data.prompt_template_with_input": choices(
+        [*TASK, "--data.prompt_template", "{instruction}"],
+        "data.prompt_template_with_input",
+        ["{instruction} {input}", "{input} {instruction}"],
+    ),
     "data.messages_field": choices(CHAT, "data.messages_field", [None, "talk"]),
     "data.chat_template": (prepared, [CHAT, [*CHAT[:-1], "other.jinja"]]),
     "data.train_on": (

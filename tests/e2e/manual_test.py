@@ -84,6 +84,14 @@ def execute(command, folder):
     return done.stdout
 
 
+def sums(count):
+    """Conversations of a question and its answer."""
+    return [
+        [{"role": "user", "content": f"{i} plus {i}?"}, {"role": "assistant", "content": f"It is {2 * i}."}]
+        for i in range(count)
+    ]
+
+
 made = tempfile.TemporaryDirectory(prefix="lockstep-manual-")  # what all pages start from, made once
 
 
@@ -101,6 +109,7 @@ def start():
     (folder / "answers.jsonl").write_text(
         "".join(json.dumps({"prompt": f"{i} and {i}?", "completion": f" {2 * i}"}) + "\n" for i in range(300))
     )
+    (folder / "chats.jsonl").write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in sums(300)))
     (folder / "corpus/a.jsonl").write_text(
         "".join(json.dumps({"body": line}) + "\n" for line in sample_text().splitlines() if line)
     )
@@ -108,6 +117,7 @@ def start():
     execute("prepare-data book.txt --output book-tokens --data.validation tail:0.1 --data.tokenizer bytes", folder)
     (folder / "tiny.yaml").write_text(PAGES["lockstep-config.5"].files["tiny.yaml"])
     execute("train tiny.yaml --checkpoint.every 10", folder)
+    execute("finalize-quantize runs/tiny --output model", folder)
     for name in ["a", "b"]:
         shutil.copytree(folder / "runs/tiny", folder / "runs" / name)
     return folder

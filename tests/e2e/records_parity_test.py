@@ -71,15 +71,15 @@ def next_fit(samples):
     return [[sample for row in rows[step * SAMPLES :][:SAMPLES] for sample in row] for step in range(STEPS)]
 
 
-def train(tmp, name, packing, ranks, *switches):
-    run(
+def train_output(tmp, packing, *switches, name=None, ranks=None, length=LENGTH):
+    return run(
         "train",
         "--model.path",
         tmp / "model",
         "--data.path",
         tmp / "data",
         "--data.sequence_length",
-        LENGTH,
+        length,
         "--data.shuffle",
         "false",
         "--data.packing",
@@ -97,7 +97,7 @@ def train(tmp, name, packing, ranks, *switches):
         "--schedule.name",
         "constant",
         "--train.run_dir",
-        tmp / name,
+        tmp / (name or packing),
         "--train.max_steps",
         STEPS,
         "--train.global_batch",
@@ -109,6 +109,10 @@ def train(tmp, name, packing, ranks, *switches):
         *switches,
         ranks=ranks,
     )
+
+
+def train(tmp, name, packing, ranks, *switches):
+    train_output(tmp, packing, *switches, name=name, ranks=ranks)
     return records(tmp / name, "step")
 
 
@@ -151,6 +155,66 @@ def test_losses_over_records_are_those_of_transformers_in_windows_and_packed_on_
                 counted,
                 steps_of_run,
             )
+
+
+def test_a_start_and_a_plan_say_which_share_of_the_labels_counts_and_how_many_documents_are_cut(tmp):
+    samples = drawn_records(300, 7)
+    longest = 28
+    (tmp / "in.jsonl").write_text(
+        "".join(json.dumps({"input_ids": ids, "labels": labels}) + "\n" for ids, labels in samples)
+    )
+    run(
+        "prepare-data",
+        tmp / "in.jsonl",
+        "--output",
+        tmp / "data",
+        "--data.tokenizer",
+        "bytes",
+        "--data.records",
+        "tokenized",
+        "--data.validation",
+        "none",
+        "--data.max_length",
+        longest,
+        "--data.too_long",
+        "truncate",
+    )
+    random_model(tmp / "model", GPT2_TINY)
+    kept = [(ids[:longest], labels[1:longest]) for ids, labels in samples]
+    kept = [(ids, labels) for ids, labels in kept if any(label != -100 for label in labels)]
+    tokens = sum(len(ids) for ids, _ in kept)
+    trained = sum(label != -100 for _, labels in kept for label in labels)
+    truncated = sum(len(ids) > longest and any(label != -100 for label in labels[1:longest]) for ids, labels in samples)
+    length, windows, at = 20, 0, 0
+    for ids, _ in kept:  # the label at place p is in window (p - 1) // length
+        windows += len({(place - 1) // length for place in range(at + 1, at + len(ids))}) > 1
+        at += len(ids)
+    rows = sum(len(ids) - 1 > length for ids, _ in kept)
+    assert 0 < rows < windows and truncated > 5, (rows, windows, truncated)
+    for packing, more, cut in [
+        ("windows", [], windows),
+        ("none", ["--data.long_documents", "truncate"], rows),
+        ("best_fit", ["--data.long_documents", "drop"], rows),
+    ]:
+        plan = json.loads(train_output(tmp, packing, *more, "--dry-run", "--json", length=length).stdout)["data"]
+        assert abs(plan["label_share"] - trained / tokens) < 1e-12 and plan["cut_documents"] == cut, (packing, plan)
+        started = train_output(tmp, packing, *more, ranks=2, length=length)
+        [facts] = [record["labels"] for record in records(tmp / packing, "run")]
+        assert facts == {
+            "tokens": tokens,
+            "trained_tokens": trained,
+            "share": plan["label_share"],
+            "documents": len(kept),
+            "cut_documents": cut,
+            "cut_records": truncated,
+            "left_out_records": 0,
+        }, (packing, facts)
+        assert f"{100 * trained / tokens:.2f} % of the tokens count" in started.stderr, started.stderr
+        assert f"{cut} of {len(kept)} documents by " in started.stderr, started.stderr
+    named = [{"path": str(tmp / "data"), "name": "answers"}, {"path": "dummy", "samples": 40}]
+    words = ["--data.path", "null", "--data.datasets", json.dumps(named)]
+    plan = json.loads(train_output(tmp, "windows", *words, "--dry-run", "--json").stdout)["data"]
+    assert plan["label_share_answers"] == trained / tokens and "label_share_dummy" not in plan, plan
 
 
 MARKED = """{% for m in messages %}{{ m.role[:1] }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{{ eos_token }}{% endgeneration %}{% else %}{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}"""
