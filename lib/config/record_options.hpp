@@ -65,9 +65,7 @@ struct RecordOptions {
   bool adds_eos() const { return add_eos.value_or(form == RecordForm::prompt || form == RecordForm::instruction); }
   bool sets_template() const { return prompt_template || prompt_template_with_input; }
   /// Returns the template of a record without an input; not set: such records have none.
-  std::optional<std::string> template_without_input() const {
-    return sets_template() ? prompt_template : usual_prompt;
-  }
+  std::optional<std::string> template_without_input() const { return sets_template() ? prompt_template : usual_prompt; }
   /// Returns the template of a record with an input; not set: such records have none.
   std::optional<std::string> template_with_input() const {
     return sets_template() ? prompt_template_with_input : usual_prompt_with_input;

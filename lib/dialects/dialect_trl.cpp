@@ -1,5 +1,6 @@
 #include "dialects/dialect_trl.hpp"
 
+#include "base/files.hpp"
 #include "dialects/dialect_hf.hpp"
 #include "options/interpret.hpp"
 
@@ -27,6 +28,13 @@ void activation_offloading(const Node& value, Lowering& lowering) {
 
 void chat_template(const Node& value, Lowering& lowering) { lowering.set("data.chat_template", value); }
 
+/// A folder has one revision.
+void revision(const Node& value, Lowering& lowering) {
+  const Node* const model = lowering.given("model_name_or_path");
+  if (value.text == "main" || (model != nullptr && is_folder(model->text))) return;
+  lowering.refuse(value, "name the folder of that revision");
+}
+
 void model_init(const Node& value, Lowering& lowering) {
   if (value.kind != Node::Kind::map) return lowering.refuse(value, "it must be a map");
   for (const auto& [key, argument] : value.entries)
@@ -35,7 +43,8 @@ void model_init(const Node& value, Lowering& lowering) {
 }
 
 constexpr std::array trl_keys{
-    DialectKey{"model_revision", text, "main", refused, "", "name the folder of another revision", "main"},
+    DialectKey{"model_revision", text, "main", taken, "", "another than main is refused, except of a folder", "", "",
+               revision},
     DialectKey{"dtype", text, "float32", noted, "",
                "precision.dtype and precision.weights say which types weights have", "float32|auto"},
     DialectKey{"torch_dtype", text, "", noted, "", "precision.dtype and precision.weights say which types weights have",
@@ -73,7 +82,7 @@ constexpr std::array trl_keys{
     DialectKey{"packing", flag, "false", taken, "data.packing, data.long_documents",
                "false: none; long documents are cut", "", "", jointly},
     DialectKey{"packing_strategy", text, "bfd", taken, "data.packing, data.long_documents",
-               "bfd and bfd_split: best_fit; wrapped: windows", "", "packing", jointly},
+               "bfd, ffd and bfd_split: best_fit; wrapped: windows", "", "packing", jointly},
     DialectKey{"eval_packing", flag, "", taken, "eval.packing", "false: none", "", "", jointly},
     DialectKey{"padding_free", flag, "false", moot, "", "attention ends with a document"},
     DialectKey{"pad_to_multiple_of", number, "", taken, "data.pad_to_multiple_of"},
@@ -127,11 +136,11 @@ void lower_packing(Lowering& lowering) {
     lowering.set("data.long_documents", "truncate", *place);
   } else if (strategy == "wrapped") {
     lowering.set("data.packing", "windows", *place);
-  } else if (strategy == "bfd" || strategy == "bfd_split") {
+  } else if (strategy == "bfd" || strategy == "ffd" || strategy == "bfd_split") {
     lowering.set("data.packing", "best_fit", *place);
-    lowering.set("data.long_documents", strategy == "bfd" ? "truncate" : "split", *place);
+    lowering.set("data.long_documents", strategy == "bfd_split" ? "split" : "truncate", *place);
   } else {
-    lowering.refuse(*how, "it must be bfd, bfd_split or wrapped");
+    lowering.refuse(*how, "it must be bfd, ffd, bfd_split or wrapped");
   }
   const Node* const evaluation = lowering.given("eval_packing");
   if (evaluation != nullptr && lowering.on("packing", false) && !lowering.on("eval_packing", true))

@@ -61,7 +61,7 @@ struct OptionFacts {
   char letter = '\0';           // short spelling: -o
   bool required = false;        // a file or the command line must set it
   std::vector<std::string> needless_with = {};  // switches with which a required option is not needed
-  bool hidden = false;          // not in help, manual or completion
+  bool hidden = false;                          // not in help, manual or completion
   OnResume on_resume = {};
   bool positional = false;         // takes arguments without a name; only outside sections
   bool command_line_only = false;  // not allowed in files, not shown in them

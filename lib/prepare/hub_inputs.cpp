@@ -222,6 +222,17 @@ struct NamedInput {
   HubPlan plan = {};  // of the dataset
 };
 
+/// A word that is no path here may have been meant as one.
+HubPlan plan_of(const NamedInput& input, const PrepareConfig& config, const std::function<void()>& alive) {
+  try {
+    return Planner(*input.dataset, config, alive).plan();
+  } catch (const Error& error) {
+    if (input.word.starts_with("hf:")) throw;
+    const std::string own = fmt::format("there is no file or folder {}, so it names a dataset of the hub", input.word);
+    throw Error(error.code(), error.what(), error.hint().empty() ? own : fmt::format("{}; {}", own, error.hint()));
+  }
+}
+
 void require_effect(const HubDatasetOptions& options, const std::vector<NamedInput>& inputs) {
   bool whole = false, open = false;
   for (const NamedInput& input : inputs) {
@@ -286,7 +297,7 @@ LocalInputs bring_hub_inputs(const PrepareConfig& config, Session& session, Outp
 
   long_work_together(session, "find the input", [&](const std::function<void()>& alive) {
     for (NamedInput& input : inputs)
-      if (input.dataset) input.plan = Planner(*input.dataset, config, alive).plan();
+      if (input.dataset) input.plan = plan_of(input, config, alive);
   });
   for (const NamedInput& input : inputs) {
     for (const std::string& note : input.plan.notes) output.log().info("{}", note);

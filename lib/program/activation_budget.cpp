@@ -104,7 +104,7 @@ struct LoadRow {
 };
 
 std::vector<LoadRow> rows_from(const std::vector<std::map<Moment, Loads>>& by_choice, const std::vector<int>& blocks,
-                           const ModelPlan& plan) {
+                               const ModelPlan& plan) {
   const auto at = [](const Loads& loads, int block) {
     const auto found = loads.of_blocks.find(block);
     return found == loads.of_blocks.end() ? 0 : found->second;
@@ -202,8 +202,8 @@ std::vector<std::vector<std::size_t>> rests_of(const std::vector<LoadRow>& rows,
 }
 
 /// By block the choice of least work; nothing if none fits.
-std::optional<std::vector<std::size_t>> solve(const std::vector<LoadRow>& rows, const std::vector<std::vector<Work>>& works,
-                                              std::int64_t budget) {
+std::optional<std::vector<std::size_t>> solve(const std::vector<LoadRow>& rows,
+                                              const std::vector<std::vector<Work>>& works, std::int64_t budget) {
   const std::size_t blocks = works.size();
   const std::vector<std::vector<std::size_t>> rests = rests_of(rows, blocks);
   if (std::ranges::any_of(rows, [&](const LoadRow& row) { return row.fixed > budget; })) return std::nullopt;

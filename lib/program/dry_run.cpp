@@ -328,7 +328,6 @@ std::vector<Row> brief(const std::vector<Row>& rows) {
                                                        "epochs",
                                                        "packing",
                                                        "evaluation_packing",
-                                                       "unknown",
                                                        "ranks",
                                                        "global_batch_samples",
                                                        "micro_batch_samples",
@@ -351,7 +350,9 @@ std::vector<Row> brief(const std::vector<Row>& rows) {
   const auto axes = std::ranges::count_if(
       rows, [](const Row& row) { return row.section == "mesh" && row.key != "ranks" && row.text != "1"; });
   const bool stages = std::ranges::find(rows, pipeline_axis, &Row::key) != rows.end();
+  const bool costs = std::ranges::find(rows, "cost", &Row::section) != rows.end();  // then a screen has less room
   std::ranges::copy_if(rows, std::back_inserter(kept), [&](const Row& row) {
+    if (costs && (row.key == "peak_action" || row.key == "total_bytes")) return false;
     if (stages && row.key == "bubble_share") return true;
     const auto begins = [&](std::string_view start) { return row.key.starts_with(start); };
     if (row.section == "data" && (begins("dataset_") || begins("label_share") || begins("cut_documents"))) return true;

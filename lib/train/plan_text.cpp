@@ -46,7 +46,11 @@ std::vector<Row> missing_rows(const TrainConfig& config, const std::vector<Missi
   const std::string why = join(reasons, ", ");
   const std::string parts = config.train.max_steps ? "epochs, evaluations, packing"
                                                    : "number of steps, learning rates, epochs, evaluations, packing";
-  return {{.section = "data", .key = "dataset", .label = "dataset", .value = why, .text = why},
+  return {{.section = "data",
+           .key = "dataset",
+           .label = "dataset",
+           .value = why,
+           .text = fmt::format("{}; without it are not planned: {}", why, parts)},
           {.section = "data", .key = "unknown", .label = "not planned", .value = parts, .text = parts}};
 }
 

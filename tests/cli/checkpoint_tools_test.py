@@ -172,7 +172,7 @@ def test_a_difference_says_how_far_tensors_are_apart(tmp):
     assert abs(row["relative_norm"] - row["norm"] / numpy.linalg.norm(values[0])) < 1e-9, row
     text = run("checkpoint-inspect", "--diff", a, c, expect=1).stdout
     assert re.search(
-        rf"^model/wte\.weight: different content: {row['elements']} of {apart.size} elements, first at \[.*\], "
+        rf"^model/wte\.weight: different content: {row['elements']} of {apart.size} elements, first at \(0, 0\), "
         r"at most \S+ apart, relative norm \S+$",
         text,
         re.M,

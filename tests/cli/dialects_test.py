@@ -168,7 +168,7 @@ def test_options_of_features_that_there_are_not_are_answered_as_explain_answers(
         "fp8.recipe": "this version trains in fp64, fp32, bf16 or fp16",
         "load-in-4bit": "refused",
         "bnb_4bit_compute_dtype": "this version trains no quantized weights; finalize-quantize exports weights in 8 bits",
-        "dpo.beta": "training on preferences is not supported",
+        "dpo.reference": "training on preferences is not supported",
     }.items():
         told = run("train", f"--{name}", "8", expect=2).stderr
         explained = run("train", "--explain", name.replace("-", "_")).stdout.splitlines()

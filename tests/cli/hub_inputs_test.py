@@ -334,7 +334,9 @@ def test_a_hub_that_is_busy_is_asked_again_and_one_that_stays_so_is_told(tmp):
         assert "the dataset has no such revision" in refused(
             tmp, environment(tmp / "rev", server.endpoint), "hf://datasets/some/set@v9"
         )
-        assert "there is no such dataset" in refused(tmp, environment(tmp / "none", server.endpoint), "some/other")
+        error = refused(tmp, environment(tmp / "none", server.endpoint), "some/other")
+        assert "there is no such dataset" in error, error
+        assert "there is no file or folder some/other, so it names a dataset of the hub" in error, error
 
 
 def test_bytes_that_are_not_those_of_the_listing_are_refused_and_not_kept(tmp):

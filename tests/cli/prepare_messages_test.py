@@ -474,7 +474,7 @@ def test_a_template_may_be_written_into_the_configuration(tmp):
         assert masked_documents(tmp / name) == masked_documents(tmp / "file"), name
         found = manifest(tmp / name)["options"]["chat_template"]
         assert found == {**expected, "file": "data.chat_template"}, found
-        assert (tmp / name / "chat_template.jinja").read_text() == template, name
+        assert (tmp / name / "tokenizer/chat_template.jinja").read_text() == template, name
     broken = prepare(
         *common, "--data.records", "messages", "--data.chat_template", "{{ 1", "--output", tmp / "b", expect=3
     )

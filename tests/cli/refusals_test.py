@@ -138,6 +138,11 @@ TABLE = [
     ),
     (
         1,
+        {"data.path": "", "data.datasets": "[{path: dummy, samples: 9, hub_split: test}]"},
+        "data.datasets.0.hub_split has no effect on dummy, which is no hub dataset",
+    ),
+    (
+        1,
         {"data.path": "", "data.datasets": "[{path: dummy, samples: 9, split: train}]"},
         "data.datasets.0.split has no effect: dummy has no splits",
     ),

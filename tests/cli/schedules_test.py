@@ -214,4 +214,4 @@ def test_a_schedule_is_drawn_as_text_picture_and_values(tmp):
         "--plot-schedule",
         expect=2,
     ).stderr
-    assert "the number of steps is unknown: it depends on data that is not there" in refused, refused
+    assert "the number of steps is unknown: train.epochs needs a dataset, and none is there" in refused, refused

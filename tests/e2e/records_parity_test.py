@@ -71,13 +71,13 @@ def next_fit(samples):
     return [[sample for row in rows[step * SAMPLES :][:SAMPLES] for sample in row] for step in range(STEPS)]
 
 
-def train_output(tmp, packing, *switches, name=None, ranks=None, length=LENGTH):
+def train_output(tmp, packing, *switches, name=None, ranks=None, length=LENGTH, datasets=None):
+    data = ["--data.path", tmp / "data"] if datasets is None else ["--data.datasets", json.dumps(datasets)]
     return run(
         "train",
         "--model.path",
         tmp / "model",
-        "--data.path",
-        tmp / "data",
+        *data,
         "--data.sequence_length",
         length,
         "--data.shuffle",
@@ -212,8 +212,7 @@ def test_a_start_and_a_plan_say_which_share_of_the_labels_counts_and_how_many_do
         assert f"{100 * trained / tokens:.2f} % of the tokens count" in started.stderr, started.stderr
         assert f"{cut} of {len(kept)} documents by " in started.stderr, started.stderr
     named = [{"path": str(tmp / "data"), "name": "answers"}, {"path": "dummy", "samples": 40}]
-    words = ["--data.path", "null", "--data.datasets", json.dumps(named)]
-    plan = json.loads(train_output(tmp, "windows", *words, "--dry-run", "--json").stdout)["data"]
+    plan = json.loads(train_output(tmp, "windows", "--dry-run", "--json", datasets=named).stdout)["data"]
     assert plan["label_share_answers"] == trained / tokens and "label_share_dummy" not in plan, plan
 
 

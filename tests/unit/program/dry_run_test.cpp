@@ -129,6 +129,11 @@ BOOST_AUTO_TEST_CASE(what_fits_on_a_screen_is_every_axis_and_what_one_looks_at_f
                               row("memory per rank", "buffer_bytes"), row("memory per rank", "peak_bytes")};
   BOOST_TEST(to_text(to_json(brief(rows))) ==
              R"({"mesh":{"ranks":1,"some_axis":1},"memory_per_rank":{"peak_bytes":1}})");
+  // The cost has the bytes of checkpoints, and takes the lines of other rows.
+  std::vector<Row> more{row("memory per rank", "peak_action"), row("checkpoint", "total_bytes")};
+  BOOST_TEST(brief(more).size() == 2u);
+  more.push_back(row("cost", "checkpoints_on_disk_bytes"));
+  BOOST_TEST(to_text(to_json(brief(more))) == R"({"cost":{"checkpoints_on_disk_bytes":1}})");
 }
 
 BOOST_AUTO_TEST_CASE(ranks_are_shown_with_their_coordinates_and_nodes_the_first_of_many_and_classes) {
