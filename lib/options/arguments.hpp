@@ -32,7 +32,7 @@ struct SortedArguments {
 };
 
 /// Sorts `arguments`, without the program's name. Unknown options, missing values and prunable words become
-/// problems. `explain` says what an unknown name means elsewhere; it returns nothing if it does not know.
+/// problems. `explain` returns the meaning of an unknown name in other vocabularies, or an empty text.
 SortedArguments sort_arguments(const Tool& tool, const Declaration& common, const Declaration& configuration,
                                const std::vector<std::string>& arguments, Problems& problems,
                                const std::function<std::string(std::string_view name)>& explain = {});

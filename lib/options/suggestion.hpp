@@ -16,8 +16,8 @@ std::optional<std::string> suggested_option(const Declaration& declaration, cons
 /// Suggests the name of a section of `declaration`. Local.
 std::optional<std::string> suggested_section(const Declaration& declaration, const std::string& name);
 
-/// Suggests one of `names` of tensors for a name that is none of them: the one of which it is a misspelling, or the
-/// first that has its parts in order, as "model.layers.0.self_attn.q_proj.weight" has those of "layers.0.q_proj".
+/// Suggests one of `names`, which are names of tensors, for an unknown name: the one with nearly the same spelling, or
+/// the first that has its parts in order. "model.layers.0.self_attn.q_proj.weight" has the parts of "layers.0.q_proj".
 /// Local.
 std::optional<std::string> suggested_tensor(const std::string& name, const std::vector<std::string>& names);
 

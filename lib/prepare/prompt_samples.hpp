@@ -1,7 +1,7 @@
-// Makes samples of a prompt and its completion, both texts. They are encoded as a whole, and the completion is what is
-// behind the ids of the prompt alone, as TRL has it; where a token would reach across, TRL warns, and here both are
-// encoded apart, as the model meets the prompt when it answers. Their records: prepare/prompt_records.cpp,
-// prepare/instruction_records.cpp.
+// Makes samples of a prompt and its completion, both texts. They are encoded together, as in TRL: the ids of the prompt
+// alone come first, and the ids behind them are the completion. If a token would span the border, TRL warns. Here the
+// two are then encoded apart, because the model meets the prompt alone when it answers. Their records:
+// prepare/prompt_records.cpp, prepare/instruction_records.cpp.
 #pragma once
 
 #include "config/record_options.hpp"

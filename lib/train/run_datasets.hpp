@@ -50,7 +50,7 @@ struct RunDataset {
 /// there is nothing to evaluate; Error(input) for a dataset of eval.datasets without the split.
 std::vector<RunDataset> open_datasets(const TrainConfig& config, SampleUse use);
 
-/// MissingData says what a plan lacks of the datasets of training and evaluation.
+/// A dataset of training or evaluation that a plan cannot open, with the reason.
 struct MissingData {
   enum class Reason { unnamed, absent, unprepared } reason{};
   std::string path;  // as the options name it; empty if none does
