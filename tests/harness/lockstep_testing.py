@@ -1,12 +1,15 @@
 """What the Python tests share: where the programs are, how to run them on ranks, how to read what they wrote with other people's
 libraries. Nothing here computes what a program computes."""
 
+import contextlib
 import hashlib
 import json
 import os
 import pathlib
 import subprocess
 import unittest
+
+import warm_starts
 
 BUILD = pathlib.Path(os.environ["LOCKSTEP_BUILD"]).resolve()  # tests run programs in folders of their own
 SOURCE = pathlib.Path(os.environ["LOCKSTEP_SOURCE"]).resolve()
@@ -68,11 +71,13 @@ def shared_data(name):
 def run(tool, *arguments, ranks=None, expect=0, timeout=PATIENCE_S, env=None, cwd=None, through=()):
     """Runs a tool, on `ranks` ranks if given, each of them `through` another command; returns the completed process with text output. Fails
     unless the exit code is `expect` (None: any)."""
-    command = [*map(str, through), program(tool), *map(str, arguments)]
+    warm = warm_starts.server_for(BUILD, env) if tool == "train" and not through else None
+    command = [*map(str, through), warm.train if warm else program(tool), *map(str, arguments)]
     if ranks is not None:
         command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), *command]
-    settings = dict(os.environ, LOCKSTEP_TEST_TIMEOUT=str(timeout), **(env or {}))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout + 30, env=settings, cwd=cwd)
+    settings = dict(os.environ, LOCKSTEP_TEST_TIMEOUT=str(timeout), **(warm.settings() if warm else {}), **(env or {}))
+    with warm or contextlib.nullcontext():
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout + 30, env=settings, cwd=cwd)
     if expect is not None and done.returncode != expect:
         raise AssertionError(
             f"{' '.join(command)}\nreturned {done.returncode}, expected {expect}\n"
