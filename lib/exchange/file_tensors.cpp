@@ -27,7 +27,7 @@ std::vector<Matrix> matrices_of_expert(const ModelConfig& config, Role stack) {
   return {};
 }
 
-Box rows_of(Box box, std::int64_t begin, std::int64_t count) {
+Box rows_at(Box box, std::int64_t begin, std::int64_t count) {
   box.begin[0] = begin;
   box.extent[0] = count;
   return box;
@@ -67,7 +67,7 @@ class StackedSource : public TensorSource {
       const std::int64_t begin = std::max(first, part.row);
       const std::int64_t end = std::min(first + rows, part.row + part.tensor.shape[0]);
       if (begin >= end) continue;
-      files_->read(part.tensor.name, rows_of(box, begin - part.row, end - begin),
+      files_->read(part.tensor.name, rows_at(box, begin - part.row, end - begin),
                    out.subspan(static_cast<std::size_t>(begin - first) * row_bytes,
                                static_cast<std::size_t>(end - begin) * row_bytes));
     }
@@ -98,7 +98,7 @@ class FileTensorSource : public TensorSource {
     if (found == files_.end()) fail(ExitCode::input, "the model's weights have no tensor '{}'", name);
     const FileTensor& file = found->second;
     const bool has_rows = !box.extent.empty();
-    stored_->read(file.stored, has_rows ? rows_of(box, box.begin[0] + file.row, box.extent[0]) : box, out);
+    stored_->read(file.stored, has_rows ? rows_at(box, box.begin[0] + file.row, box.extent[0]) : box, out);
   }
 
  private:

@@ -19,11 +19,11 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::pair<TokenFormat, std::string_view>, 5> names{{{TokenFormat::megatron, "megatron"},
-                                                                         {TokenFormat::llmc, "llmc"},
-                                                                         {TokenFormat::nanogpt, "nanogpt"},
-                                                                         {TokenFormat::datatrove, "datatrove"},
-                                                                         {TokenFormat::mds, "mds"}}};
+constexpr std::array<std::pair<TokenFormat, std::string_view>, 5> format_names{{{TokenFormat::megatron, "megatron"},
+                                                                                {TokenFormat::llmc, "llmc"},
+                                                                                {TokenFormat::nanogpt, "nanogpt"},
+                                                                                {TokenFormat::datatrove, "datatrove"},
+                                                                                {TokenFormat::mds, "mds"}}};
 
 constexpr std::int32_t llmc_16_bits = 20240520, llmc_32_bits = 20240801, llmc_evaluation = 20240522;
 constexpr std::uint64_t llmc_header_bytes = 1024;
@@ -177,9 +177,9 @@ TokenFile datatrove_file(const Path& path) {
 }
 
 /// Finds files by their content, or reads them as the user says.
-class Finder {
+class TokenFileFinder {
  public:
-  explicit Finder(std::optional<TokenFormat> format) : format_(format) {}
+  explicit TokenFileFinder(std::optional<TokenFormat> format) : format_(format) {}
 
   void take_word(const std::string& word) {
     const std::size_t before = found_.files.size();
@@ -305,21 +305,21 @@ class Finder {
 }  // namespace
 
 std::string_view name_of(TokenFormat format) {
-  for (const auto& [known, name] : names) {
+  for (const auto& [known, name] : format_names) {
     if (known == format) return name;
   }
   return {};
 }
 
 std::optional<TokenFormat> parse_token_format(std::string_view name) {
-  for (const auto& [format, known] : names) {
+  for (const auto& [format, known] : format_names) {
     if (known == name) return format;
   }
   return std::nullopt;
 }
 
 std::optional<TokenFiles> find_token_files(const std::vector<std::string>& words, std::optional<TokenFormat> format) {
-  Finder finder(format);
+  TokenFileFinder finder(format);
   for (const std::string& word : words) finder.take_word(word);
   return finder.finish();
 }

@@ -17,58 +17,58 @@ namespace lockstep {
 namespace {
 
 /// A kind of work as a drawing shows it.
-struct Work {
+struct DrawnWork {
   std::string_view name;
   char letter;
   std::string_view color;
 };
 
-constexpr std::array<Work, 11> works{{{"forward", 'F', "#4c8bc9"},
-                                      {"backward", 'B', "#e08a3c"},
-                                      {"backward, input half", 'I', "#e3a94f"},
-                                      {"backward, weight half", 'W', "#57a05a"},
-                                      {"recomputation", 'R', "#9cc3e6"},
-                                      {"gathering", 'g', "#a98bc4"},
-                                      {"reduction", 'r', "#c4574e"},
-                                      {"transfer", '>', "#8a97a3"},
-                                      {"norm, update", 'U', "#3f4a54"},
-                                      {"heartbeat", 'h', "#d9b400"},
-                                      {"copy from or to host", 'c', "#7fb8a4"}}};
+constexpr std::array<DrawnWork, 11> drawn_works{{{"forward", 'F', "#4c8bc9"},
+                                                 {"backward", 'B', "#e08a3c"},
+                                                 {"backward, input half", 'I', "#e3a94f"},
+                                                 {"backward, weight half", 'W', "#57a05a"},
+                                                 {"recomputation", 'R', "#9cc3e6"},
+                                                 {"gathering", 'g', "#a98bc4"},
+                                                 {"reduction", 'r', "#c4574e"},
+                                                 {"transfer", '>', "#8a97a3"},
+                                                 {"norm, update", 'U', "#3f4a54"},
+                                                 {"heartbeat", 'h', "#d9b400"},
+                                                 {"copy from or to host", 'c', "#7fb8a4"}}};
 
-const Work& work_of(Op op) {
+const DrawnWork& drawn_work_of(Op op) {
   switch (op) {
-    case Op::forward: return works[0];
-    case Op::backward: return works[1];
-    case Op::backward_input: return works[2];
-    case Op::backward_weight: return works[3];
-    case Op::recompute: return works[4];
+    case Op::forward: return drawn_works[0];
+    case Op::backward: return drawn_works[1];
+    case Op::backward_input: return drawn_works[2];
+    case Op::backward_weight: return drawn_works[3];
+    case Op::recompute: return drawn_works[4];
     case Op::unshard:
-    case Op::reshard: return works[5];
+    case Op::reshard: return drawn_works[5];
     case Op::reduce_scatter:
     case Op::all_reduce:
-    case Op::average_weights: return works[6];
+    case Op::average_weights: return drawn_works[6];
     case Op::receive_forward:
     case Op::send_forward:
     case Op::receive_backward:
     case Op::send_backward:
     case Op::receive_gradient:
-    case Op::send_gradient: return works[7];
+    case Op::send_gradient: return drawn_works[7];
     case Op::finish_gradient:
     case Op::add_gradient:
     case Op::gradient_norm:
     case Op::clip:
     case Op::optimizer:
-    case Op::finish_average: return works[8];
+    case Op::finish_average: return drawn_works[8];
     case Op::reduce_norm:
     case Op::heartbeat:
     case Op::reduce_loss:
-    case Op::draw_token: return works[9];
+    case Op::draw_token: return drawn_works[9];
     case Op::fetch_weights:
     case Op::offload_gradient:
     case Op::fetch_state:
     case Op::offload_state:
     case Op::offload_stash:
-    case Op::fetch_stash: return works[10];
+    case Op::fetch_stash: return drawn_works[10];
   }
   fail(ExitCode::bug, "unknown Op {}", static_cast<int>(op));
 }
@@ -187,11 +187,11 @@ class Drawing {
       const Action& action = action_of(program_, times, interval);
       const double x = at(interval.begin_s), wide = at(interval.end_s) - x;
       if (wide <= 0) continue;
-      shown_.insert(&work_of(action.op));
+      shown_.insert(&drawn_work_of(action.op));
       body_ += fmt::format(
           "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\"><title>{}, {} to "
           "{}</title></rect>\n",
-          x, y, wide, row_height, work_of(action.op).color, escaped(to_text(program_, action)),
+          x, y, wide, row_height, drawn_work_of(action.op).color, escaped(to_text(program_, action)),
           duration(interval.begin_s), duration(interval.end_s));
       if (action.micro_batch != no_micro_batch && wide >= 12)
         text(x + wide / 2, y + 10.5, "middle", fmt::to_string(action.micro_batch), "n");
@@ -214,7 +214,7 @@ class Drawing {
   /// The kinds of work that the time line has, in lines from `y` on. Returns the place of the last line.
   double legend(double y) {
     double x = left;
-    for (const Work& work : works) {
+    for (const DrawnWork& work : drawn_works) {
       if (!shown_.contains(&work)) continue;
       const double wide = 34 + 6.0 * static_cast<double>(work.name.size());
       if (x + wide > right) {
@@ -232,7 +232,7 @@ class Drawing {
   const StepProgram& program_;
   const Timeline& timeline_;
   std::string body_;
-  std::set<const Work*> shown_;
+  std::set<const DrawnWork*> shown_;
 };
 
 /// The intervals of a lane in characters: of each column the action that takes up most of it.
@@ -256,7 +256,7 @@ std::string characters(const StepProgram& program, const RankTimeline& times, co
     if (a < 0 || b < 0) return a == b;
     const Action& one = program.of(times.rank)[static_cast<std::size_t>(a)];
     const Action& other = program.of(times.rank)[static_cast<std::size_t>(b)];
-    return work_of(one.op).letter == work_of(other.op).letter && one.micro_batch == other.micro_batch;
+    return drawn_work_of(one.op).letter == drawn_work_of(other.op).letter && one.micro_batch == other.micro_batch;
   };
   std::string text;
   for (std::size_t begin = 0; begin < shown.size();) {
@@ -267,7 +267,7 @@ std::string characters(const StepProgram& program, const RankTimeline& times, co
       text += std::string(length, '.');
     } else {
       const Action& action = program.of(times.rank)[static_cast<std::size_t>(shown[begin])];
-      const char letter = work_of(action.op).letter;
+      const char letter = drawn_work_of(action.op).letter;
       const std::string number = action.micro_batch == no_micro_batch ? "" : fmt::to_string(action.micro_batch);
       std::string run(length, letter);
       if (number.size() < length) run.replace(1, number.size(), number);
@@ -300,8 +300,8 @@ std::string plot_text(const StepProgram& program, const Timeline& timeline, int 
       text += fmt::format("  {:<17}{}\n", row.name, characters(program, times, row, timeline.end_s, columns));
   }
   std::vector<std::string> words;
-  for (const Work& work : works)
-    words.push_back(fmt::format("{} {}{}", work.letter, work.name, &work == &works[4] ? ",\n" : ", "));
+  for (const DrawnWork& work : drawn_works)
+    words.push_back(fmt::format("{} {}{}", work.letter, work.name, &work == &drawn_works[4] ? ",\n" : ", "));
   return text + join(words, "") + ". idle\n";
 }
 

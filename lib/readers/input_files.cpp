@@ -150,9 +150,9 @@ std::optional<struct stat> status_of(const Path& path) {
   fail(ExitCode::storage, "cannot read {}: {}", path.string(), std::strerror(errno));
 }
 
-class Finder {
+class TextFileFinder {
  public:
-  explicit Finder(std::optional<TextFormat> format) : format_(format) {}
+  explicit TextFileFinder(std::optional<TextFormat> format) : format_(format) {}
 
   void take_word(const std::string& word) {
     SkippedFiles skipped;
@@ -336,7 +336,7 @@ InputFiles find_inputs(const std::vector<std::string>& words, std::optional<Text
     if (is_built_in(entry.table->suffix))
       fail(ExitCode::input, "{}: a plug-in cannot read {} files, which have a built-in reader", entry.plugin->file(),
            entry.table->suffix);
-  Finder finder(format);
+  TextFileFinder finder(format);
   for (const std::string& word : words) finder.take_word(word);
   finder.require_files();
   return std::move(finder.result);

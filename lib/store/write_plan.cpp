@@ -16,7 +16,7 @@ std::uint64_t bytes_of(const Box& box, int element_bytes) {
   return static_cast<std::uint64_t>(elements(box)) * static_cast<std::uint64_t>(element_bytes);
 }
 
-struct Candidate {
+struct PieceToPlace {
   WriteItem item;
   const std::vector<Rank>* holders;
   std::uint64_t bytes;
@@ -59,7 +59,7 @@ std::vector<Holding> holdings_of(const Layout& layout) {
 
 std::vector<WriteItem> plan_writes(std::span<const std::vector<Holding>> tensors, std::span<const int> element_bytes,
                                    std::uint64_t limit) {
-  std::vector<Candidate> candidates;
+  std::vector<PieceToPlace> candidates;
   for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor) {
     for (const Holding& holding : tensors[tensor]) {
       for (const Box& box : pieces_of(holding.box, element_bytes[tensor], limit)) {
@@ -67,14 +67,14 @@ std::vector<WriteItem> plan_writes(std::span<const std::vector<Holding>> tensors
       }
     }
   }
-  const auto place = [](const Candidate& candidate) {
+  const auto place = [](const PieceToPlace& candidate) {
     return std::tie(candidate.item.tensor, candidate.item.box.begin);
   };
-  std::ranges::sort(candidates, [&](const Candidate& a, const Candidate& b) {
+  std::ranges::sort(candidates, [&](const PieceToPlace& a, const PieceToPlace& b) {
     return std::tuple(~a.bytes, place(a)) < std::tuple(~b.bytes, place(b));
   });
   std::map<std::vector<Rank>, std::vector<std::uint64_t>> loads;  // by those who hold the same
-  for (Candidate& candidate : candidates) {
+  for (PieceToPlace& candidate : candidates) {
     const std::vector<Rank>& holders = *candidate.holders;
     std::vector<std::uint64_t>& load = loads[holders];
     load.resize(holders.size(), 0);
@@ -84,7 +84,7 @@ std::vector<WriteItem> plan_writes(std::span<const std::vector<Holding>> tensors
   }
   std::ranges::sort(candidates, {}, place);
   std::vector<WriteItem> items;
-  for (Candidate& candidate : candidates) items.push_back(std::move(candidate.item));
+  for (PieceToPlace& candidate : candidates) items.push_back(std::move(candidate.item));
   return items;
 }
 

@@ -11,11 +11,13 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::string_view end = "<|endoftext|>";
-constexpr std::array<NamedToken, 3> gpt2_tokens{{{"unk_token", end}, {"bos_token", end}, {"eos_token", end}}};
-constexpr std::array<NamedToken, 3> qwen2_tokens{{{"unk_token", end}, {"eos_token", end}, {"pad_token", end}}};
+constexpr std::string_view end_of_text = "<|endoftext|>";
+constexpr std::array<NamedToken, 3> gpt2_tokens{
+    {{"unk_token", end_of_text}, {"bos_token", end_of_text}, {"eos_token", end_of_text}}};
+constexpr std::array<NamedToken, 3> qwen2_tokens{
+    {{"unk_token", end_of_text}, {"eos_token", end_of_text}, {"pad_token", end_of_text}}};
 constexpr std::array<NamedToken, 4> neox_tokens{
-    {{"unk_token", end}, {"bos_token", end}, {"eos_token", end}, {"pad_token", "<|padding|>"}}};
+    {{"unk_token", end_of_text}, {"bos_token", end_of_text}, {"eos_token", end_of_text}, {"pad_token", "<|padding|>"}}};
 constexpr std::array<NamedToken, 7> roberta_tokens{{{"bos_token", "<s>"},
                                                     {"eos_token", "</s>"},
                                                     {"unk_token", "<unk>"},
