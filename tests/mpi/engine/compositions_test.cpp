@@ -26,13 +26,13 @@ using namespace lockstep::test;
 
 namespace {
 
-/// Those on as many ranks as there are: one of 21, or with LOCKSTEP_TEST_ALL all of them, or, where it is not 1,
+/// Those on as many ranks as there are: one of 34, or with LOCKSTEP_TEST_ALL all of them, or, where it is not 1,
 /// those whose text has it, of which there must be one.
 std::vector<Composition> of_this_world() {
   const char* const all = std::getenv("LOCKSTEP_TEST_ALL");
   const std::string asked = all == nullptr || std::string_view(all) == "1" ? "" : all;
   std::vector<Composition> mine;
-  Share share(21);
+  Share share(34);
   for (const Composition& how : all_compositions())
     if (how.ranks() == test::world().size() && share.takes() && how.text().find(asked) != std::string::npos)
       mine.push_back(how);

@@ -41,6 +41,17 @@ double element(const std::vector<T>& stored, Trans trans, std::int64_t stride, s
   return load(stored[static_cast<std::size_t>(trans == Trans::no ? row * stride + column : column * stride + row)]);
 }
 
+/// The rows of a matrix, or those of its transpose, one after another in double.
+template <class T>
+std::vector<double> rows_in_double(const std::vector<T>& stored, Trans trans, std::int64_t stride, std::int64_t rows,
+                                   std::int64_t columns) {
+  std::vector<double> values;
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t column = 0; column < columns; ++column)
+      values.push_back(element(stored, trans, stride, row, column));
+  return values;
+}
+
 /// The largest error of gemm against sums in double, over every combination of forms; strides are larger than rows.
 template <class T>
 double worst_error(std::int64_t m, std::int64_t n, std::int64_t k, double beta) {
@@ -56,11 +67,13 @@ double worst_error(std::int64_t m, std::int64_t n, std::int64_t k, double beta) 
       if (beta == 0) std::fill(c.begin(), c.end(), std::numeric_limits<Math<T>>::quiet_NaN());
       gemm(m, n, k, 0.5, MatrixView<T>{a.data(), stride_a, form_a}, MatrixView<T>{b.data(), stride_b, form_b}, beta,
            c.data(), stride_c);
+      const std::vector<double> left = rows_in_double(a, form_a, stride_a, m, k);
+      const std::vector<double> right = rows_in_double(b, form_b == Trans::no ? Trans::yes : Trans::no, stride_b, n, k);
       for (std::int64_t i = 0; i < m; ++i) {
         for (std::int64_t j = 0; j < n; ++j) {
+          const double *row = left.data() + i * k, *column = right.data() + j * k;
           double sum = 0;
-          for (std::int64_t l = 0; l < k; ++l)
-            sum += element(a, form_a, stride_a, i, l) * element(b, form_b, stride_b, l, j);
+          for (std::int64_t l = 0; l < k; ++l) sum += row[l] * column[l];
           const auto place = static_cast<std::size_t>(i * stride_c + j);
           const double expected = 0.5 * sum + (beta == 0 ? 0 : beta * static_cast<double>(before[place]));
           const double error = std::abs(static_cast<double>(c[place]) - expected);
