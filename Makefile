@@ -35,7 +35,7 @@ quickstart:  ## set up and build if need be, then train, stop, resume, inspect, 
 check: $(BUILD)/build.ninja  ## the quick tests: all but whole jobs (10 min on 2 cores)
 	scripts/test --no-suite full --no-suite e2e
 
-test: $(BUILD)/build.ninja  ## all tests but the campaigns (half an hour on 2 cores); the last line is "N passed, N failed"
+test: $(BUILD)/build.ninja  ## all tests but the campaigns (36 min on 2 cores); the last line is "N passed, N failed"
 	scripts/test --no-suite full
 
 test-full: $(BUILD)/build.ninja  ## everything, campaigns included

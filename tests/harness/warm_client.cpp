@@ -1,5 +1,5 @@
-// Stands where train looks for train-job, in tests: has a process that has loaded LibTorch start it (warm_start.cpp),
-// passes signals on and ends as it ends. If nobody answers, it becomes train-job itself.
+// Takes the place of train-job in tests. It asks the server of warm starts (warm_start.cpp) for the job, passes signals
+// to it and ends with its status. If no server answers, it executes train-job.
 #include "warm_start.hpp"
 
 #include <fcntl.h>

@@ -1,13 +1,13 @@
-// Preloaded into train-job, it makes one process that has loaded LibTorch start all train-jobs of a test: each is a
-// fork that takes arguments, variables, folder and standard streams from a client (warm_client.cpp) and then enters
-// main. To load LibTorch was two thirds of the time of all tests of whole jobs.
+// A library that is preloaded into train-job and turns it into a server of warm starts. The server loads LibTorch once.
+// For each client (warm_client.cpp) it forks a process, which takes the client's arguments, variables, folder and
+// standard streams and enters main. Loading LibTorch took two thirds of the time of the tests of whole jobs.
 #include "warm_start.hpp"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,12 +77,12 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return found;
 }
 
-/// The program itself, as if the client had become it.
+/// Enters main with the client's arguments, variables, folder and streams.
 [[noreturn]] void enter(Request& request) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (fchdir(request.files[3]) != 0) _exit(127);
   for (int stream = 0; stream < 3; ++stream) dup2(request.files[static_cast<std::size_t>(stream)], stream);
-  closefrom(3);
+  for (const int file : request.files) close(file);
   umask(request.mask);
   setpgid(0, 0);
   static std::vector<char*> arguments, variables;
@@ -92,30 +92,35 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   std::exit(program_main(static_cast<int>(request.arguments.size()), arguments.data(), environ));
 }
 
-/// One client, in a process of its own: it hears of its job's process and of its end; the job ends when the client
-/// does.
+/// Serves one client, in a process of its own. Kills the job if the client ends first.
 [[noreturn]] void attend(int connection) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::signal(SIGCHLD, SIG_DFL);
   static Request request;
   if (!receive(connection, request)) _exit(1);
+  std::array<int, 2> life{};  // only the job holds the end for writing, so that poll sees its death
+  if (pipe2(life.data(), O_CLOEXEC) != 0) _exit(1);
   const pid_t job = fork();
   if (job < 0) _exit(1);
-  if (job == 0) enter(request);
+  if (job == 0) {
+    close(life[0]);
+    close(connection);
+    enter(request);
+  }
+  close(life[1]);
   for (const int file : request.files) close(file);
   send(connection, &job, sizeof job, MSG_NOSIGNAL);
-  const int ended = static_cast<int>(syscall(SYS_pidfd_open, job, 0));
-  std::array<pollfd, 2> events = {pollfd{ended, POLLIN, 0}, pollfd{connection, POLLIN, 0}};
+  std::array<pollfd, 2> events = {pollfd{life[0], POLLIN, 0}, pollfd{connection, POLLIN, 0}};
   while (poll(events.data(), events.size(), -1) < 0) {
   }
-  if (!(events[0].revents & POLLIN)) kill(job, SIGKILL);
+  if (!events[0].revents) kill(job, SIGKILL);
   int status = 0;
   waitpid(job, &status, 0);
   send(connection, &status, sizeof status, MSG_NOSIGNAL);
   _exit(0);
 }
 
-/// Serves clients until the test has ended, which holds the other end of the standard input.
+/// Serves clients until the test ends, which closes the standard input.
 int serve(int, char**, char**) {
   const char* path = std::getenv(warm_start::socket_variable);
   sockaddr_un address = {};
@@ -146,7 +151,7 @@ bool is_train_job() {
 
 }  // namespace
 
-/// What a program's first instruction calls once all libraries are initialised.
+/// Replaces the C library's function, which calls main once all libraries are initialised.
 extern "C" int __libc_start_main(Main main, int count, char** arguments, void (*init)(), void (*fini)(),
                                  void (*at_exit)(), void* stack) {
   using Start = int (*)(Main, int, char**, void (*)(), void (*)(), void (*)(), void*);

@@ -1,6 +1,6 @@
-// What the server of warm starts (warm_start.cpp) and its clients (warm_client.cpp) say to each other over a socket of
-// this machine: a header, with the standard streams and the working folder beside it, then arguments and variables,
-// each ended by a zero byte; back come the process, and how it ended as waitpid(2) says it.
+// The protocol of warm starts, over a Unix socket. A client (warm_client.cpp) sends a header with the descriptors of
+// its standard streams and its working folder, then the arguments and the variables, each ended by a zero byte. The
+// server (warm_start.cpp) answers with the process number of the job, and at its end with the status of waitpid(2).
 #pragma once
 
 #include <sys/socket.h>
@@ -10,8 +10,9 @@
 
 namespace warm_start {
 
-constexpr const char* socket_variable = "LOCKSTEP_TEST_WARM_START";   // the socket's path
-constexpr const char* program_variable = "LOCKSTEP_TEST_COLD_START";  // what a client becomes if nobody answers
+constexpr const char* socket_variable = "LOCKSTEP_TEST_WARM_START";  // the socket's path
+constexpr const char* program_variable =
+    "LOCKSTEP_TEST_COLD_START";  // the program that a client starts if no server answers
 
 struct Header {
   std::uint32_t bytes = 0;      // of all arguments and variables

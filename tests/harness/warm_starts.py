@@ -1,5 +1,5 @@
-"""Warm starts: all runs of `train` by a test are forks of one process that has loaded LibTorch (warm_start.cpp). To load it was two thirds of the time
-of tests of whole jobs. What a run does from `main` on is the same. Tests of how processes start, are signalled or die start them themselves, cold."""
+"""Warm starts: one process loads LibTorch (warm_start.cpp), and each run of `train` by a test is a fork of it. Loading LibTorch took two thirds of
+the time of tests of whole jobs. From `main` on, a warm run is like a cold one. A test of starts, signals or deaths of processes starts them cold."""
 
 import atexit
 import os
@@ -28,7 +28,7 @@ READ_BY_LIBRARIES = (
 
 
 class Server:
-    """The process that starts jobs, for as long as this one lives."""
+    """The process that starts jobs. It ends with this one."""
 
     def __init__(self, build):
         self.folder = tempfile.mkdtemp(prefix="lockstep-warm-")
@@ -62,11 +62,14 @@ class Server:
             self.active += 1
         return self
 
-    def __exit__(self, *_):
-        """The last run to end waits for ranks that the launcher has killed: they end a moment after their clients."""
+    def serves(self):
+        return self.process.poll() is None
+
+    def __exit__(self, error, *_):
+        """Ranks that the launcher kills end a moment after their clients. The last run waits for them, unless it has failed."""
         with self.lock:
             self.active -= 1
-            while not self.active and self.jobs():
+            while error is None and not self.active and self.jobs():
                 time.sleep(0.005)
 
     def jobs(self):
@@ -80,10 +83,10 @@ _server = None
 
 
 def server_for(build, env):
-    """The server, started by the first who asks; none for a run with settings of its own for libraries, or in a build without one."""
+    """The server, which the first call starts. None for a run that sets variables of libraries, and where no server can run."""
     global _server
     if any(name.startswith(READ_BY_LIBRARIES) for name in env or {}) or "LD_PRELOAD" in os.environ:
         return None
     if _server is None and (build / "tests/warm/libwarm_start.so").exists():
         _server = Server(build)
-    return _server
+    return _server if _server and _server.serves() else None
