@@ -142,15 +142,14 @@ Session* session_of_process = nullptr;  // for the handler below, which takes no
 
 int with_dialect_keys(const Settings& settings, const std::function<int()>& work) {
   const auto in_words = [&](const Error& error) {
-    return Error(error.code(), error.what() + dialect_keys_of(error, settings), error.hint());
+    const std::string keys = error.code() == ExitCode::usage ? dialect_keys_of(error, settings) : "";
+    return Error(error.code(), error.what() + keys, hint_in_dialect(error.hint(), settings));
   };
   try {
     return work();
   } catch (const AgreedError& error) {
-    if (error.code() != ExitCode::usage) throw;
     throw AgreedError(in_words(error), error.owner());
   } catch (const Error& error) {
-    if (error.code() != ExitCode::usage) throw;
     throw in_words(error);
   }
 }

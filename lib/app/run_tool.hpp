@@ -36,8 +36,8 @@ int give_answer(const Tool& tool, const std::string& answer);
 int run_job(const Tool& tool, const CommonOptions& common, const StartUp& start_up, const StartJob& start,
             const std::function<int(Session&, Log&)>& work);
 
-/// Returns the result of `work`. To usage errors it adds the keys of another trainer that set the options named in the
-/// error. Local.
+/// Returns the result of `work`. Hints of its errors name options as the dialect of the settings takes them. To usage
+/// errors it adds the keys of another trainer that set the options named in the error. Local.
 int with_dialect_keys(const Settings& settings, const std::function<int()>& work);
 
 template <class Config>

@@ -81,6 +81,9 @@ std::string explain(const Problems::Entry& entry, const Settings& settings) {
   return fmt::format("{}: {}{}", entry.where, says_so_itself ? "" : name + ": ", entry.text);
 }
 
+/// Whether the value comes from a key of another trainer, which its origin then names.
+bool is_translated(const Setting& setting) { return setting.origin.find(": ") != std::string::npos; }
+
 /// Gives the options the values of a canonical document, and answers what is asked of them.
 void finish(ParsedLine& line, const Tool& tool, Declaration& declaration, const Node& document,
             const Declaration* all_programs) {
@@ -175,12 +178,28 @@ void raise(const Tool& tool, const Declaration& declaration, const Problems& pro
     const Option* const option =
         entries.front().options.size() == 1 ? declaration.find(entries.front().options.front()) : nullptr;
     if (option != nullptr && entries.front().text.find(option->facts.brief) == std::string::npos)
-      hint = one_line_help(*option);
+      hint = hint_in_dialect(one_line_help(*option), settings);
     throw Error(ExitCode::usage, explain(entries.front(), settings), hint);
   }
   std::string message = fmt::format("{} problems in the configuration", entries.size());
   for (const Problems::Entry& entry : entries) message += "\n" + explain(entry, settings);
   throw Error(ExitCode::usage, message, hint);
+}
+
+std::string hint_in_dialect(const std::string& hint, const Settings& settings) {
+  if (std::ranges::none_of(settings, is_translated)) return hint;
+  constexpr std::string_view dashes = "--", of_names = "abcdefghijklmnopqrstuvwxyz_0123456789.";
+  std::string text;
+  std::size_t at = 0;
+  for (std::size_t next = hint.find(dashes); next != std::string::npos; next = hint.find(dashes, at)) {
+    const std::size_t begin = next + dashes.size();
+    std::string name = hint.substr(begin, hint.find_first_not_of(of_names, begin) - begin);
+    if (name.ends_with('.')) name.pop_back();  // of a sentence
+    const bool in_section = name.find('.') != std::string::npos && !origin_of(settings, name).empty();
+    text += hint.substr(at, begin - at) + (in_section ? "lockstep." : "") + name;
+    at = begin + name.size();
+  }
+  return text + hint.substr(at);
 }
 
 std::string dialect_keys_of(const Error& error, const Settings& settings) {
@@ -195,8 +214,8 @@ std::string dialect_keys_of(const Error& error, const Settings& settings) {
   };
   std::vector<std::string> places;
   for (const Setting& setting : settings) {
-    const bool translated = setting.origin.find(": ") != std::string::npos;
-    if (translated && names(setting.path)) places.push_back(fmt::format("{} from {}", setting.path, setting.origin));
+    if (is_translated(setting) && names(setting.path))
+      places.push_back(fmt::format("{} from {}", setting.path, setting.origin));
   }
   return places.empty() ? "" : fmt::format(" ({})", join(places, ", "));
 }

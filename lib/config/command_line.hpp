@@ -46,6 +46,10 @@ void raise(const Tool& tool, const Declaration& declaration, const Problems& pro
 /// "(parallel.ep from x.yaml:3: train.expert_parallel_size)". Empty if there are none. Local.
 std::string dialect_keys_of(const Error& error, const Settings& settings);
 
+/// Returns a hint with its options as a command line in the dialect of the settings takes them:
+/// --lockstep.train.epochs. Without a dialect it is returned as it is. Local.
+std::string hint_in_dialect(const std::string& hint, const Settings& settings);
+
 /// Parses a command line; `arguments` excludes the program's name. Local; needs no MPI, GPU or write access. Throws
 /// Error(usage) with all problems.
 template <class Config>

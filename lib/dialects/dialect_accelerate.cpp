@@ -30,9 +30,18 @@ void distributed_type(const Node& value, Lowering& lowering) {
 
 void accelerator(const Node& value, Lowering& lowering) {
   if (value.kind != Node::Kind::map) return lowering.refuse(value, "it must be a map");
-  const Node* const splits = value.find("split_batches");
-  if (splits != nullptr && flag_word(splits->text).value_or(true))
-    lowering.refuse(*splits, "a batch size is that of a rank: set per_device_train_batch_size");
+  constexpr const char* batches = "every way to read data gives the same batches";
+  static constexpr std::array known{
+      DialectKey{"split_batches", flag, "false", refused, "",
+                 "a batch size is that of a rank: set per_device_train_batch_size", "false"},
+      DialectKey{"dispatch_batches", flag, "", moot, "", batches},
+      DialectKey{"even_batches", flag, "", moot, "", batches},
+      DialectKey{"use_seedable_sampler", flag, "", moot, "", batches},
+      DialectKey{"non_blocking", flag, "", moot, "", batches},
+      DialectKey{"use_configured_state", flag, "", moot, "", batches},
+      DialectKey{"gradient_accumulation_kwargs", map, "", refused, "", "set gradient_accumulation_steps", "{}"},
+  };
+  lowering.part(known, "accelerator_config", value);
 }
 
 constexpr std::array accelerate_keys{
@@ -72,7 +81,10 @@ constexpr std::array accelerate_keys{
     DialectKey{"same_network", flag, "", moot, "", hf::launched},
     DialectKey{"gpu_ids", text, "", moot, "", hf::launched},
     DialectKey{"enable_cpu_affinity", flag, "", moot, "", hf::launched},
-    DialectKey{"debug", flag, "false", refused, "", "train.watchdog names the rank that others wait for", "false"},
+    DialectKey{
+        "debug", text, "", refused, "",
+        "train.watchdog names the rank that others wait for, train.detect_anomaly the values that are not finite",
+        "false|[]|"},
     DialectKey{"mpirun_config", map, "", moot, "", hf::launched},
     DialectKey{"commands", list, "", moot, "", hf::launched},
     DialectKey{"command_file", text, "", moot, "", hf::launched},
@@ -219,6 +231,8 @@ void lower_sharding(Lowering& lowering) {
       if (value.kind != Node::Kind::null)
         take_config(key.starts_with("fsdp_") ? key.substr(5) : key, value, sharding, lowering);
   }
+  if (const Node* const least = lowering.given("fsdp_min_num_params"); least != nullptr && !Lowering::of_preset(*least))
+    take_config("min_num_params", *least, sharding, lowering);
   const Node* const type = lowering.given("distributed_type");
   if (sharding.strategy.empty() && type != nullptr && type->text == "FSDP") {
     sharding.strategy = "full_shard";

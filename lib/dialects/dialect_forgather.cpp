@@ -50,6 +50,11 @@ void cpu_offload(const Node& value, Lowering& lowering) {
   if (flag_word(value.text).value_or(false)) hf::offload({"optimizer", "shards"}, value, lowering);
 }
 
+/// The default is ours too, and means nothing for other trainers.
+void reshard_after_forward(const Node& value, Lowering& lowering) {
+  if (!Lowering::of_preset(value)) lowering.set("parallel.reshard_after_forward", value);
+}
+
 void one_unit(const Node& value, Lowering& lowering) {
   if (!flag_word(value.text).value_or(true)) hf::one_unit(value, lowering);
 }
@@ -263,7 +268,7 @@ constexpr std::array forgather_keys{
                "{post_local_sgd: {cell: RANKS OF A NODE}}",
                "false", "post_local_sgd.enabled"},
     DialectKey{"fsdp2.reshard_after_forward", text, "true", taken, "parallel.reshard_after_forward",
-               "true, false or a number of ranks"},
+               "true, false or a number of ranks", "", "", reshard_after_forward},
     DialectKey{"fsdp2.param_dtype", text, "", taken, "precision.dtype", "", "", "", param_dtype},
     DialectKey{"fsdp2.reduce_dtype", text, "", taken, "precision.reduce_dtype", "", "", "", reduce_dtype},
     DialectKey{"fsdp2.buffer_dtype", text, "", moot, "", "a model has no buffers"},

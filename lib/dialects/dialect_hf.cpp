@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -27,12 +26,6 @@ std::string decimal(double number) {
   std::string text = fmt::format("{:.9f}", number);
   text.erase(text.find_last_not_of('0') + 1);
   return text.ends_with('.') ? text.substr(0, text.size() - 1) : text;
-}
-
-std::optional<double> number_in(const std::string& text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc{} && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
 /// A number of steps as a cadence. From 0 to 1 it is a part of the run, which is rounded up there.
@@ -69,7 +62,8 @@ void lower_warmup(const std::string& schedule, Lowering& lowering) {
   const Node* const ratio = lowering.given("warmup_ratio");
   const Node* const warmup = steps != nullptr && (!zero(*steps) || ratio == nullptr) ? steps : ratio;
   if (warmup == nullptr || schedule == "constant") return;
-  const bool is_part = warmup == ratio || warmup->text.starts_with("0.") || warmup->text.starts_with(".");
+  const double number = number_in(warmup->text).value_or(0);
+  const bool is_part = warmup == ratio || (number > 0 && number < 1);
   lowering.set(is_part ? "schedule.warmup_ratio" : "schedule.warmup_steps", *warmup);
   if (!zero(*warmup) && !lowering.is_set("schedule.warmup_from")) lowering.set("schedule.warmup_from", "zero", *warmup);
 }
@@ -77,6 +71,21 @@ void lower_warmup(const std::string& schedule, Lowering& lowering) {
 }  // namespace
 
 void jointly(const Node&, Lowering&) {}
+
+void no_token(const Node& value, Lowering& lowering) {
+  if (value.text.starts_with('<') && value.text.ends_with('>')) return;  // written in place of a token
+  Node hidden = value;
+  hidden.text = "a token";
+  lowering.refuse(hidden, "a configuration must not hold one: HF_TOKEN is read from the environment");
+}
+
+void export_at_end(const Node& value, Lowering& lowering) {
+  if (flag_word(value.text).value_or(false)) lowering.set("checkpoint.export_at_end", "true", value);
+}
+
+void adafactor(const Node& value, Lowering& lowering) {
+  if (flag_word(value.text).value_or(false)) lowering.set("optimizer.name", "adafactor", value);
+}
 
 void max_grad_norm(const Node& value, Lowering& lowering) {
   lowering.set("optimizer.clip_norm", zero(value) ? "null" : value.text, value);
@@ -129,6 +138,16 @@ void recompute(const Node& value, Lowering& lowering) {
 }
 
 void lower_recomputation(Lowering& lowering) {
+  static constexpr std::array known{
+      DialectKey{.name = "every_n_layers", .value = DialectKey::Value::number, .lower = jointly},
+      DialectKey{.name = "use_reentrant", .state = DialectKey::State::moot},
+      DialectKey{.name = "preserve_rng_state", .state = DialectKey::State::moot},
+      DialectKey{.name = "determinism_check", .state = DialectKey::State::moot},
+      DialectKey{.name = "early_stop", .state = DialectKey::State::moot},
+      DialectKey{.name = "debug", .state = DialectKey::State::moot},
+  };
+  for (const std::string key : {"activation_checkpointing_kwargs", "gradient_checkpointing_kwargs"})
+    if (const Node* const map = lowering.given(key)) lowering.part(known, key, *map);
   const Node* kwargs = lowering.given("activation_checkpointing_kwargs");
   if (kwargs == nullptr) kwargs = lowering.given("gradient_checkpointing_kwargs");
   const Node* const every = kwargs == nullptr ? nullptr : kwargs->find("every_n_layers");
@@ -218,8 +237,8 @@ void lower_length(Lowering& lowering) {
   const Node* const steps = lowering.given("max_steps");
   const Node* const epochs = lowering.given("num_train_epochs");
   const bool by_steps = steps != nullptr && !negative(*steps);
-  if (by_steps) lowering.set("train.max_steps", *steps);
-  if (epochs == nullptr || by_steps) return;
+  if (by_steps && !lowering.is_set_above("train.epochs", *steps)) lowering.set("train.max_steps", *steps);
+  if (epochs == nullptr || by_steps || lowering.is_set_above("train.max_steps", *epochs)) return;
   if (negative(*epochs)) return lowering.refuse(*epochs, "a run without an end needs max_steps");
   lowering.set("train.epochs", *epochs);
 }
@@ -265,7 +284,9 @@ void lower_schedule(Lowering& lowering) {
   if (more == nullptr) return;
   for (const auto& [key, value] : more->entries) {
     if (key == "min_lr_rate") {
-      const std::optional<double> rate = number_in(value.text), lr = number_in(lowering.text("learning_rate"));
+      const Node* const in_force = lowering.value_set("optimizer.lr");
+      const std::optional<double> rate = number_in(value.text);
+      const std::optional<double> lr = number_in(in_force ? in_force->text : lowering.text("learning_rate"));
       if (!rate || !lr) return lowering.refuse(value, "it and learning_rate must be numbers");
       lowering.set("schedule.min_lr", fmt::format("{:.9g}", *rate * *lr), value);
     } else if (key == "min_lr" || (key == "lr_end" && name == "polynomial")) {
@@ -287,22 +308,29 @@ void lower_schedule(Lowering& lowering) {
   }
 }
 
+std::string_view evaluation_key(const Lowering& lowering) {
+  const bool former = lowering.given_beyond_preset("evaluation_strategy") != nullptr &&
+                      lowering.given_beyond_preset("eval_strategy") == nullptr;
+  return former ? "evaluation_strategy" : "eval_strategy";
+}
+
 void lower_cadence(Lowering& lowering) {
   const Node* const logged = lowering.given("logging_steps");
   const Node* const evaluated = lowering.given("eval_steps");
   lower_strategy("logging_strategy", logged, "logging_steps", "log.every", lowering);
-  if (lowering.given("eval_strategy") != nullptr)  // without steps of its own transformers takes those of the log
-    lower_strategy("eval_strategy", either(evaluated, lowering.text("eval_steps").empty() ? logged : nullptr),
-                   "eval_steps", "eval.every", lowering);
+  const std::string_view strategy = evaluation_key(lowering);
+  if (lowering.given(strategy) != nullptr)  // without steps of its own transformers takes those of the log
+    lower_strategy(strategy, either(evaluated, lowering.text("eval_steps").empty() ? logged : nullptr), "eval_steps",
+                   "eval.every", lowering);
   lower_strategy("save_strategy", lowering.given("save_steps"), "save_steps", "checkpoint.every", lowering);
-  if (const Node* const strategy = lowering.given("save_strategy");
-      strategy != nullptr && (strategy->text == "no" || strategy->text == "false"))
-    lowering.set("checkpoint.at_end", "false", *strategy);
+  if (const Node* const saved = lowering.given("save_strategy");
+      saved != nullptr && (saved->text == "no" || saved->text == "false"))
+    lowering.set("checkpoint.at_end", "false", *saved);
 }
 
 void lower_delay(const std::string& unit, Lowering& lowering) {
   const Node* const delay = lowering.given("eval_delay");
-  const std::string how = lowering.text("eval_strategy");
+  const std::string how = lowering.text(evaluation_key(lowering));
   if (delay == nullptr || zero(*delay) || how == "no" || how == "false") return;
   lowering.set("eval.delay", delay->text + " " + unit, *delay);
 }

@@ -21,6 +21,9 @@ inline constexpr const char* not_needed = "not needed";  // the note of moot key
 /// Does nothing. It is the row function of a key that another function translates together with other keys.
 void jointly(const Node& value, Lowering& lowering);
 
+void no_token(const Node& value, Lowering& lowering);  // refused without its text, except <…>
+void export_at_end(const Node& value, Lowering& lowering);
+void adafactor(const Node& value, Lowering& lowering);
 void max_grad_norm(const Node& value, Lowering& lowering);           // 0: no clipping
 void weight_decay(const Node& value, Lowering& lowering);            // applies to all tensors, as in transformers
 void save_total_limit(const Node& value, Lowering& lowering);        // 0 keeps 1; a negative number keeps all
@@ -50,7 +53,9 @@ void one_micro_batch(std::string_view batch, std::string_view accumulation, Lowe
 void lower_length(Lowering& lowering);     // num_train_epochs, max_steps
 void lower_optimizer(Lowering& lowering);  // adam_beta1, adam_beta2
 void lower_schedule(Lowering& lowering);   // lr_scheduler_type, lr_scheduler_kwargs, warmup_steps, warmup_ratio
-void lower_cadence(Lowering& lowering);    // strategies and steps of logging, evaluation and saving
+/// Returns the key of the strategy of evaluations: eval_strategy, or its former name.
+std::string_view evaluation_key(const Lowering& lowering);
+void lower_cadence(Lowering& lowering);  // strategies and steps of logging, evaluation and saving
 /// Translates eval_delay, in `unit` ("steps" or "epochs"). The delay applies to the evaluations of eval_strategy.
 void lower_delay(const std::string& unit, Lowering& lowering);
 void lower_prefetch(Lowering& lowering);  // dataloader_num_workers, dataloader_prefetch_factor

@@ -24,6 +24,7 @@ using enum DialectKey::State;
 using hf::jointly;
 
 constexpr const char* only_sums = "an evaluation keeps only sums";
+constexpr const char* own_kernels = "kernels are Lockstep's own";
 
 void bf16(const Node& value, Lowering& lowering) {
   if (flag_word(value.text).value_or(false)) lowering.set("precision.dtype", "bf16", value);
@@ -84,7 +85,7 @@ constexpr std::array trainer_keys{
         "true without resume_from_checkpoint: afresh; older checkpoints are moved aside, unless the run was stopped "
         "with exit code 75 or requeued",
         "", "", jointly},
-    DialectKey{"do_train", flag, "", refused, "", "train always trains", "true"},
+    DialectKey{"do_train", flag, "false", moot, "", "train always trains"},
     DialectKey{"do_eval", flag, "", moot, "", "set by eval_strategy and eval.at_end"},
     DialectKey{"do_predict", flag, "", refused, "", "train only trains and evaluates", "false"},
     DialectKey{"num_train_epochs", number, "3", taken, "train.epochs",
@@ -93,6 +94,10 @@ constexpr std::array trainer_keys{
     DialectKey{"max_steps", number, "-1", taken, "train.max_steps", "less than 0: none", "", "", jointly},
     DialectKey{"per_device_train_batch_size", number, "8", taken, "train.micro_batch"},
     DialectKey{"per_device_eval_batch_size", number, "8", taken, "eval.micro_batch"},
+    DialectKey{"per_gpu_train_batch_size", number, "", taken, "train.micro_batch",
+               "the former name of per_device_train_batch_size"},
+    DialectKey{"per_gpu_eval_batch_size", number, "", taken, "eval.micro_batch",
+               "the former name of per_device_eval_batch_size"},
     DialectKey{
         "gradient_accumulation_steps", number, "1", taken, "train.accumulation",
         "the last step of an epoch takes the remaining samples (data.short_last_step), and its loss is the mean over "
@@ -113,6 +118,7 @@ constexpr std::array trainer_keys{
     DialectKey{"adam_epsilon", number, "1e-8", taken, "optimizer.eps"},
     DialectKey{"max_grad_norm", number, "1.0", taken, "optimizer.clip_norm", "0: null", "", "", hf::max_grad_norm},
     DialectKey{"optim", text, "adamw_torch", taken, "optimizer.name", "", "", "", optim},
+    DialectKey{"adafactor", flag, "false", taken, "optimizer.name", "true: adafactor", "", "", hf::adafactor},
     DialectKey{"optim_target_modules", text, "", refused, "", "GaLore and APOLLO are not supported"},
     DialectKey{"optim_args", text, "", refused, "", "set its options in lockstep: {optimizer: ...}"},
     DialectKey{"lr_scheduler_type", text, "linear", taken, "schedule.name", "same names", "", "", jointly},
@@ -127,6 +133,8 @@ constexpr std::array trainer_keys{
     DialectKey{"warmup_ratio", number, "0.0", taken, "schedule.warmup_ratio, schedule.warmup_from",
                "warmup_steps takes precedence", "", "", jointly},
     DialectKey{"eval_strategy", text, "no", taken, "eval.every", "no, steps or epoch", "", "", jointly},
+    DialectKey{"evaluation_strategy", text, "", taken, "eval.every", "the former name of eval_strategy", "", "",
+               jointly},
     DialectKey{"eval_steps", number, "", taken, "eval.every", "at multiples of it", "", "", jointly},
     DialectKey{"eval_delay", number, "0", taken, "eval.delay", "in steps, or in epochs with eval_strategy: epoch", "",
                "", jointly},
@@ -188,8 +196,8 @@ constexpr std::array trainer_keys{
     DialectKey{"gradient_checkpointing", flag, "false", taken, "train.recompute", "block or none", "", "", jointly},
     DialectKey{"gradient_checkpointing_kwargs", map, "", taken, "train.recompute", "every_n_layers: every:N", "", "",
                jointly},
-    DialectKey{"use_liger_kernel", flag, "false", noted, "", "kernels are Lockstep's own", "false"},
-    DialectKey{"liger_kernel_config", map, "", moot, "", "kernels are Lockstep's own"},
+    DialectKey{"use_liger_kernel", flag, "false", noted, "", own_kernels, "false"},
+    DialectKey{"liger_kernel_config", map, "", moot, "", own_kernels},
     DialectKey{"use_cache", flag, "false", moot, "", "training keeps no keys and values"},
     DialectKey{"neftune_noise_alpha", number, "", refused, "", "noise on embeddings is not supported"},
     DialectKey{"auto_find_batch_size", flag, "false", refused, "", "--dry-run says what a micro-batch needs", "false"},
@@ -226,12 +234,46 @@ constexpr std::array trainer_keys{
     DialectKey{"push_to_hub", flag, "false", noted, "", hf::nothing_sent, "false"},
     DialectKey{"hub_model_id", text, "", moot, "", hf::nothing_sent},
     DialectKey{"hub_model_revision", text, "", moot, "", hf::nothing_sent},
-    DialectKey{"hub_token", text, "", refused, "", "a configuration must not hold a token"},
+    DialectKey{"hub_token", text, "", taken, "", "refused, except for a text in its place such as <HUB_TOKEN>", "", "",
+               hf::no_token},
     DialectKey{"hub_private_repo", flag, "", moot, "", hf::nothing_sent},
     DialectKey{"hub_strategy", text, "every_save", moot, "", hf::nothing_sent},
     DialectKey{"hub_always_push", flag, "false", moot, "", hf::nothing_sent},
     DialectKey{"hub_revision", text, "", moot, "", hf::nothing_sent},
     DialectKey{"enable_jit_checkpoint", flag, "false", moot, "", "a stop signal always saves"},
+    DialectKey{"push_to_hub_model_id", text, "", moot, "", hf::nothing_sent},
+    DialectKey{"push_to_hub_organization", text, "", moot, "", hf::nothing_sent},
+    DialectKey{"push_to_hub_token", text, "", taken, "", "refused, except for a text in its place such as <HUB_TOKEN>",
+               "", "", hf::no_token},
+    DialectKey{"half_precision_backend", text, "auto", moot, "", own_kernels},
+    DialectKey{"fp16_backend", text, "auto", moot, "", own_kernels},
+    DialectKey{"fp16_opt_level", text, "O1", moot, "", "it belongs to Apex"},
+    DialectKey{"xpu_backend", text, "", moot, "", hf::launched},
+    DialectKey{"use_ipex", flag, "false", noted, "", own_kernels, "false"},
+    DialectKey{"use_mps_device", flag, "false", noted, "", "train.device says where a run computes", "false"},
+    DialectKey{"jit_mode_eval", flag, "false", noted, "", hf::no_compile, "false"},
+    DialectKey{"torchdynamo", text, "", noted, "", hf::no_compile},
+    DialectKey{"past_index", number, "-1", refused, "", "a model has no state besides its weights", "-1"},
+    DialectKey{"mp_parameters", text, "", moot, "", hf::launched},
+    DialectKey{"ray_scope", text, "last", moot, "", hf::launched},
+    DialectKey{"tpu_num_cores", number, "", moot, "", hf::launched},
+    DialectKey{"tpu_metrics_debug", flag, "false", moot, "", hf::launched},
+    DialectKey{"sharded_ddp", list, "[]", refused, "", "set fsdp instead", "[]||false"},
+    DialectKey{"fsdp_min_num_params", number, "0", taken, "parallel.bucket_size",
+               "units of whole blocks with this many weights in fp32", "", "", jointly},
+    DialectKey{"fsdp_transformer_layer_cls_to_wrap", text, "", moot, "", "the blocks of a model are known"},
+    DialectKey{"split_batches", flag, "", refused, "",
+               "a batch size is that of a rank: set per_device_train_batch_size", "false"},
+    DialectKey{"dispatch_batches", flag, "", moot, "", "every way to read data gives the same batches"},
+    DialectKey{"include_inputs_for_metrics", flag, "false", moot, "", only_sums},
+    DialectKey{"include_tokens_per_second", flag, "false", moot, "", "records have the speed"},
+    DialectKey{"use_legacy_prediction_loop", flag, "false", moot, "", only_sums},
+    DialectKey{"predict_with_generate", flag, "false", refused, "", "evaluations measure the loss", "false"},
+    DialectKey{"generation_max_length", number, "", moot, "", "it belongs to predict_with_generate"},
+    DialectKey{"generation_num_beams", number, "", moot, "", "it belongs to predict_with_generate"},
+    DialectKey{"generation_config", text, "", moot, "", "it belongs to predict_with_generate"},
+    DialectKey{"sortish_sampler", flag, "false", refused, "",
+               "use data.packing in the section lockstep: it needs less padding", "false"},
     DialectKey{"model_name_or_path", text, "", taken, "model.path"},
     DialectKey{"config_name", text, "", taken, "model.config"},
     DialectKey{"tokenizer_name", text, "", taken, "data.tokenizer", "used to prepare text; default: the model's own"},
@@ -278,14 +320,14 @@ void finish_transformers(Lowering& lowering) {
   hf::lower_length(lowering);
   lower_epoch_end(lowering);
   hf::lower_optimizer(lowering);
-  hf::lower_schedule(lowering);
   hf::lower_cadence(lowering);
-  hf::lower_delay(lowering.text("eval_strategy") == "epoch" ? "epochs" : "steps", lowering);
+  hf::lower_delay(lowering.text(hf::evaluation_key(lowering)) == "epoch" ? "epochs" : "steps", lowering);
   lower_start(lowering);
   lower_reports(lowering);
   hf::lower_prefetch(lowering);
   hf::lower_recomputation(lowering);
   accelerate::finish(lowering);
+  hf::lower_schedule(lowering);  // DeepSpeed's file may set the learning rate
   trl::finish(lowering);
 }
 

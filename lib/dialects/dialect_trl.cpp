@@ -35,6 +35,10 @@ void revision(const Node& value, Lowering& lowering) {
   lowering.refuse(value, "name the folder of that revision");
 }
 
+void train_split(const Node& value, Lowering& lowering) {
+  if (value.text != "train") lowering.set("data.split", value);
+}
+
 void model_init(const Node& value, Lowering& lowering) {
   if (value.kind != Node::Kind::map) return lowering.refuse(value, "it must be a map");
   for (const auto& [key, argument] : value.entries)
@@ -57,7 +61,8 @@ constexpr std::array trl_keys{
 
     DialectKey{"dataset_name", text, "", taken, "data.path", "files, or a dataset of the hub", "", "", jointly},
     DialectKey{"dataset_config", text, "", taken, "data.name"},
-    DialectKey{"dataset_train_split", text, "train", taken, "data.split"},
+    DialectKey{"dataset_train_split", text, "train", taken, "data.split", "train is the default there and here", "", "",
+               train_split},
     DialectKey{"dataset_test_split", text, "test", noted, "", "data.validation chooses documents to evaluate on",
                "test"},
     DialectKey{"dataset_mixture", map, "", taken, "data.path, data.datasets, data.seed, data.validation",
@@ -116,10 +121,11 @@ constexpr std::array trl_keys{
 };
 
 void lower_packing(Lowering& lowering) {
-  const Node* const packing = lowering.given("packing");
-  const Node* length = lowering.given("max_length");
-  if (length == nullptr) length = lowering.given("max_seq_length");
-  const Node* place = packing != nullptr ? packing : length;
+  const Node* const packing = lowering.given_beyond_preset("packing");
+  const Node* length = lowering.given_beyond_preset("max_length");
+  if (length == nullptr) length = lowering.given_beyond_preset("max_seq_length");
+  const Node* const any_length = length == nullptr ? lowering.given_null("max_length") : nullptr;
+  const Node* place = packing != nullptr ? packing : length != nullptr ? length : any_length;
   if (place == nullptr && lowering.given("block_size") == nullptr) {  // a file without both has the defaults there
     place = lowering.given("dataset_name");
     if (place == nullptr) place = lowering.given("dataset_mixture");
@@ -127,18 +133,19 @@ void lower_packing(Lowering& lowering) {
   if (place == nullptr) return;
   if (length != nullptr)
     lowering.set("data.sequence_length", *length);
-  else if (!lowering.is_set("data.sequence_length"))
+  else if (any_length == nullptr && !lowering.is_set("data.sequence_length"))
     lowering.set("data.sequence_length", lowering.text("max_length"), *place);
+  const char* const long_ones = any_length == nullptr ? "truncate" : "split";  // without a length nothing is cut
   const Node* const how = lowering.given("packing_strategy");
   const std::string strategy = how == nullptr ? "bfd" : how->text;
   if (!lowering.on("packing", false)) {
     lowering.set("data.packing", "none", *place);
-    lowering.set("data.long_documents", "truncate", *place);
+    lowering.set("data.long_documents", long_ones, *place);
   } else if (strategy == "wrapped") {
     lowering.set("data.packing", "windows", *place);
   } else if (strategy == "bfd" || strategy == "ffd" || strategy == "bfd_split") {
     lowering.set("data.packing", "best_fit", *place);
-    lowering.set("data.long_documents", strategy == "bfd_split" ? "split" : "truncate", *place);
+    lowering.set("data.long_documents", strategy == "bfd_split" ? "split" : long_ones, *place);
   } else {
     lowering.refuse(*how, "it must be bfd, ffd, bfd_split or wrapped");
   }
@@ -193,6 +200,19 @@ bool is_one(const Node& value) { return value.text == "1" || value.text == "1.0"
 
 /// An entry of a mixture.
 Node entry_of(const Node& given, bool single, Lowering& lowering) {
+  static constexpr std::array known{
+      DialectKey{.name = "path", .lower = jointly},
+      DialectKey{.name = "id", .lower = jointly},
+      DialectKey{.name = "name", .lower = jointly},
+      DialectKey{.name = "config", .lower = jointly},
+      DialectKey{.name = "split", .lower = jointly},
+      DialectKey{.name = "columns", .value = list, .lower = jointly},
+      DialectKey{.name = "data_files", .lower = jointly},
+      DialectKey{.name = "fraction", .value = number, .lower = jointly},
+      DialectKey{.name = "weight", .value = number, .lower = jointly},
+      DialectKey{.name = "data_dir", .state = refused, .note = "name its files with data_files"},
+  };
+  lowering.part(known, "a dataset of dataset_mixture", given);
   Node entry;
   entry.kind = Node::Kind::map;
   entry.origin = given.origin;
@@ -221,6 +241,17 @@ void lower_data(Lowering& lowering) {
     if (const Node* const name = lowering.given("dataset_name")) lowering.set("data.path", *name);
     return;
   }
+  static constexpr std::array known{
+      DialectKey{.name = "datasets", .value = list, .lower = jointly},
+      DialectKey{.name = "seed", .value = number, .lower = jointly},
+      DialectKey{.name = "test_split_size", .value = number, .lower = jointly},
+      DialectKey{.name = "streaming",
+                 .value = flag,
+                 .state = noted,
+                 .note = "data is prepared once, before the first step",
+                 .harmless = "false"},
+  };
+  if (mixture->kind == Node::Kind::map) lowering.part(known, "dataset_mixture", *mixture);
   const Node* const given = mixture->kind == Node::Kind::map ? mixture->find("datasets") : nullptr;
   if (given == nullptr || given->kind != Node::Kind::list || given->items.empty())
     return lowering.refuse(*mixture, "it must be a map with a list of datasets");

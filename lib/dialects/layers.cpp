@@ -91,6 +91,12 @@ class Loader {
       problems_.add_unread(path, explain(*other));
       return {};
     }
+    if (document.find("model_type") != nullptr && document.find("vocab_size") != nullptr) {
+      problems_.add_unread(path, fmt::format("it is the config.json of a model, not a configuration of a run: "
+                                             "--model.config {} trains such a model from scratch",
+                                             path));
+      return {};
+    }
     document.origin = path;
     if (const auto dialect = stated_dialect(document, problems_)) stated_.emplace_back(path, *dialect);
     take(document, "dialect");

@@ -27,16 +27,37 @@ Node& place_of(Node& document, std::string_view path) {
 }
 
 /// Lets the origin of a value and of all in it end with its key.
+/// An empty key leaves the origin of the node itself as it is.
 void name_origins(Node& node, const std::string& key, const std::string& outer) {
   if (node.origin.empty()) node.origin = outer;
   const std::string here = node.origin;
-  for (std::size_t i = 0; i < node.items.size(); ++i) name_origins(node.items[i], fmt::format("{}.{}", key, i), here);
-  for (Node::Entry& entry : node.entries) name_origins(entry.value, key + "." + entry.key, here);
-  node.origin += ": " + key;
+  const std::string prefix = key.empty() ? "" : key + ".";
+  for (std::size_t i = 0; i < node.items.size(); ++i) name_origins(node.items[i], fmt::format("{}{}", prefix, i), here);
+  for (Node::Entry& entry : node.entries) name_origins(entry.value, prefix + entry.key, here);
+  if (!key.empty()) node.origin += ": " + key;
+}
+
+void clear_origins(Node& node) {
+  node.origin.clear();
+  for (Node& item : node.items) clear_origins(item);
+  for (Node::Entry& entry : node.entries) clear_origins(entry.value);
+}
+
+/// The order in which values take precedence: the command line, files, presets.
+int precedence(const Node& value) {
+  if (Lowering::of_preset(value)) return 0;
+  return value.origin.starts_with("command line") ? 2 : 1;
+}
+
+/// Whether both are the same text, or equal numbers: "1" and "1.0".
+bool same_text(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  const std::optional<double> first = number_in(a), second = number_in(b);
+  return first && second && *first == *second;
 }
 
 bool same(const Node& a, const Node& b) {
-  return a.kind == b.kind && a.text == b.text &&
+  return a.kind == b.kind && same_text(a.text, b.text) &&
          std::ranges::equal(a.items, b.items, [](const Node& x, const Node& y) { return same(x, y); }) &&
          std::ranges::equal(a.entries, b.entries, [](const Node::Entry& x, const Node::Entry& y) {
            return x.key == y.key && same(x.value, y.value);
@@ -44,6 +65,12 @@ bool same(const Node& a, const Node& b) {
 }
 
 }  // namespace
+
+std::optional<double> number_in(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
 
 std::string text_of(const Node& node) {
   std::vector<std::string> parts;
@@ -81,9 +108,34 @@ void Lowering::gather(const std::string& prefix, const Node& node, const std::st
       if (entry.value.kind == Node::Kind::null) continue;
     }
     Node value = entry.value;
+    if (const DialectKey* const known = find(key)) read_map(*known, value);
     name_origins(value, key, origin);
     given_.emplace_back(key, std::move(value));
   }
+}
+
+/// A map may be given as JSON text, or by the name of a file.
+void Lowering::read_map(const DialectKey& key, Node& value) {
+  if (key.value != DialectKey::Value::map || key.state != DialectKey::State::taken) return;
+  if (value.kind != Node::Kind::scalar || value.text.empty() || flag_word(value.text)) return;
+  const std::string name(key.name);
+  const Node given = value;
+  value.kind = Node::Kind::null;  // after a problem
+  value.text.clear();
+  if (trim(given.text).starts_with('{')) {
+    Problems found;
+    Node map = parse_yaml(given.text, given.origin, found);
+    for (const Problems::Entry& problem : found.entries())
+      problems_.add_at(fmt::format("{}: {}", given.origin, name), "", problem.text);
+    if (!found.empty()) return;
+    clear_origins(map);
+    value = std::move(map);
+    value.origin = given.origin;
+    return;
+  }
+  Node path = given;
+  path.origin = fmt::format("{}: {}", given.origin, name);
+  if (std::optional<Node> map = file(path, "")) value = std::move(*map);
 }
 
 const DialectKey* Lowering::find(std::string_view name) const {
@@ -98,6 +150,21 @@ bool Lowering::is_group(const std::string& name) const {
 const Node* Lowering::given(std::string_view key) const {
   const auto entry = std::ranges::find(given_, key, &std::pair<std::string, Node>::first);
   return entry == given_.end() || entry->second.kind == Node::Kind::null ? nullptr : &entry->second;
+}
+
+const Node* Lowering::given_null(std::string_view key) const {
+  const auto entry = std::ranges::find(given_, key, &std::pair<std::string, Node>::first);
+  return entry != given_.end() && entry->second.kind == Node::Kind::null ? &entry->second : nullptr;
+}
+
+const Node* Lowering::given_beyond_preset(std::string_view key) const {
+  const Node* const value = given(key);
+  return value == nullptr || of_preset(*value) ? nullptr : value;
+}
+
+bool Lowering::is_set_above(std::string_view canonical, const Node& value) const {
+  const Node* const before = value_set(canonical);
+  return before != nullptr && precedence(*before) > precedence(value);
 }
 
 std::string Lowering::text(std::string_view key, const std::string& otherwise) const {
@@ -129,11 +196,22 @@ std::optional<std::int64_t> Lowering::integer(std::string_view key) {
   return std::nullopt;
 }
 
-std::optional<Node> Lowering::file(const Node& path) {
+std::optional<Node> Lowering::file(const Node& path, const std::string& key) {
   try {
     const std::string name = expand_path(path.text);
+    if (kind_of(name) == FileKind::nothing) {
+      problems_.add_at(path.origin, "",
+                       fmt::format("\"{}\" is no map of settings, and there is no such file", path.text));
+      return std::nullopt;
+    }
     Node document = parse_yaml(read_file(name), name, problems_);
-    if (document.kind == Node::Kind::map) return document;
+    if (document.kind == Node::Kind::map) {
+      const std::string prefix = key.empty() ? "" : key + ".";
+      if (!key.empty())
+        for (Node::Entry& entry : document.entries) name_origins(entry.value, prefix + entry.key, name);
+      document.origin = name;
+      return document;
+    }
     problems_.add_at(path.origin, "", fmt::format("{} is no map of settings", path.text));
   } catch (const Error& error) {
     problems_.add_at(path.origin, "", error.what());
@@ -141,17 +219,42 @@ std::optional<Node> Lowering::file(const Node& path) {
   return std::nullopt;
 }
 
-bool Lowering::is_set(std::string_view canonical) const {
+void Lowering::part(std::span<const DialectKey> rows, std::string_view whole, const Node& map,
+                    const std::string& prefix) {
+  for (const auto& [key, value] : map.entries) {
+    const std::string name = prefix + key;
+    const auto named = [&](const DialectKey& row) {
+      return row.name == name || (row.name.ends_with('*') && name.starts_with(row.name.substr(0, row.name.size() - 1)));
+    };
+    const auto inside = [&](const DialectKey& row) { return row.name.starts_with(name + "."); };
+    if (const auto known = std::ranges::find_if(rows, named); known != rows.end()) {
+      if (value.kind != Node::Kind::null && value.text != "auto") take(*known, value);
+    } else if (value.kind == Node::Kind::map && std::ranges::any_of(rows, inside)) {
+      part(rows, whole, value, name + ".");
+    } else if (std::ranges::any_of(rows, inside)) {
+      if (value.kind != Node::Kind::null && value.text != "auto") refuse(value, "it must be a map");
+    } else {
+      std::vector<std::string> names;
+      for (const DialectKey& row : rows) names.emplace_back(row.name);
+      const std::optional<std::string> meant = nearest(name, names);
+      problems_.add_at(value.origin, "",
+                       fmt::format("{} has no key \"{}\"{}", whole, name,
+                                   meant ? fmt::format(": did you mean \"{}\"?", *meant) : ""));
+    }
+  }
+}
+
+const Node* Lowering::value_set(std::string_view canonical) const {
   const Node* at = &lowered_;
   for (const std::string& part : split(std::string(canonical), '.')) at = at == nullptr ? nullptr : at->find(part);
-  return at != nullptr && at->kind != Node::Kind::null;
+  return at != nullptr && at->kind != Node::Kind::null ? at : nullptr;
 }
 
 void Lowering::set(std::string_view canonical, Node value) {
   Node& place = place_of(lowered_, canonical);
   const bool set_before = !place.origin.empty();
-  if (set_before && of_preset(value)) return;
-  if (set_before && !of_preset(place) && !same(place, value)) {
+  if (set_before && (of_preset(value) || precedence(value) < precedence(place))) return;
+  if (set_before && precedence(value) == precedence(place) && !same(place, value)) {
     problems_.add_at(value.origin, "",
                      fmt::format("{} contradicts {}, which is {}: both set {}", text_of(value), place.origin,
                                  text_of(place), canonical));

@@ -4,7 +4,9 @@
 
 #include "dialects/dialect.hpp"
 
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +20,8 @@ class Lowering {
 
   /// Returns the value of a key; nullptr if it is null or not given. The origin of the value ends with the key.
   const Node* given(std::string_view key) const;
+  /// Returns the value of a key that is given as null; nullptr otherwise.
+  const Node* given_null(std::string_view key) const;
   /// Returns the value as text; `otherwise` if it is not given.
   std::string text(std::string_view key, const std::string& otherwise) const;
   /// Returns the value as text; if it is not given, the default of its own trainer.
@@ -27,13 +31,21 @@ class Lowering {
   /// Returns a whole number; nothing if it is not given. A value that is not a number is a problem.
   std::optional<std::int64_t> integer(std::string_view key);
 
-  /// Returns the map in the YAML or JSON file that a value names; nothing if there is none, which is a problem.
-  std::optional<Node> file(const Node& path);
+  /// Returns the map in the YAML or JSON file that a value names; nothing if there is none, which is a problem. The
+  /// origins in it end with keys that begin with `key`, unless that is empty.
+  std::optional<Node> file(const Node& path, const std::string& key);
+
+  /// Translates the keys of a map by a table of its own. A name that ends with ".*" stands for all keys below it. Null
+  /// and "auto" leave the value to others. An unknown key is a problem of `whole`: "DeepSpeed has no key …".
+  void part(std::span<const DialectKey> rows, std::string_view whole, const Node& map, const std::string& prefix = "");
 
   /// Returns whether a canonical option is set.
-  bool is_set(std::string_view canonical) const;
-  /// Sets a canonical option. Values from a preset give way to others. A second, different value is a problem that
-  /// names both places.
+  bool is_set(std::string_view canonical) const { return value_set(canonical) != nullptr; }
+  /// Returns the value of a canonical option; nullptr if it is not set.
+  const Node* value_set(std::string_view canonical) const;
+  /// Sets a canonical option. The command line takes precedence over files, and files over presets, in whatever
+  /// vocabulary they are. Of two places of one kind the second must have an equal value. Otherwise it is a problem that
+  /// names both.
   void set(std::string_view canonical, Node value);
   void set(std::string_view canonical, const std::string& text, const Node& because_of);
   /// Adds a problem: the value is refused. Values from a preset of defaults are never refused.
@@ -41,6 +53,10 @@ class Lowering {
   /// Adds a note for the log: the value has no effect. Values from a preset of defaults get none.
   void note(const Node& value, const std::string& why);
   static bool of_preset(const Node& value) { return value.origin.starts_with("preset "); }
+  /// Returns the value of a key that a file or the command line gives; nullptr if only a preset does.
+  const Node* given_beyond_preset(std::string_view key) const;
+  /// Returns whether a canonical option is set at a place that takes precedence over that of `value`.
+  bool is_set_above(std::string_view canonical, const Node& value) const;
 
   /// Translates every key by its row, then the keys that have a meaning only together.
   Node run();
@@ -49,6 +65,7 @@ class Lowering {
   void take(const DialectKey& key, const Node& value);
   static bool is_harmless(const DialectKey& key, const Node& value);
   void gather(const std::string& prefix, const Node& node, const std::string& origin);
+  void read_map(const DialectKey& key, Node& value);
   void unknown(const std::string& key, const Node& value);
   const DialectKey* find(std::string_view name) const;
   bool is_group(const std::string& name) const;
@@ -63,5 +80,8 @@ class Lowering {
 
 /// Returns a scalar, list or map of the dialect as text, for messages: "3", "[a, b]".
 std::string text_of(const Node& node);
+
+/// Returns the number that is the whole text; nothing if it is none.
+std::optional<double> number_in(std::string_view text);
 
 }  // namespace lockstep

@@ -77,8 +77,9 @@ void lower_mesh(Lowering& lowering) {
 
 void lower_length(Lowering& lowering) {
   const Node* const steps = lowering.given("train.max_steps");
-  if (steps != nullptr) lowering.set("train.max_steps", *steps);
-  if (const Node* const epochs = lowering.given("train.num_train_epochs"); epochs != nullptr && steps == nullptr)
+  const Node* const epochs = lowering.given("train.num_train_epochs");
+  if (steps != nullptr && !lowering.is_set_above("train.epochs", *steps)) lowering.set("train.max_steps", *steps);
+  if (epochs != nullptr && steps == nullptr && !lowering.is_set_above("train.max_steps", *epochs))
     lowering.set("train.epochs", *epochs);
   if (const Node* const passes = lowering.given("train.gradient_accumulation_steps")) {
     const bool pipeline = lowering.text("train.pipeline_parallel_size") != "1";
@@ -265,6 +266,8 @@ class EntryLowering {
       lowering_.set("data.too_long", "drop", value);
     } else if (key == "split" && value.text == "train") {
       // what is prepared where nothing is said, and all that files without splits have
+    } else if (!single_ && (key == "name" || key == "split")) {
+      entry.entries.push_back({"hub_" + key, value});
     } else if (key == "name" || key == "split" || key == "revision" || key == "data_files") {
       lowering_.set("data." + key, value);
     } else if (key == "shards") {
@@ -302,10 +305,29 @@ class EntryLowering {
   bool single_;
 };
 
+std::vector<Node> entries_of(const Node& said) {
+  return said.kind == Node::Kind::list ? said.items : std::vector{said};
+}
+
+/// Records that are longer than max_seq_len are left out of all datasets.
+void require_one_limit(const std::vector<Node>& entries, Lowering& lowering) {
+  const Node* limit = nullptr;
+  bool all = true;
+  for (const Node& entry : entries) {
+    const Node* const own = is_dummy(entry) ? nullptr : entry.find("max_seq_len");
+    if (own != nullptr && own->kind != Node::Kind::null)
+      limit = own;
+    else
+      all = all && is_dummy(entry);
+  }
+  if (limit != nullptr && !all) lowering.refuse(*limit, "all datasets have one limit: name it in each entry");
+}
+
 void lower_data(Lowering& lowering) {
   if (const Node* const said = lowering.given("data.datasets")) {
-    const std::vector<Node> entries = said->kind == Node::Kind::list ? said->items : std::vector{*said};
+    const std::vector<Node> entries = entries_of(*said);
     const bool single = entries.size() == 1;
+    require_one_limit(entries, lowering);
     Node list = list_at(*said);
     for (const Node& entry : entries) EntryLowering(lowering, single).add_to(list, entry);
     const Node* const path = single && !list.items.empty() ? list.items.front().find("path") : nullptr;
@@ -324,10 +346,10 @@ void lower_data(Lowering& lowering) {
         lowering.set("data.shuffle_where", all && each ? "both" : all ? "mixture" : "datasets", *place);
     }
   }
-  if (const Node* const said = lowering.given("data.test_datasets"); said != nullptr && !said->items.empty()) {
+  if (const Node* const said = lowering.given("data.test_datasets")) {
     Node list = list_at(*said);
-    for (const Node& entry : said->items) EntryLowering(lowering, false).add_to(list, entry);
-    lowering.set("eval.datasets", list);
+    for (const Node& entry : entries_of(*said)) EntryLowering(lowering, false).add_to(list, entry);
+    if (!list.items.empty()) lowering.set("eval.datasets", list);
   }
   const Node* const number = lowering.given("data.dataset_shard_num");
   const Node* const index = lowering.given("data.dataset_shard_idx");

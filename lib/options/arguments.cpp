@@ -177,7 +177,10 @@ class Sorter {
   void take(const Found& found, const std::string& spelled, const std::optional<std::string>& value) {
     const Option& option = *found.option;
     if (value) return set(found, spelled, *value);
-    if (!option.facts.bare.empty()) return set(found, spelled, option.facts.bare);
+    if (!option.facts.bare.empty()) {
+      if (!lacks_equals(option, spelled)) set(found, spelled, option.facts.bare);
+      return;
+    }
     if (option.type.kind == Kind::boolean) {
       const bool next_is_value =
           next_ != end_ && (option.facts.of_dialect ? flag_word(*next_) || *next_ == "null"
@@ -189,6 +192,20 @@ class Sorter {
     set(found, spelled, *next_++);
     const bool several = option.facts.of_dialect && option.type.kind == Kind::list;
     while (several && next_ != end_ && !next_->starts_with("--")) set(found, spelled, *next_++);
+  }
+
+  /// "--calibrate 5": this option takes a value only after "=". A word that is a value of it is meant so, unless the
+  /// program takes arguments or there is such a file.
+  bool lacks_equals(const Option& option, const std::string& spelled) {
+    std::error_code unreadable;
+    if (tool_.arguments != Tool::Arguments::config_files || option.type.kind == Kind::text) return false;
+    if (next_ == end_ || next_->starts_with('-')) return false;
+    if (std::filesystem::exists(*next_, unreadable)) return false;
+    Problems found;
+    const Node node = word_node(option.type, option.path, *next_, found);
+    if (!interpret(option.type, option.facts, node, option.path, found) || !found.empty()) return false;
+    problem(option.path, fmt::format("{0} takes a value only after \"=\": write {0}={1}", spelled, *next_++));
+    return true;
   }
 
   void set(const Found& found, const std::string& spelled, const std::string& word) {

@@ -8,13 +8,25 @@
 #include "remote/hub_files.hpp"
 #include "store/manifest.hpp"
 
+#include "store/run_directory.hpp"
+
 #include <fmt/format.h>
 
 namespace lockstep {
 
 namespace {
 
+/// A run keeps checkpoints, of which finalize-quantize makes a folder of weights.
+void refuse_run_folder(const Path& folder) {
+  if (is_there(folder / "config.json") || kind_of(checkpoints_folder(folder)) != FileKind::folder) return;
+  throw Error(
+      ExitCode::input, fmt::format("{} is the folder of a run, not of a model", folder.string()),
+      "name one of its exports, RUN/export/step-N (checkpoint.export_at_end, or finalize-quantize), or continue "
+      "from its checkpoints with --checkpoint.resume RUN");
+}
+
 std::string local_folder(const std::string& word) {
+  if (is_there(word)) refuse_run_folder(word);
   if (is_there(word) || word.starts_with("hf:")) return word;
   const auto reference = hub_reference(word);
   if (!reference) return word;

@@ -310,6 +310,89 @@ def test_what_has_no_effect_and_looks_as_if_it_had_is_noted_in_the_log(tmp):
     assert "muon_distributed_mode" not in told, told
 
 
+def test_maps_are_read_from_files_and_from_json_in_a_text(tmp):
+    (tmp / "fsdp.json").write_text('{"fsdp_sharding_strategy": "SHARD_GRAD_OP",\n "fsdp_offload_params": "maybe"}')
+    (tmp / "ds.json").write_text('{"zero_optimization": {"stage": 3},\n "train_batch_sise": 4}')
+    words = ["--dialect", "transformers", "--print-config=changed"]
+    told = run("train", *words, "--fsdp_config", "fsdp.json", "--deepspeed", "ds.json", cwd=tmp, expect=2).stderr
+    assert "fsdp.json:2: fsdp_config.fsdp_offload_params: maybe is refused: it must be true or false" in told, told
+    assert 'ds.json:2: deepspeed.train_batch_sise: DeepSpeed has no key "train_batch_sise"' in told, told
+    (tmp / "fsdp.json").write_text('{"fsdp_sharding_strategy": "SHARD_GRAD_OP", "fsdp_offload_params": true}')
+    (tmp / "c.yaml").write_text("fsdp_config: fsdp.json\nlr_scheduler_kwargs: '{\"min_lr\": 1e-5}'\nbf16: true\n")
+    shown = run("train", "c.yaml", "--print-config=changed", cwd=tmp).stdout
+    for line in ['reshard_after_forward: "false"', 'offload: ["optimizer", "shards"]', "min_lr: 1.0e-05"]:
+        assert line in shown, (line, shown)
+    (tmp / "c.yaml").write_text("fsdp_config: '{\"min_num_params\": 1'\nbf16: true\n")
+    told = run("train", "c.yaml", "--print-config=changed", cwd=tmp, expect=2).stderr
+    assert "c.yaml:1: fsdp_config: " in told, told
+    (tmp / "list.json").write_text("[1]")
+    told = run("train", *words, "--fsdp_config", "list.json", cwd=tmp, expect=2).stderr
+    assert "list.json is no map of settings" in told, told
+
+
+def test_the_command_line_overrides_a_file_in_whatever_words(tmp):
+    (tmp / "c.yaml").write_text(
+        "dialect: transformers\nlearning_rate: 1e-4\nper_device_train_batch_size: 4\nnum_train_epochs: 3\n"
+        "lr_scheduler_type: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr_rate: 0.1}\n"
+    )
+    words = ["--lockstep.optimizer.lr", "3e-4", "--lockstep.train.micro_batch", 2, "--lockstep.train.max_steps", 5]
+    shown = run("train", tmp / "c.yaml", *words, "--print-config=changed").stdout
+    for line in ["lr: 0.0003", "min_lr: 3.0e-05", "micro_batch: 2", "max_steps: 5"]:
+        assert line in shown, (line, shown)
+    assert "\n  epochs:" not in shown, shown
+    (tmp / "c.yaml").write_text("dialect: transformers\nlearning_rate: 1e-4\nlockstep: {optimizer: {lr: 2e-4}}\n")
+    told = run("train", tmp / "c.yaml", "--print-config", expect=2).stderr
+    assert "both set optimizer.lr" in told, told  # a file does not override itself
+
+
+def test_values_of_a_preset_give_way_without_a_word(tmp):
+    def shown(text):
+        (tmp / "c.yaml").write_text(text)
+        return run("train", tmp / "c.yaml", "--print-config=changed").stdout
+
+    for preset in PRESETS.values():
+        of_steps = shown(f"preset: {preset}\nlockstep: {{train: {{max_steps: 7}}}}\n")
+        assert "max_steps: 7" in of_steps and "\n  epochs:" not in of_steps, of_steps
+    packed = shown("preset: transformers-fsdp\ntrain_file: a.txt\nblock_size: 64\nnum_train_epochs: 1\n")
+    assert "sequence_length: 64" in packed and "truncate" not in packed and "\n  packing:" not in packed, packed
+    assert "reshard_after_forward" not in shown("preset: forgather\ntrainer: ddp\nmax_steps: 2\n")
+    assert "\n  split:" not in shown("preset: transformers-fsdp\ndataset_name: corpus\nmax_steps: 2\n")
+
+
+def test_hints_name_options_as_the_dialect_takes_them(tmp):
+    write_config(tmp / "model", GPT2_TINY)
+    (tmp / "a.txt").write_text("some words\n" * 40)
+    (tmp / "c.yaml").write_text(
+        "dialect: transformers\nconfig_name: model\ntrain_file: a.txt\nblock_size: 8\nmax_steps: 1\n"
+        "per_device_train_batch_size: 2\noutput_dir: run\neval_strategy: no\n"
+        "lockstep: {data: {validation: 'count:900', cache: cache}}\n"
+    )
+    told = run("train", "c.yaml", cwd=tmp, expect=3).stderr
+    assert "--lockstep.data.validation" in told and " --data.validation" not in told, told
+
+
+def test_a_token_is_not_repeated_in_an_error(tmp):
+    (tmp / "c.yaml").write_text("dialect: transformers\nhub_token: hf_secretsecret\n")
+    told = run("train", tmp / "c.yaml", "--print-config", expect=2).stderr
+    assert "hub_token: a token is refused" in told and "secret" not in told, told
+
+
+def test_the_config_of_a_model_and_the_folder_of_a_run_are_answered_by_what_they_are(tmp):
+    write_config(tmp / "model", GPT2_TINY)
+    told = run("train", "model/config.json", cwd=tmp, expect=2).stderr
+    assert "it is the config.json of a model" in told and "--model.config model/config.json" in told, told
+    (tmp / "run/checkpoints").mkdir(parents=True)
+    (tmp / "a.txt").write_text("some words\n" * 40)
+    words = ["--data.path", "a.txt", "--data.sequence_length", 8, "--train.max_steps", 1, "--train.run_dir", "new"]
+    told = run("train", "--model.path", "run", *words, "--train.global_batch", 2, cwd=tmp, expect=3).stderr
+    assert "run is the folder of a run, not of a model" in told and "export/step-N" in told, told
+
+
+def test_a_value_that_needs_an_equals_sign_is_answered_with_it(tmp):
+    told = run("train", "--calibrate", 2, expect=2).stderr
+    assert '--calibrate takes a value only after "=": write --calibrate=2' in told and "cannot open" not in told, told
+
+
 OTHER_TRAINERS = [
     (
         "finetune.yml",

@@ -349,6 +349,78 @@ logging_steps: 1
             "data.short_last_step": "true",
         },
     ),
+    (
+        "transformers",
+        2,
+        """
+output_dir: RUN
+config_name: model
+train_file: data
+block_size: 16
+per_device_train_batch_size: 2
+max_steps: 5
+lr_scheduler_type: cosine_with_min_lr
+lr_scheduler_kwargs: {min_lr_rate: 0.1}
+deepspeed: {zero_optimization: {stage: 2, overlap_comm: true, offload_optimizer: {device: cpu, pin_memory: true}},
+            optimizer: {type: AdamW, params: {lr: 1e-3, betas: [0.8, 0.9], weight_decay: 0.01}}, gradient_clipping: 0.5,
+            train_batch_size: auto, train_micro_batch_size_per_gpu: auto, bf16: {enabled: auto}, steps_per_print: 1}
+""",
+        {
+            "parallel.dp_shard": "auto",
+            "parallel.dp_replicate": 1,
+            "parallel.zero": 2,
+            "train.offload": "[optimizer]",
+            "train.micro_batch": 2,
+            "optimizer.lr": 1e-3,
+            "optimizer.betas": "[0.8, 0.9]",
+            "optimizer.weight_decay": 0.01,
+            "optimizer.clip_norm": 0.5,
+            "schedule.name": "cosine",
+            "schedule.min_lr": 1e-4,
+        },
+    ),
+    (
+        "transformers",
+        2,
+        """
+distributed_type: FSDP
+parallelism_config: {parallelism_config_dp_shard_size: 1, parallelism_config_tp_size: 2}
+output_dir: RUN
+config_name: model
+train_file: data
+block_size: 16
+per_device_train_batch_size: 2
+learning_rate: 1e-3
+max_steps: 5
+""",
+        {"parallel.dp_shard": 1, "parallel.tp": 2, "train.micro_batch": 2, "optimizer.lr": 1e-3},
+    ),
+    (
+        "transformers",
+        2,
+        """
+distributed_type: DEEPSPEED
+deepspeed_config: {zero_stage: 3, offload_optimizer_device: none, offload_param_device: none, zero3_init_flag: true,
+                   gradient_accumulation_steps: 2, gradient_clipping: 1.0}
+output_dir: RUN
+config_name: model
+train_file: data
+block_size: 16
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 2
+learning_rate: 1e-3
+max_steps: 5
+""",
+        {
+            "parallel.dp_shard": "auto",
+            "parallel.dp_replicate": 1,
+            "parallel.zero": 3,
+            "train.micro_batch": 2,
+            "train.accumulation": 2,
+            "optimizer.lr": 1e-3,
+            "optimizer.clip_norm": 1,
+        },
+    ),
 ]
 
 
