@@ -244,7 +244,7 @@ ConversationText text_of(const Conversation& conversation, const ConversationFor
   std::vector<TextSpan> spans;
   if (format.chat_of(conversation).marks_generation() && counted == TrainedTurns::assistant &&
       chosen.size() == of_assistant) {
-    if (of_assistant > 0) spans = turns.whole().generated;
+    spans = turns.whole().generated;  // of whatever role, as transformers takes them
   } else {
     for (const std::size_t i : chosen) {
       const std::vector<TextSpan> turn = turns.turn(i);
@@ -257,7 +257,9 @@ ConversationText text_of(const Conversation& conversation, const ConversationFor
                 turns_hint);
   ConversationText made{.text = std::move(turns.whole().text)};
   made.counted = counted == TrainedTurns::all ? others(spans, made.text.size()) : std::move(spans);
-  const bool last_is_chosen = !chosen.empty() && chosen.back() + 1 == messages.size();
+  const bool last_is_marked = of_assistant == 0 && !made.counted.empty() && counted == TrainedTurns::assistant &&
+                              !turns.turn(messages.size() - 1).empty();
+  const bool last_is_chosen = last_is_marked || (!chosen.empty() && chosen.back() + 1 == messages.size());
   made.counts_at_end = last_is_chosen != (counted == TrainedTurns::all);
   return made;
 }

@@ -85,7 +85,7 @@ void describe(Declaration& visit, PrepareDataOptions& data) {
       {.brief = "documents held out for validation: hash:F, tail:F or count:N",
        .details = "hash:F takes a fraction F by content hash, tail:F the end of the stream, count:N the N documents "
                   "with the lowest hashes. Of token files, those named val or validation, or tail:0.01",
-       .unset = "hash:0.01, or tail:0.01 where that leaves a split empty"});
+       .unset = "hash:0.01; where that leaves a split empty, tail:0.01, or count:1 of records"});
   visit.field("validation_files", data.validation_files,
               {.brief = "token files of the validation split, as shell patterns (* ? [ ])", .value_name = "PATTERN"});
   visit.field("malformed", data.malformed,

@@ -233,10 +233,19 @@ void require_both_splits(const StreamPlan& plan, std::int64_t documents) {
     throw Error(ExitCode::input,
                 fmt::format("data.validation {} leaves nothing for {}: the corpus has {}", plan.by.text(), split,
                             counted(documents, "document")),
-                "--data.validation tail:FRACTION can cut within a document; none keeps everything for training");
+                documents > 1
+                    ? "--data.validation count:N takes N whole documents; none keeps everything for training"
+                    : "--data.validation tail:FRACTION can cut within a document; none keeps everything for training");
   };
   if (plan.tokens[0] == 0) refuse("training");
   if (plan.tokens[1] == 0 && plan.by.by != ValidationSplit::Kind::none) refuse("validation");
+}
+
+/// Whether the fraction leaves a split empty, while there is more than one record. A tail would cut one in two.
+bool one_record_validates(const std::vector<Amounts>& ranks) {
+  const Amounts all = sum_of(ranks, ranks.size());
+  const std::int64_t training = all[0].documents, validation = all[1].documents;
+  return (training == 0 || validation == 0) && training + validation > 1;
 }
 
 /// The plan of `rank`, before documents are counted. Splits as asked for; where nothing was, by hash, or by the tail if
@@ -493,8 +502,7 @@ AssembledSplits gather_entries(Communicator& world, const StreamPlan& plan, std:
 AssembledSplits assemble(Session& session, const TokenizedCorpus& corpus, const AssembleSettings& given) {
   AssembleSettings settings = given;
   constexpr double usual_fraction = 0.01;
-  const ValidationSplit wanted =
-      settings.validation.value_or(ValidationSplit{ValidationSplit::Kind::hash, usual_fraction});
+  ValidationSplit wanted = settings.validation.value_or(ValidationSplit{ValidationSplit::Kind::hash, usual_fraction});
   Communicator& world = session.world();
   std::unique_ptr<SpillReader> spill;
   DrawThreshold lowest;
@@ -503,15 +511,22 @@ AssembledSplits assemble(Session& session, const TokenizedCorpus& corpus, const 
   };
   together(world, "count documents",
            [&] { spill = std::make_unique<SpillReader>(corpus.spill, settings.token_bytes); });
-  if (wanted.by == ValidationSplit::Kind::count)
-    lowest =
-        lowest_draws(session, wanted.count, [&](const Alive& alive, const std::function<void(std::uint64_t)>& use) {
-          own_documents(wanted).each_draw(alive, use);
-        });
-  Amounts own{};
-  long_work_together(session, "count documents",
-                     [&](const Alive& alive) { own = own_documents(wanted).amounts(alive); });
-  const std::vector<Amounts> ranks = gather_values(world, own);
+  const auto amounts_of_ranks = [&] {
+    if (wanted.by == ValidationSplit::Kind::count)
+      lowest =
+          lowest_draws(session, wanted.count, [&](const Alive& alive, const std::function<void(std::uint64_t)>& use) {
+            own_documents(wanted).each_draw(alive, use);
+          });
+    Amounts own{};
+    long_work_together(session, "count documents",
+                       [&](const Alive& alive) { own = own_documents(wanted).amounts(alive); });
+    return gather_values(world, own);
+  };
+  std::vector<Amounts> ranks = amounts_of_ranks();
+  if (!settings.validation && settings.masks == TokenMasks::present && one_record_validates(ranks)) {
+    wanted = {ValidationSplit::Kind::count, {}, 1};
+    ranks = amounts_of_ranks();
+  }
   StreamPlan plan;
   together(world, "write token shards", [&] {
     plan = plan_streams(wanted, settings, ranks, static_cast<std::size_t>(world.rank()));

@@ -203,7 +203,9 @@ class Preparation {
       run();
     } else if (without != WithoutPrepared::tell) {
       together(world_, "look into the cache", [&] {
-        if (is_root()) remove_leftovers();
+        if (!is_root()) return;
+        remove_leftovers();
+        if (found.bytes_read > 0) remember_if_possible(memory, found.sums);
       });
     }
     if (is_there && is_root())
@@ -259,6 +261,16 @@ class Preparation {
                 fmt::format("{} holds one text, not records, but data.records is {}", text->name(),
                             lockstep::json_of(config_.data.records)["records"].get<std::string>()),
                 "name only files with records, or leave data.records out");
+  }
+
+  /// For a file that was written again with the same content. A cache that cannot be written serves as it is.
+  void remember_if_possible(const Path& memory, const std::vector<std::uint64_t>& sums) const {
+    try {
+      memory_of(inputs_.files, stamps_, sums).write(memory);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::storage) throw;
+      output_.log().debug("{}", error.what());
+    }
   }
 
   std::unique_ptr<OutputFolder> make_output() const {
@@ -409,6 +421,7 @@ class Preparation {
     records_ = corpus.records;
     const std::vector<std::uint64_t> sums = sums_of_input(corpus.input.contents, unpacked);
     if (is_root()) tell_left_out(corpus);
+    refuse_without_documents(corpus);
     AssembledSplits splits = assemble(session_, corpus,
                                       {folder, config_.data.validation, manifest_.end_of_text, manifest_.masks,
                                        manifest_.shard_tokens, manifest_.token_bytes(), config_.data.shards});
@@ -431,8 +444,24 @@ class Preparation {
     manifest_.key = preparation_key(config_.data, given, format, inputs_.files, sums);
     if (key_ && manifest_.key != key_)
       throw Error(ExitCode::input, "the input changed during preparation", "start again");
-    if (!config_.data.validation && splits.by.by == ValidationSplit::Kind::tail && is_root())
+    if (!is_root()) return;
+    if (!config_.data.validation && splits.by.by != ValidationSplit::Kind::hash)
       output_.log().info("validation is {}: hash:0.01 would leave a split empty", splits.by.text());
+    if (makes_records() && splits.by.by == ValidationSplit::Kind::tail)
+      output_.log().warning("validation is {}, which can cut a record in two: data.validation count:N takes whole ones",
+                            splits.by.text());
+  }
+
+  /// Where all records are malformed, the first place says more than the sizes of splits. Collective.
+  void refuse_without_documents(const TokenizedCorpus& corpus) {
+    std::int64_t kept = 0;
+    for (const TokenizedBlock& block : corpus.blocks)
+      kept += block.left_out ? 0 : checked_cast<std::int64_t>(block.fragments, "fragments", ExitCode::input);
+    if (world_.all_reduce(kept, Reduce::sum) > 0 || corpus.malformed_documents == 0) return;
+    throw Error(ExitCode::input,
+                fmt::format("all documents are malformed ({}), the first: {}", corpus.malformed_documents,
+                            corpus.malformed_places.front()),
+                "data.malformed stop ends at the first; data.records and its fields say how records are read");
   }
 
   void tell_left_out(const TokenizedCorpus& corpus) {

@@ -7,6 +7,7 @@
 #include "data/dataset.hpp"
 #include "exchange/model_folder.hpp"
 #include "prepare/hub_inputs.hpp"
+#include "readers/input_files.hpp"
 #include "readers/object_store.hpp"
 #include "train/run_datasets.hpp"
 #include "train/run_tokenizer.hpp"
@@ -33,7 +34,7 @@ bool names_text(const std::vector<std::string>& words) {
   switch (kind_of(words[0])) {
     case FileKind::nothing:
       return words[0].find_first_of("*?[") != std::string::npos || names_objects(words[0]) ||
-             names_hub_dataset(words[0]);
+             names_hub_dataset(words[0]) || format_by_name(words[0]);
     case FileKind::file:
     case FileKind::folder: return !leads_to_dataset(words[0]);
     case FileKind::link:

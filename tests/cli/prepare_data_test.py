@@ -797,7 +797,7 @@ def test_malformed_documents_are_skipped_counted_and_named_if_asked_for(tmp):
         else:
             assert about["splits"]["train"]["documents"] == len(texts) + 1
     done = prepare(tmp / "in/b.txt", "--output", tmp / "none", "--data.malformed", "skip", expect=3)
-    assert "leaves nothing for training: the corpus has 0 documents" in done.stderr
+    assert "all documents are malformed (1), the first: " in done.stderr, done.stderr
 
 
 def test_empty_hidden_and_linked_inputs_are_noted_or_followed_and_a_byte_order_mark_is_dropped(tmp):

@@ -167,7 +167,7 @@ def expected_of(template, record, train_on):
             "all": [number for number in own if number not in weighty],
         }[train_on]
         if "endgeneration" in template and train_on == "assistant" and chosen == own:
-            spans = blocks if own else []
+            spans = blocks
         else:
             spans = [span for number in chosen for span in turn(template, messages, tools, number)]
         assert all(before[1] <= behind[0] for before, behind in zip(spans, spans[1:]))
@@ -342,6 +342,28 @@ def test_ids_and_masks_are_those_that_transformers_gives_with_templates_that_mar
                 chat["messages"], chat_template=template, return_dict=True, return_assistant_tokens_mask=True
             )
             assert (ids, mask) == (told["input_ids"], told["assistant_masks"]), (name, chat, ids, told)
+
+
+def test_blocks_of_a_role_that_is_not_called_assistant_count_as_transformers_counts_them(tmp):
+    transformers = needs("transformers")
+    tokens = Tokens(tmp / "bpe")
+    theirs = transformers.PreTrainedTokenizerFast.from_pretrained(tokens.folder)
+    template = (
+        "{% for m in messages %}{% if m.role == 'model' %}{% generation %}{{ m.content }};{% endgeneration %}"
+        "{% else %}{{ m.role }}: {{ m.content }}\n{% endif %}{% endfor %}"
+    )
+    (tmp / "chat.jinja").write_text(template)
+    chats = [
+        {"messages": [{"role": role, "content": f"{role} says {number}"} for number, role in enumerate(roles)]}
+        for roles in (["user", "model"], ["user", "model", "user", "model"], ["user", "model", "user"])
+    ]
+    source = write_lines(tmp / "in.jsonl", chats)
+    prepared(tmp, source, form="messages", tokenizer=tokens.folder, chat_template=tmp / "chat.jinja")
+    for chat, (ids, mask) in zip(chats, masked_documents(tmp / "data"), strict=True):
+        told = theirs.apply_chat_template(
+            chat["messages"], chat_template=template, return_dict=True, return_assistant_tokens_mask=True
+        )
+        assert (ids, mask) == (told["input_ids"], told["assistant_masks"]) and any(mask), (chat, ids, mask, told)
 
 
 def split_record(dice):

@@ -210,6 +210,13 @@ def test_a_dry_run_says_what_a_start_would_prepare_and_makes_nothing(tmp):
     train(tmp, tmp / "run")
     done = train(tmp, tmp / "run", None, "--dry-run")
     assert "not prepared yet" not in done.stderr and done.stdout != without.stdout
+    os.utime(tmp / "in/text.txt", (1, 1))  # written again with the same content
+    done = train(tmp, tmp / "run", None, "--dry-run")
+    assert "not prepared yet" in done.stderr, done.stderr
+    done = train(tmp, tmp / "run")
+    assert "is already prepared" in done.stderr, done.stderr
+    done = train(tmp, tmp / "run", None, "--dry-run")
+    assert "not prepared yet" not in done.stderr, done.stderr
 
 
 def test_another_tokenizer_than_that_of_a_dataset_is_refused_by_name(tmp):
@@ -232,6 +239,7 @@ def test_what_cannot_be_prepared_is_refused_with_what_to_do(tmp):
         (json.dumps([str(tmp / "data"), str(tmp / "in")]), 2, "list several datasets in data.datasets"),
         (part, 3, "is a part of a dataset"),
         (tmp / "absent", 3, "no prepared dataset at"),
+        (tmp / "absent.txt", 3, "absent.txt: no such file or folder"),
         (tmp / "absent/*.txt", 3, "no file matches"),
         (tmp / "model/config.json", 3, "config.json: record 1"),
     ]:
