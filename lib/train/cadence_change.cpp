@@ -17,7 +17,7 @@ struct CadenceOption {
   void (*set)(TrainConfig&, const Cadence&);
 };
 
-constexpr std::array<CadenceOption, 4> options{
+constexpr std::array<CadenceOption, 4> known_options{
     {{"log.every", [](const TrainConfig& config) { return config.log.every; },
       [](TrainConfig& config, const Cadence& every) { config.log.every = every; }},
      {"log.statistics_every",
@@ -44,13 +44,14 @@ std::vector<std::string> new_problems(const TrainConfig& before, const TrainConf
 
 std::vector<std::string> cadence_options() {
   std::vector<std::string> names;
-  for (const CadenceOption& option : options) names.emplace_back(option.name);
+  for (const CadenceOption& option : known_options) names.emplace_back(option.name);
   return names;
 }
 
 std::string change_cadence(TrainConfig& config, const TrainPlan& plan, const StopChannels::Change& change) {
-  const auto option = std::ranges::find_if(options, [&](const auto& known) { return change.option == known.name; });
-  invariant(option != options.end(), "the control file changes only options for intervals");
+  const auto option =
+      std::ranges::find_if(known_options, [&](const auto& known) { return change.option == known.name; });
+  invariant(option != known_options.end(), "the control file changes only options for intervals");
   TrainConfig changed = config;
   option->set(changed, Cadence::parse(change.value));
   if (changed.eval.every && plan.evaluations.empty())

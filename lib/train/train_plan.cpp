@@ -17,18 +17,16 @@
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 #include "options/suggestion.hpp"
-#include "plugin/plugins.hpp"
-#include "program/activation_budget.hpp"
 #include "program/memory_estimate.hpp"
 #include "tensor/number_types.hpp"
 #include "train/run_batch.hpp"
 #include "train/run_mesh.hpp"
 #include "train/run_preparation.hpp"
+#include "train/run_recompute.hpp"
 #include "train/run_tokenizer.hpp"
 
 #include <algorithm>
 #include <limits>
-#include <string_view>
 #include <utility>
 
 namespace lockstep {
@@ -331,77 +329,6 @@ OffloadOptions offload_options(const TrainOptions& train) {
 
 namespace {
 
-KeepSet keep_set_of(const std::vector<RecomputeKeep>& asked, const ModelConfig& model) {
-  KeepSet keeps;
-  for (const RecomputeKeep keep : asked) {
-    switch (keep) {
-      case RecomputeKeep::attention: keeps.add(Keep::attention); break;
-      case RecomputeKeep::projections: keeps.add(Keep::projections); break;
-      case RecomputeKeep::mlp:
-        keeps.add(Keep::mlp);
-        if (model.experts.count > 0) keeps.add(Keep::experts);
-        break;
-      case RecomputeKeep::matmul:
-        keeps.add(Keep::projections);
-        keeps.add(Keep::mlp);
-        break;
-      case RecomputeKeep::experts:
-        if (model.experts.count == 0)
-          throw Error(ExitCode::usage, fmt::format("train.recompute_keeps experts has no effect: a {} model has none",
-                                                   name_of(model.family)));
-        keeps.add(Keep::experts);
-        break;
-    }
-  }
-  return keeps;
-}
-
-/// What a plug-in says of each block.
-RecomputePolicy policy_of_plugin(const std::string& name, const TrainPlan& plan) {
-  const auto& recomputes = Plugins::opened().recomputes();
-  const auto entry =
-      std::ranges::find_if(recomputes, [&](const auto& one) { return std::string_view(one.table->name) == name; });
-  const std::vector<BlockPlan>& blocks = plan.model.blocks;
-  RecomputePolicy policy;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    policy.blocks.emplace_back();
-    if (!blocks[i].recomputable) continue;
-    const lockstep_block block{.name = blocks[i].name.c_str(),
-                               .index = static_cast<int>(i),
-                               .blocks = static_cast<int>(blocks.size()),
-                               .stash_bytes = blocks[i].stash_bytes,
-                               .forward_flops = blocks[i].forward_flops};
-    const int said = entry->table->keeps(entry->plugin->values(), &block);
-    if (said < 0) continue;
-    std::vector<RecomputeKeep> keeps;
-    int known = 0;
-    for (const auto& [bit, keep] : {std::pair{LOCKSTEP_ATTENTION, RecomputeKeep::attention},
-                                    {LOCKSTEP_PROJECTIONS, RecomputeKeep::projections},
-                                    {LOCKSTEP_MLP, RecomputeKeep::mlp},
-                                    {LOCKSTEP_EXPERTS, RecomputeKeep::experts}}) {
-      known |= bit;
-      if ((said & bit) != 0) keeps.push_back(keep);
-    }
-    if ((said & ~known) != 0)
-      fail(ExitCode::usage, "the recomputation {} of {} returns {} for block {}, which is not a valid choice", name,
-           entry->plugin->file(), said, block.name);
-    policy.blocks.back() = keep_set_of(keeps, plan.architecture.config);
-  }
-  return policy;
-}
-
-/// As the options say, or chosen for a budget; `options` are the others.
-RecomputePolicy recompute_policy(const TrainOptions& train, const TrainPlan& plan, const ProgramOptions& options) {
-  if (const auto& budget = train.activation_memory_budget)
-    return fit_activations(
-        plan.mesh, plan.model, options,
-        {.bytes = checked_cast<std::int64_t>(budget->size.bytes, "train.activation_memory_budget", ExitCode::usage),
-         .share = budget->share});
-  if (!train.recompute.plugin.empty()) return policy_of_plugin(train.recompute.plugin, plan);
-  return {.every = checked_cast<int>(train.recompute.every, "train.recompute", ExitCode::usage),
-          .keeps = keep_set_of(train.recompute_keeps, plan.architecture.config)};
-}
-
 /// What steps follow from is not there for a plan without data.
 RunLength plan_length(const TrainConfig& config, const TrainPlan& plan) {
   if (plan.training.empty() && !config.train.max_steps) return {};
@@ -509,7 +436,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
     plan.text_model =
         plan_of(plan.architecture, plan.types, {1, longest_text(config.sample, plan.text), ForwardFor::text, sequence},
                 plan.buckets, processor, sharding);
-  options.recompute = recompute_policy(config.train, plan, options);
+  options.recompute = recompute_policy(config.train, plan.architecture.config, plan.mesh, plan.model, options);
   plan.programs = make_catalogue(plan.mesh, plan.model, options, plan.text_model, plan.evaluated_model);
   if (options.offload.activations) check_activations_move(plan.programs.train, plan.model, options.offload);
   plan.saves_weights_alone = !is_saved(config.checkpoint, "optimizer");
