@@ -160,7 +160,11 @@ class StepTimer {
                             .mfu = speed.mfu,
                             .peak_bytes = {}};
     for (std::size_t i = 1 + warmup_steps; i < ends.size(); ++i) calibration.step_s.push_back(ends[i] - ends[i - 1]);
+    const double mean = (ends.back() - ends[warmup_steps]) / static_cast<double>(calibration.step_s.size());
     world.all_reduce(calibration.step_s, Reduce::max);
+    const double of_mean = mean / median_of(calibration.step_s);  // the speeds are those of the median step
+    calibration.tokens_per_s *= of_mean;
+    if (calibration.mfu) *calibration.mfu *= of_mean;
     for (const std::string& kib : world.all_gather(std::to_string(holdings_of_process().peak_kib)))
       calibration.peak_bytes.push_back(std::stoll(kib) * 1024);
     return calibration;

@@ -28,7 +28,8 @@ int evaluate_only(const TrainConfig& given, Session& session, Output& output) {
                                                                    WithoutPrepared::prepare, session, output),
                                                 world);
   const TrainPlan plan = agree_on_plan(config, world);
-  for (const std::string& warning : plan.weights.warnings) output.log().warning("{}", warning);
+  if (world.rank() == 0)
+    for (const std::string& warning : warnings_on_model(config, plan)) output.log().warning("{}", warning);
   for (const std::string& note : plan.weights.notes) output.log().info("{}", note);
   const std::unique_ptr<ShardVerifier> verifier = make_verifier(config.data.verify, world.rank(), machines.hosts);
   for (const EvaluationPlan& evaluation : plan.evaluations)

@@ -235,7 +235,7 @@ StepOutcome TrainingLoop::step() {
     };
   const std::int64_t positions = samples_ * batch_.length;
   const double fill = static_cast<double>(valid_tokens_) / static_cast<double>(positions);
-  const StepOutcome outcome = parts_.engine.run_step(batch_, order);
+  const StepOutcome outcome = run_or_save(order);
   began_at_ = std::exchange(now.position, next_position);
   count(outcome);
   if (outcome.updated) watch(DivergenceLoss::loss, outcome.loss);
@@ -268,6 +268,18 @@ StepOutcome TrainingLoop::step() {
   }
   if (asked.status) tell_status();
   return outcome;
+}
+
+/// All ranks hear at the heartbeat that one of them cannot read its data. No weight has changed since the last step
+/// then, except by updates within backward.
+StepOutcome TrainingLoop::run_or_save(const StepOrder& order) {
+  try {
+    return parts_.engine.run_step(batch_, order);
+  } catch (const AgreedError& error) {
+    const bool is_whole = error.code() == ExitCode::storage && !parts_.config.optimizer.in_backward;
+    if (is_whole && parts_.train_state.step > began_step_) saves_.save_of_failed_run();
+    throw;
+  }
 }
 
 void TrainingLoop::count(const StepOutcome& outcome) {

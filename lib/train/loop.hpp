@@ -57,6 +57,7 @@ class TrainingLoop {
   /// Returns whether a second stop request arrived during the step that the first one ends. Collective over the world.
   bool asked_again() const;
   StepOutcome step();
+  StepOutcome run_or_save(const StepOrder& order);
   /// Counts the step with this outcome.
   void count(const StepOutcome& outcome);
   /// Updates the loss scale. Throws AgreedError(numerics) on all ranks if it falls below precision.min_scale.

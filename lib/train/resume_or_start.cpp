@@ -185,7 +185,9 @@ std::vector<Difference> check_same_trajectory(const TrainConfig& config, const T
               fmt::format("cannot resume from {}: these changes would affect training\n  {}", reader.path().string(),
                           join(problems, "\n  ")),
               decay_only
-                  ? fmt::format("--schedule.decay_steps {} keeps the former learning rates", end_of_decay)
+                  ? fmt::format("--schedule.decay_steps {} keeps the former learning rates, --checkpoint.allow_change "
+                                "schedule takes those of the new length",
+                                end_of_decay)
                   : "restore these values, list the options that may change in checkpoint.allow_change, or start a new "
                     "run in another train.run_dir (--checkpoint.only model loads only the weights of another run)");
 }

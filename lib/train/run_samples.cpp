@@ -219,9 +219,10 @@ std::string packing_text(const SampleSource& samples) {
                   counted(packing->rows(), "row"), samples.length(), 100 * fill_of(samples, *packing));
   if (counts.split_documents > 0) text += fmt::format("; {} split", counts.split_documents);
   if (counts.truncated_documents > 0)
-    text += fmt::format("; {} truncated by {}", counts.truncated_documents, counted(counts.truncated_labels, "label"));
+    text +=
+        fmt::format("; {} truncated by {}", counts.truncated_documents, counted(counts.truncated_labels, "position"));
   if (counts.dropped_documents > 0)
-    text += fmt::format("; {} dropped with {}", counts.dropped_documents, counted(counts.dropped_labels, "label"));
+    text += fmt::format("; {} dropped with {}", counts.dropped_documents, counted(counts.dropped_labels, "position"));
   if (counts.masked_parts > 0)
     text += fmt::format("; {} without a trained label left out", counted(counts.masked_parts, "part"));
   if (counts.empty_documents > 0) text += fmt::format("; {} without a label left out", counts.empty_documents);

@@ -199,6 +199,16 @@ void RunSaves::carry_on(AfterSave after) {
 
 void RunSaves::finish(AfterSave after) { advance(true, after); }
 
+void RunSaves::save_of_failed_run() {
+  if (!saves(parts_.config.checkpoint) || saved_step_ == parts_.train_state.step) return;
+  try {
+    save(AfterSave::nothing);
+    end(Promotions::AtEnd::newest);
+  } catch (const AgreedError& error) {
+    journal_.warn({.step = parts_.train_state.step, .name = "save_failed", .message = error.what()}, error.owner());
+  }
+}
+
 void RunSaves::finish_of_failed_run() {
   try {
     finish(AfterSave::end_of_run);

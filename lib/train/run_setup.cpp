@@ -111,9 +111,8 @@ TrainConfig with_nodes_filled(TrainConfig config, const Nodes& nodes) {
   return config;
 }
 
-std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan& plan) {
-  std::vector<std::string> warnings = remarks_on_groups(config, plan).warnings;
-  std::ranges::copy(plan.weights.warnings, std::back_inserter(warnings));
+std::vector<std::string> warnings_on_model(const TrainConfig& config, const TrainPlan& plan) {
+  std::vector<std::string> warnings = plan.weights.warnings;
   if (!plan.tokenizer_warning.empty()) warnings.push_back(plan.tokenizer_warning);
   const ModelConfig& model = plan.architecture.config;
   if (const std::int64_t longest = longest_length(model); config.data.sequence_length > longest)
@@ -121,7 +120,13 @@ std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan&
         fmt::format("data.sequence_length is {}, but the model's config is for {} positions: rotary positions have no "
                     "limit, but loaded weights were not trained on the later ones",
                     config.data.sequence_length, longest));
-  for (const std::string& problem : problems_in_transformers(model))
+  return warnings;
+}
+
+std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan& plan) {
+  std::vector<std::string> warnings = remarks_on_groups(config, plan).warnings;
+  std::ranges::copy(warnings_on_model(config, plan), std::back_inserter(warnings));
+  for (const std::string& problem : problems_in_transformers(plan.architecture.config))
     warnings.push_back(fmt::format("transformers will not load an export of this model: {}", problem));
   const LocalOptions& local = plan.programs.local_options;
   if (config.post_local_sgd.start_step && local.axes.empty())

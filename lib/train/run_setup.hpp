@@ -52,7 +52,10 @@ std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& pl
 /// Returns the configuration with the sizes of axes that fill nodes (train/run_mesh.hpp). Local. Throws Error(usage).
 TrainConfig with_nodes_filled(TrainConfig config, const Nodes& nodes);
 
-/// Returns warnings about options that a user would hardly want. Local.
+/// Returns warnings about the model, its files, and the data that it is used on. Local.
+std::vector<std::string> warnings_on_model(const TrainConfig& config, const TrainPlan& plan);
+
+/// Returns these, and warnings about options that a user would hardly want. Local.
 std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan& plan);
 
 /// Returns the report on the files of model.path as rank 0 sees them; its remarks are on rank 0 alone. Collective over

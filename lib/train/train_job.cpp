@@ -38,6 +38,15 @@ namespace lockstep {
 
 namespace {
 
+/// Files of RUN/tokenizer that changed since the checkpoint are named before they are written anew. Collective.
+void tell_changed_tokenizer(const Path& checkpoint, Communicator& world, Log& log) {
+  together(world, "check the tokenizer of the checkpoint", [&] {
+    if (world.rank() != 0) return;
+    for (const Defect& defect : tokenizer_defects(checkpoint))
+      log.warning("{}: {}; this run has the tokenizer of its data", checkpoint.string(), defect.message);
+  });
+}
+
 std::string record_of(const Tokenizer& tokenizer) {
   std::vector<std::pair<std::string, std::string>> files;
   for (TokenizerFile& file : saved_files(tokenizer)) files.emplace_back(std::move(file.name), std::move(file.content));
@@ -173,6 +182,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   const Settings settings = with_seed(output.settings(), config);
   const std::string config_yaml = to_yaml(settings, tool_of(config), PrintExtent::full);
   const auto documents = documents_of(config, plan, config_yaml, begun.checkpoint, tokenizer.get(), world);
+  if (begun.checkpoint) tell_changed_tokenizer(*begun.checkpoint, world, output.log());
   files.open(world, config, config_yaml, tokenizer.get());
   report_start({given, config, plan, settings, machines, train_state, begun, resumes_all_the_same(given, config, found),
                 unexplained},

@@ -227,8 +227,10 @@ def test_tokenizer_files_that_changed_since_a_checkpoint_are_told_and_not_export
         run("finalize-quantize", checkpoint, "--output", tmp / f"out-{name}", "--tokenizer", tmp / "data/tokenizer")
         path.write_text(sound)
     run("finalize-quantize", checkpoint, "--output", tmp / "out")
-    run(
+    path.write_text(sound.replace("{", "{ ", 1))
+    done = run(
         "train", *training(tmp, "--train.max_steps"), "--train.run_dir", tmp / "run", "--train.max_steps", 2
     )  # and goes on from it
+    assert f"{path} was changed after" in done.stderr and path.read_text() == sound, done.stderr
     shutil.rmtree(tmp / "run/tokenizer")  # what is a copy has none
     run("checkpoint-inspect", checkpoint, "--verify=hashes")

@@ -301,7 +301,8 @@ def test_steps_are_measured_on_the_started_ranks_without_a_trace(tmp):
         measured, cost = answer["measured"], answer["cost"]
         assert measured["data"] == "the training data", measured
         assert 0 < measured["step_s_min"] <= measured["step_s"] <= measured["step_s_max"], measured
-        assert measured["tokens_per_s"] > 0 and measured["mfu"] > 0, measured
+        assert math.isclose(measured["tokens_per_s"] * measured["step_s"], 192, rel_tol=1e-9), answer
+        assert measured["mfu"] > 0, measured
         peaks = [value for key, value in measured.items() if key.startswith("peak_memory_bytes_rank_")]
         assert len(peaks) == (ranks if ranks else 0) and measured["peak_memory_bytes"] == max(
             [measured["peak_memory_bytes"], *peaks]
@@ -465,6 +466,10 @@ def test_weights_without_a_run_are_evaluated(tmp):
         record = json.loads(done.stdout)
         assert record["step"] == 0 and abs(record["loss"] - evaluations(tmp / "run")[2]) < 1e-5, record
     assert not (tmp / "none").exists()
+    config = json.loads((tmp / "weights/config.json").read_text())
+    (tmp / "weights/config.json").write_text(json.dumps(config | {"max_position_embeddings": 4}))
+    told = run("train", *settings, "--train.run_dir", tmp / "none").stderr
+    assert "the model's config is for 4 positions" in told, told
 
 
 def test_an_evaluation_needs_no_option_of_training(tmp):

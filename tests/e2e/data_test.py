@@ -12,6 +12,7 @@ from lockstep_testing import (
     GPT2_TINY,
     PATIENCE_S,
     SOURCE,
+    campaign,
     damage_shard,
     needs,
     program,
@@ -264,6 +265,34 @@ def test_a_shard_that_one_rank_cannot_read_ends_all_ranks_and_the_run_goes_on_on
     shard.write_bytes(whole)
     train(tmp, tmp / "run", changes, ranks=2)
     assert saved(tmp / "run")[-1] == 34
+
+
+@campaign
+def test_a_run_whose_data_becomes_unreadable_saves_its_last_step_first(tmp):
+    changes = {**prepare_pages(tmp), "train.max_steps": 34, "data.prefetch": 0}
+    train(tmp, tmp / "whole", changes, ranks=2)
+    shard = tmp / "data/train/tokens-00001.h5"
+    whole = shard.read_bytes()
+    for number, background in enumerate(["false", "true"]):
+        folder = tmp / f"run-{number}"
+        rare = {**changes, "checkpoint.every": 20, "checkpoint.background": background}
+        command = [
+            str(SOURCE / "tests/harness/mpirun.sh"),
+            "2",
+            program("train"),
+            *arguments_of(tmp, folder, rare),
+            "--train.inject",
+            "rank=1,phase=forward,step=28,kind=pause",
+        ]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        go_on_without_pages(process, wait_for_pause(process, 1), shard, 4096)
+        assert saved(folder) == [20, 30], saved(folder)
+        shard.write_bytes(whole)
+        train(tmp, folder, rare, ranks=2)
+        losses = [
+            {record["step"]: record["loss"] for record in records(tmp / name, "step")} for name in ("whole", folder)
+        ]
+        assert losses[0] == losses[1], losses
 
 
 def test_a_shard_that_leads_to_another_file_is_refused(tmp):
