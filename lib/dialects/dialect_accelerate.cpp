@@ -29,7 +29,6 @@ void distributed_type(const Node& value, Lowering& lowering) {
 }
 
 void accelerator(const Node& value, Lowering& lowering) {
-  if (value.kind != Node::Kind::map) return lowering.refuse(value, "it must be a map");
   constexpr const char* batches = "every way to read data gives the same batches";
   static constexpr std::array known{
       DialectKey{"split_batches", flag, "false", refused, "",

@@ -132,7 +132,6 @@ Node group_of(const std::string& name, const Node& said, Lowering& lowering) {
 }
 
 void optimizer_groups(const Node& value, Lowering& lowering) {
-  if (value.kind != Node::Kind::map) return lowering.refuse(value, "it must be a map of groups by name");
   Node groups = value;
   for (auto& [name, said] : groups.entries)
     if (said.kind != Node::Kind::null) said = group_of(name, said, lowering);

@@ -40,7 +40,6 @@ void train_split(const Node& value, Lowering& lowering) {
 }
 
 void model_init(const Node& value, Lowering& lowering) {
-  if (value.kind != Node::Kind::map) return lowering.refuse(value, "it must be a map");
   for (const auto& [key, argument] : value.entries)
     if (key != "attn_implementation" && key != "dtype" && key != "torch_dtype" && key != "use_cache")
       lowering.refuse(argument, fmt::format("{}: the model is as its config.json says", key));

@@ -117,11 +117,20 @@ void Lowering::gather(const std::string& prefix, const Node& node, const std::st
 /// A map may be given as JSON text, or by the name of a file.
 void Lowering::read_map(const DialectKey& key, Node& value) {
   if (key.value != DialectKey::Value::map || key.state != DialectKey::State::taken) return;
-  if (value.kind != Node::Kind::scalar || value.text.empty() || flag_word(value.text)) return;
+  const bool is_scalar = value.kind == Node::Kind::scalar;
+  const bool is_list = value.kind == Node::Kind::list && !value.items.empty();
+  const std::optional<bool> truth = is_scalar ? flag_word(value.text) : std::nullopt;
+  if (value.kind == Node::Kind::map || (!is_scalar && !is_list) || (is_scalar && value.text.empty())) return;
   const std::string name(key.name);
   const Node given = value;
-  value.kind = Node::Kind::null;  // after a problem
-  value.text.clear();
+  value = {};  // as if it was not given, after a problem
+  value.origin = given.origin;
+  if (truth && !*truth) return;
+  if (truth || is_list) {
+    problems_.add_at(fmt::format("{}: {}", given.origin, name), "",
+                     fmt::format("{} is refused: it must be a map", text_of(given)));
+    return;
+  }
   if (trim(given.text).starts_with('{')) {
     Problems found;
     Node map = parse_yaml(given.text, given.origin, found);
@@ -228,7 +237,12 @@ void Lowering::part(std::span<const DialectKey> rows, std::string_view whole, co
     };
     const auto inside = [&](const DialectKey& row) { return row.name.starts_with(name + "."); };
     if (const auto known = std::ranges::find_if(rows, named); known != rows.end()) {
-      if (value.kind != Node::Kind::null && value.text != "auto") take(*known, value);
+      if (value.kind == Node::Kind::null || value.text == "auto") continue;
+      const bool is_flag = known->value == DialectKey::Value::flag && known->state == DialectKey::State::taken;
+      if (is_flag && !(value.kind == Node::Kind::scalar && flag_word(value.text)))
+        problems_.add_at(value.origin, "", fmt::format("\"{}\" is not true or false", text_of(value)));
+      else
+        take(*known, value);
     } else if (value.kind == Node::Kind::map && std::ranges::any_of(rows, inside)) {
       part(rows, whole, value, name + ".");
     } else if (std::ranges::any_of(rows, inside)) {
