@@ -84,6 +84,15 @@ std::string explain(const Problems::Entry& entry, const Settings& settings) {
 /// Whether the value comes from a key of another trainer, which its origin then names.
 bool is_translated(const Setting& setting) { return setting.origin.find(": ") != std::string::npos; }
 
+/// "train --explain fsdp_config says what it means" for a problem of a key of another trainer; empty: of none.
+std::string hint_for_key(const Tool& tool, const Problems::Entry& problem) {
+  const std::size_t place = problem.where.rfind(": ");
+  if (place == std::string::npos) return {};
+  std::string key = problem.where.substr(place + 2);
+  while (explain_key(key).empty() && key.find('.') != std::string::npos) key.resize(key.rfind('.'));
+  return explain_key(key).empty() ? "" : fmt::format("{} --explain {} says what it means", tool.name, key);
+}
+
 /// Gives the options the values of a canonical document, and answers what is asked of them.
 void finish(ParsedLine& line, const Tool& tool, Declaration& declaration, const Node& document,
             const Declaration* all_programs) {
@@ -179,6 +188,8 @@ void raise(const Tool& tool, const Declaration& declaration, const Problems& pro
         entries.front().options.size() == 1 ? declaration.find(entries.front().options.front()) : nullptr;
     if (option != nullptr && entries.front().text.find(option->facts.brief) == std::string::npos)
       hint = hint_in_dialect(one_line_help(*option), settings);
+    else if (const std::string of_key = hint_for_key(tool, entries.front()); !of_key.empty())
+      hint = of_key;
     throw Error(ExitCode::usage, explain(entries.front(), settings), hint);
   }
   std::string message = fmt::format("{} problems in the configuration", entries.size());

@@ -375,6 +375,7 @@ def test_a_token_is_not_repeated_in_an_error(tmp):
     (tmp / "c.yaml").write_text("dialect: transformers\nhub_token: hf_secretsecret\n")
     told = run("train", tmp / "c.yaml", "--print-config", expect=2).stderr
     assert "hub_token: a token is refused" in told and "secret" not in told, told
+    assert "hint: train --explain hub_token says what it means" in told, told
 
 
 def test_the_config_of_a_model_and_the_folder_of_a_run_are_answered_by_what_they_are(tmp):
