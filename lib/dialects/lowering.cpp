@@ -231,6 +231,7 @@ std::optional<Node> Lowering::file(const Node& path, const std::string& key) {
 void Lowering::part(std::span<const DialectKey> rows, std::string_view whole, const Node& map,
                     const std::string& prefix) {
   for (const auto& [key, value] : map.entries) {
+    if (key.starts_with('_')) continue;  // a comment, for JSON has none
     const std::string name = prefix + key;
     const auto named = [&](const DialectKey& row) {
       return row.name == name || (row.name.ends_with('*') && name.starts_with(row.name.substr(0, row.name.size() - 1)));

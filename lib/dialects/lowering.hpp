@@ -36,7 +36,8 @@ class Lowering {
   std::optional<Node> file(const Node& path, const std::string& key);
 
   /// Translates the keys of a map by a table of its own. A name that ends with ".*" stands for all keys below it. Null
-  /// and "auto" leave the value to others. An unknown key is a problem of `whole`: "DeepSpeed has no key …".
+  /// and "auto" leave the value to others. Keys that begin with "_" are comments. An unknown key is a problem of
+  /// `whole`: "DeepSpeed has no key …".
   void part(std::span<const DialectKey> rows, std::string_view whole, const Node& map, const std::string& prefix = "");
 
   /// Returns whether a canonical option is set.
