@@ -271,7 +271,7 @@ StepOutcome TrainingLoop::step() {
 }
 
 /// All ranks hear at the heartbeat that one of them cannot read its data. No weight has changed since the last step
-/// then, except by updates within backward.
+/// then, except by updates within backward. Ranks that share the work inside a block do not get there: the job ends.
 StepOutcome TrainingLoop::run_or_save(const StepOrder& order) {
   try {
     return parts_.engine.run_step(batch_, order);
