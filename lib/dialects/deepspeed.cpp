@@ -25,7 +25,7 @@ constexpr const char* own_records = "records, TensorBoard and Weights & Biases h
 constexpr const char* no_disk = "state is kept in memory: cpu or none";
 constexpr const char* no_fewer_bits = "exchanges are not quantized";
 constexpr const char* no_such_feature = "this version does not have it";
-constexpr const char* other_schedule = "set lr_scheduler_type and warmup_steps instead";
+constexpr const char* other_schedule = "the warm-up is linear or logarithmic, from a rate of 0";
 
 bool is_auto(const Node& value) { return value.kind == Node::Kind::null || value.text == "auto"; }
 
@@ -86,6 +86,35 @@ void lower_loss_scale(const Node& document, Lowering& lowering) {
   }
 }
 
+/// DeepSpeed's scheduler takes the place of the Trainer's.
+void lower_scheduler(const Node& document, Lowering& lowering) {
+  const Node* const type = find(document, "scheduler.type");
+  const Node* const parameters = find(document, "scheduler.params");
+  const Node* const warmup = find(document, "scheduler.params.warmup_type");
+  const bool is_linear = warmup != nullptr && warmup->text == "linear";
+  if (type != nullptr && (type->text == "WarmupLR" || type->text == "WarmupDecayLR")) {
+    lowering.set("schedule.name", type->text == "WarmupLR" ? "constant" : "linear", *type);
+    if (!is_linear) lowering.tell(*type, "warm-up is linear here; that of DeepSpeed is logarithmic by default");
+  } else if (type != nullptr && !is_auto(*type)) {
+    lowering.refuse(*type, "it must be WarmupLR or WarmupDecayLR");
+  }
+  if (parameters == nullptr) return;
+  for (const auto& [key, value] : parameters->entries) {
+    if (is_auto(value)) continue;
+    if (key == "warmup_max_lr") {
+      lowering.set("optimizer.lr", value);
+    } else if (key == "warmup_num_steps") {
+      lowering.set("schedule.warmup_steps", value);
+      if (!lowering.is_set("schedule.warmup_from")) lowering.set("schedule.warmup_from", "zero", value);
+    } else if (key == "total_num_steps") {
+      lowering.set("schedule.decay_steps", value);
+    } else if (key == "warmup_min_lr" ? number_in(value.text) != 0.0
+                                      : key != "warmup_type" || (!is_linear && value.text != "log")) {
+      lowering.refuse(value, other_schedule);
+    }
+  }
+}
+
 /// A key without a counterpart, whatever it holds.
 constexpr DialectKey without_effect(std::string_view name, std::string_view why) {
   return {.name = name, .value = map, .state = moot, .note = why};
@@ -143,8 +172,9 @@ constexpr std::array file_keys{
     DialectKey{"optimizer.params.amsgrad", flag, "", refused, "", "AMSGrad is not supported", "false"},
     DialectKey{"optimizer.params.torch_adam", flag, "", moot, "", "kernels are Lockstep's own"},
     DialectKey{"optimizer.params.fused", flag, "", moot, "", "kernels are Lockstep's own"},
-    DialectKey{"scheduler.type", text, "", taken, "", "its arguments are refused", "", "", jointly},
-    DialectKey{"scheduler.params", map, "", taken, "", "each is refused", "", "", jointly},
+    DialectKey{"scheduler.type", text, "", taken, "schedule.name", "", "", "", jointly},
+    DialectKey{"scheduler.params", map, "", taken, "optimizer.lr, schedule.warmup_steps, schedule.decay_steps",
+               "rates and steps; a warm-up from 0", "", "", jointly},
     DialectKey{"data_types.grad_accum_dtype", text, "", refused, "", "gradients are summed in the master weights' type",
                "fp32|null"},
     DialectKey{"communication_data_type", text, "", taken, "precision.reduce_dtype"},
@@ -242,10 +272,7 @@ void lower_file(const Node& document, Lowering& lowering) {
   lower_loss_scale(document, lowering);
   lower_offload(document, "zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device",
                 lowering);
-  const Node* const parameters = find(document, "scheduler.params");
-  if (parameters == nullptr) return;
-  for (const auto& [key, value] : parameters->entries)
-    if (!is_auto(value)) lowering.refuse(value, other_schedule);
+  lower_scheduler(document, lowering);
 }
 
 void accumulation(const Node& value, Lowering& lowering) {

@@ -55,7 +55,7 @@ constexpr std::array accelerate_keys{
                "its sizes, with or without the prefix parallelism_config_", "", "", jointly},
     DialectKey{"deepspeed", map, "", taken,
                "parallel.zero, train.offload, train.micro_batch, train.accumulation, optimizer.clip_norm, "
-               "precision.dtype, optimizer.name",
+               "precision.dtype, optimizer.name, schedule.name",
                "a file of DeepSpeed, or its content", "", "", jointly},
     DialectKey{"deepspeed_config", map, "", taken,
                "parallel.zero, train.offload, train.accumulation, optimizer.clip_norm, checkpoint.export_at_end",

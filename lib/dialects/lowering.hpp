@@ -53,6 +53,8 @@ class Lowering {
   void refuse(const Node& value, const std::string& why);
   /// Adds a note for the log: the value has no effect. Values from a preset of defaults get none.
   void note(const Node& value, const std::string& why);
+  /// Adds a line for the log about a value that has another effect than there.
+  void tell(const Node& value, const std::string& text) { problems_.note_at(value.origin, text); }
   static bool of_preset(const Node& value) { return value.origin.starts_with("preset "); }
   /// Returns the value of a key that a file or the command line gives; nullptr if only a preset does.
   const Node* given_beyond_preset(std::string_view key) const;
