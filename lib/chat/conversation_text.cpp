@@ -244,7 +244,7 @@ ConversationText text_of(const Conversation& conversation, const ConversationFor
   std::vector<TextSpan> spans;
   if (format.chat_of(conversation).marks_generation() && counted == TrainedTurns::assistant &&
       chosen.size() == of_assistant) {
-    spans = turns.whole().generated;  // of whatever role, as transformers takes them
+    spans = turns.whole().generated;  // blocks of all roles count, as in transformers
   } else {
     for (const std::size_t i : chosen) {
       const std::vector<TextSpan> turn = turns.turn(i);

@@ -81,10 +81,11 @@ std::string explain(const Problems::Entry& entry, const Settings& settings) {
   return fmt::format("{}: {}{}", entry.where, says_so_itself ? "" : name + ": ", entry.text);
 }
 
-/// Whether the value comes from a key of another trainer, which its origin then names.
+/// Returns whether a key of another trainer set the value. Its origin then names the key.
 bool is_translated(const Setting& setting) { return setting.origin.find(": ") != std::string::npos; }
 
-/// "train --explain fsdp_config says what it means" for a problem of a key of another trainer; empty: of none.
+/// Returns the hint "train --explain fsdp_config says what it means" for a problem of another trainer's key; otherwise
+/// an empty text.
 std::string hint_for_key(const Tool& tool, const Problems::Entry& problem) {
   const std::size_t place = problem.where.rfind(": ");
   if (place == std::string::npos) return {};
@@ -205,7 +206,7 @@ std::string hint_in_dialect(const std::string& hint, const Settings& settings) {
   for (std::size_t next = hint.find(dashes); next != std::string::npos; next = hint.find(dashes, at)) {
     const std::size_t begin = next + dashes.size();
     std::string name = hint.substr(begin, hint.find_first_not_of(of_names, begin) - begin);
-    if (name.ends_with('.')) name.pop_back();  // of a sentence
+    if (name.ends_with('.')) name.pop_back();  // it ends the sentence
     const bool in_section = name.find('.') != std::string::npos && !origin_of(settings, name).empty();
     text += hint.substr(at, begin - at) + (in_section ? "lockstep." : "") + name;
     at = begin + name.size();

@@ -48,7 +48,7 @@ void device(const Node& value, Lowering& lowering) {
   if (value.text != "cpu" && value.text != "none") lowering.refuse(value, no_disk);
 }
 
-/// Part of the state in host memory, by the names of the two keys.
+/// Sets train.offload from the two keys that say where state is kept.
 void lower_offload(const Node& map, const std::string& optimizer, const std::string& weights, Lowering& lowering) {
   const auto in_memory = [&](const std::string& key) -> const Node* {
     const Node* const place = find(map, key);
@@ -115,7 +115,7 @@ void lower_scheduler(const Node& document, Lowering& lowering) {
   }
 }
 
-/// A key without a counterpart, whatever it holds.
+/// Returns the row of a key without a counterpart. Any value is ignored.
 constexpr DialectKey without_effect(std::string_view name, std::string_view why) {
   return {.name = name, .value = map, .state = moot, .note = why};
 }
@@ -264,7 +264,8 @@ void lower_file(const Node& document, Lowering& lowering) {
     return value != nullptr && !is_auto(*value);
   };
   if (given("train_batch_size") && given("train_micro_batch_size_per_gpu") && given("gradient_accumulation_steps"))
-    lowering.set("parallel.micro_batches", "1", *document.find("train_batch_size"));  // their product with the ranks
+    lowering.set("parallel.micro_batches", "1",
+                 *document.find("train_batch_size"));  // it is the product of the three and the ranks
   for (const char* type : {"bf16", "fp16"}) {
     const Node* const enabled = find(document, fmt::format("{}.enabled", type));
     if (enabled != nullptr && flag_word(enabled->text).value_or(false)) lowering.set("precision.dtype", type, *enabled);

@@ -50,7 +50,7 @@ void cpu_offload(const Node& value, Lowering& lowering) {
   if (flag_word(value.text).value_or(false)) hf::offload({"optimizer", "shards"}, value, lowering);
 }
 
-/// The default is ours too, and means nothing for other trainers.
+/// The value of the preset is the default here too, and would be refused without fsdp2.
 void reshard_after_forward(const Node& value, Lowering& lowering) {
   if (!Lowering::of_preset(value)) lowering.set("parallel.reshard_after_forward", value);
 }

@@ -263,7 +263,7 @@ class Preparation {
                 "name only files with records, or leave data.records out");
   }
 
-  /// For a file that was written again with the same content. A cache that cannot be written serves as it is.
+  /// Remembers files that were written again with the same content. A cache that cannot be written is used as it is.
   void remember_if_possible(const Path& memory, const std::vector<std::uint64_t>& sums) const {
     try {
       memory_of(inputs_.files, stamps_, sums).write(memory);
@@ -452,7 +452,7 @@ class Preparation {
                             splits.by.text());
   }
 
-  /// Where all records are malformed, the first place says more than the sizes of splits. Collective.
+  /// Throws if all documents are malformed, with the place of the first one. Collective.
   void refuse_without_documents(const TokenizedCorpus& corpus) {
     std::int64_t kept = 0;
     for (const TokenizedBlock& block : corpus.blocks)

@@ -16,7 +16,7 @@ namespace lockstep {
 
 namespace {
 
-/// A run keeps checkpoints, of which finalize-quantize makes a folder of weights.
+/// A run keeps checkpoints. finalize-quantize exports a model from one.
 void refuse_run_folder(const Path& folder) {
   if (is_there(folder / "config.json") || kind_of(checkpoints_folder(folder)) != FileKind::folder) return;
   throw Error(

@@ -42,7 +42,7 @@ KeepSet keep_set_of(const std::vector<RecomputeKeep>& asked, const ModelConfig& 
   return keeps;
 }
 
-/// As a plug-in chooses for each block.
+/// Returns the choice of a plug-in for each block.
 RecomputePolicy policy_of_plugin(const std::string& name, const ModelConfig& config, const ModelPlan& model) {
   const auto& recomputes = Plugins::opened().recomputes();
   const auto entry =

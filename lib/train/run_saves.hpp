@@ -34,8 +34,8 @@ class RunSaves {
   /// Verifies the data in use first. Collective over the world. Throws AgreedError, with code storage if this failure
   /// ends the run.
   void save(AfterSave after);
-  /// Saves the state after the last step if no checkpoint has it: before a run ends since its data cannot be read. A
-  /// save that fails is a warning. Collective.
+  /// Saves the state after the last step if no checkpoint has it, for a run whose data cannot be read any more. A save
+  /// that fails is a warning. Collective.
   void save_of_failed_run();
   /// Continues a save in the background, if one is under way, and promotions, as far as all ranks have got. Collective
   /// over the world. Throws as save().
