@@ -14,8 +14,10 @@ constexpr const char* owner_file = ".lockstep-work";  // without it, the folder 
 
 std::string prefix_of(const Path& target) { return fmt::format(".{}.work-", target.filename().string()); }
 
+/// An empty folder is left by a job that was killed after it removed the mark.
 bool is_ours(const Path& folder) {
-  return kind_of_name(folder) == FileKind::folder && kind_of_name(folder / owner_file) == FileKind::file;
+  if (kind_of_name(folder) != FileKind::folder) return false;
+  return kind_of_name(folder / owner_file) == FileKind::file || list_folder(folder).empty();
 }
 
 // The mark goes last, so that the next job knows what this one leaves if it is killed here.
