@@ -44,9 +44,9 @@ class Lowering {
   bool is_set(std::string_view canonical) const { return value_set(canonical) != nullptr; }
   /// Returns the value of a canonical option; nullptr if it is not set.
   const Node* value_set(std::string_view canonical) const;
-  /// Sets a canonical option. The command line takes precedence over files, and files over presets, in whatever
-  /// vocabulary they are. Of two places of one kind the second must have an equal value. Otherwise it is a problem that
-  /// names both.
+  /// Sets a canonical option. The command line takes precedence over files, and files over presets, also between
+  /// vocabularies. Of two places of one kind the second must have an equal value. Otherwise it is a problem that names
+  /// both.
   void set(std::string_view canonical, Node value);
   void set(std::string_view canonical, const std::string& text, const Node& because_of);
   /// Adds a problem: the value is refused. Values from a preset of defaults are never refused.

@@ -458,10 +458,13 @@ class Preparation {
     for (const TokenizedBlock& block : corpus.blocks)
       kept += block.left_out ? 0 : checked_cast<std::int64_t>(block.fragments, "fragments", ExitCode::input);
     if (world_.all_reduce(kept, Reduce::sum) > 0 || corpus.malformed_documents == 0) return;
-    throw Error(ExitCode::input,
-                fmt::format("all documents are malformed ({}), the first: {}", corpus.malformed_documents,
-                            corpus.malformed_places.front()),
-                "data.malformed stop ends at the first; data.records and its fields say how records are read");
+    const std::vector<std::string>& places = corpus.malformed_places;
+    together(world_, "tokenize", [&] {
+      throw Error(ExitCode::input,
+                  fmt::format("all documents are malformed ({}){}", corpus.malformed_documents,
+                              places.empty() ? "" : ", the first: " + places.front()),
+                  "data.malformed stop ends at the first; data.records and its fields say how records are read");
+    });
   }
 
   void tell_left_out(const TokenizedCorpus& corpus) {

@@ -244,20 +244,25 @@ def test_a_shard_that_is_cut_short_under_a_job_ends_it_with_4_and_its_name(tmp):
         assert saved(folder)[:2] == [1, 2], saved(folder)
 
 
-def test_a_shard_that_one_rank_cannot_read_ends_all_ranks_and_the_run_goes_on_once_it_is_back(tmp):
-    changes = {**prepare_pages(tmp), "train.max_steps": 34, "data.prefetch": 0}
-    shard = tmp / "data/train/tokens-00001.h5"
-    whole = shard.read_bytes()
+def cut_in_step_28(tmp, folder, changes, shard):
+    """Starts a job of two ranks and cuts the shard while rank 1 pauses in step 28; the job's error."""
     command = [
         str(SOURCE / "tests/harness/mpirun.sh"),
         "2",
         program("train"),
-        *arguments_of(tmp, tmp / "run", changes),
+        *arguments_of(tmp, folder, changes),
         "--train.inject",
         "rank=1,phase=forward,step=28,kind=pause",
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    error = go_on_without_pages(process, wait_for_pause(process, 1), shard, 4096)
+    return go_on_without_pages(process, wait_for_pause(process, 1), shard, 4096)
+
+
+def test_a_shard_that_one_rank_cannot_read_ends_all_ranks_and_the_run_goes_on_once_it_is_back(tmp):
+    changes = {**prepare_pages(tmp), "train.max_steps": 34, "data.prefetch": 0}
+    shard = tmp / "data/train/tokens-00001.h5"
+    whole = shard.read_bytes()
+    error = cut_in_step_28(tmp, tmp / "run", changes, shard)
     assert "rank 1 (" in error, error
     assert saved(tmp / "run") == list(range(1, 31)), saved(
         tmp / "run"
@@ -276,16 +281,7 @@ def test_a_run_whose_data_becomes_unreadable_saves_its_last_step_first(tmp):
     for number, background in enumerate(["false", "true"]):
         folder = tmp / f"run-{number}"
         rare = {**changes, "checkpoint.every": 20, "checkpoint.background": background}
-        command = [
-            str(SOURCE / "tests/harness/mpirun.sh"),
-            "2",
-            program("train"),
-            *arguments_of(tmp, folder, rare),
-            "--train.inject",
-            "rank=1,phase=forward,step=28,kind=pause",
-        ]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        go_on_without_pages(process, wait_for_pause(process, 1), shard, 4096)
+        cut_in_step_28(tmp, folder, rare, shard)
         assert saved(folder) == [20, 30], saved(folder)
         shard.write_bytes(whole)
         train(tmp, folder, rare, ranks=2)
