@@ -10,6 +10,17 @@
 
 namespace lockstep {
 
+const void* open_plugin_file(const std::string& path, const char* entry, int version) {
+  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr)
+    throw Error(ExitCode::input, fmt::format("cannot load {}: {}", path, ::dlerror()),
+                "its libraries must be where they were when it was built: rebuild it");
+  const auto tables = reinterpret_cast<const void* (*)()>(::dlsym(library, entry));
+  if (tables == nullptr || *static_cast<const int*>(tables()) != version)
+    fail(ExitCode::input, "{} belongs to another version of this program: rebuild it", path);
+  return tables();
+}
+
 const void* open_plugin(const std::string& room, const std::string& file, const char* entry, int version) {
   std::error_code unknown;
   const Path program = std::filesystem::read_symlink("/proc/self/exe", unknown);
@@ -21,15 +32,7 @@ const void* open_plugin(const std::string& room, const std::string& file, const 
     places.push_back(folder / "lib" / room / file);
   }
   for (const Path& path : places) {
-    if (!std::filesystem::exists(path, unknown)) continue;
-    void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr)
-      throw Error(ExitCode::input, fmt::format("cannot load {}: {}", path.string(), ::dlerror()),
-                  "its libraries must be where they were when it was built: rebuild it");
-    const auto tables = reinterpret_cast<const void* (*)()>(::dlsym(library, entry));
-    if (tables == nullptr || *static_cast<const int*>(tables()) != version)
-      fail(ExitCode::input, "{} belongs to another version of this program: rebuild it", path.string());
-    return tables();
+    if (std::filesystem::exists(path, unknown)) return open_plugin_file(path.string(), entry, version);
   }
   return nullptr;
 }

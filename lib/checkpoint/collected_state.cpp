@@ -166,9 +166,9 @@ class Contribution {
 
   const std::vector<Description>& common() const { return common_; }  // of components that all ranks describe
   const std::vector<Description>& own() const { return own_; }        // which this rank describes for itself
-  std::vector<StateBox> local(const std::string& name) const {
+  std::vector<StateRegion> local(const std::string& name) const {
     const auto found = local_.find(name);
-    return found == local_.end() ? std::vector<StateBox>{} : found->second;
+    return found == local_.end() ? std::vector<StateRegion>{} : found->second;
   }
   Hash128 described(const std::string& keys, const World& world) const {
     std::string all = keys;
@@ -200,7 +200,7 @@ class Contribution {
     for (const StateAlias& alias : tree.aliases()) {
       if (alias.target == tensor.name) entry.aliases.push_back(alias.name);
     }
-    std::vector<StateBox> boxes = tensor.boxes;
+    std::vector<StateRegion> boxes = tensor.boxes;
     if (tensor.by_layout) {
       boxes.front().box = cell_owned(component.pattern) ? whole(tensor.layout.global) : box_of(tensor.layout, rank_);
     } else {
@@ -209,21 +209,21 @@ class Contribution {
         fail(ExitCode::bug, "component '{}' is {}, so '{}' is held whole, not by boxes", component.key,
              name_of(component.pattern), tensor.name);
     }
-    for (const StateBox& held : boxes) {
+    for (const StateRegion& held : boxes) {
       const auto bytes =
           static_cast<std::size_t>(elements(held.box)) * static_cast<std::size_t>(size_of(tensor.layout.dtype));
-      if (held.bytes.size() != bytes || (!empty(held.box) && !contains(whole(tensor.layout.global), held.box)))
+      if (held.memory.bytes != bytes || (!empty(held.box) && !contains(whole(tensor.layout.global), held.box)))
         fail(ExitCode::bug, "'{}' of component '{}' has {} bytes for its box {} of {} {}, which needs {}", tensor.name,
-             component.key, held.bytes.size(), to_text(held.box), name_of(tensor.layout.dtype),
+             component.key, held.memory.bytes, to_text(held.box), name_of(tensor.layout.dtype),
              to_text(tensor.layout.global), bytes);
     }
     place(component, std::move(entry), std::move(boxes));
   }
 
-  void place(const Component& component, StoredTensor entry, std::vector<StateBox> boxes) {
+  void place(const Component& component, StoredTensor entry, std::vector<StateRegion> boxes) {
     std::vector<Box> told;
     if (entry.holding == TensorHolding::boxes)
-      for (const StateBox& held : boxes) told.push_back(held.box);
+      for (const StateRegion& held : boxes) told.push_back(held.box);
     local_[full_name(entry)] = std::move(boxes);
     if (component.pattern != Pattern::global) shared_.push_back(full_name(entry));
     if (component.pattern == Pattern::global) {
@@ -250,7 +250,7 @@ class Contribution {
   std::vector<Description> common_;
   std::vector<Description> own_;
   std::vector<std::string> shared_;
-  std::map<std::string, std::vector<StateBox>> local_;
+  std::map<std::string, std::vector<StateRegion>> local_;
 };
 
 // What all ranks say together: each tensor once, and who holds which boxes where no layout tells.
@@ -343,11 +343,11 @@ void check_held(const CollectedState& state, std::size_t tensor, Rank rank) {
   for (const Holding& holding : state.holdings[tensor]) {
     if (!std::ranges::binary_search(holding.ranks, rank)) continue;
     const std::size_t bytes = static_cast<std::size_t>(elements(holding.box)) * size;
-    const std::vector<StateBox>& local = state.local[tensor];
-    const auto same = std::ranges::find(local, holding.box, &StateBox::box);
-    if (same != local.end() && same->bytes.size() == bytes) continue;
+    const std::vector<StateRegion>& local = state.local[tensor];
+    const auto same = std::ranges::find(local, holding.box, &StateRegion::box);
+    if (same != local.end() && same->memory.bytes == bytes) continue;
     std::size_t have = 0;
-    for (const StateBox& held : local) have += held.bytes.size();
+    for (const StateRegion& held : local) have += held.memory.bytes;
     fail_different(
         fmt::format("{} {}", full_name(stored), to_text(holding.box)),
         have == 0 ? std::string("this rank lacks it") : fmt::format("this rank has {} bytes, others {}", have, bytes));
@@ -391,15 +391,15 @@ std::vector<Descriptor> descriptions_of_all(Communicator& ranks, const Contribut
 
 }  // namespace
 
-std::span<std::byte> bytes_of(const CollectedState& state, std::size_t tensor, const Box& box) {
+Region memory_of(const CollectedState& state, std::size_t tensor, const Box& box) {
   const auto size = static_cast<std::size_t>(size_of(state.tensors[tensor].layout.dtype));
-  for (const StateBox& held : state.local[tensor]) {
+  for (const StateRegion& held : state.local[tensor]) {
     if (empty(box) || empty(held.box) || !contains(held.box, box)) continue;
     std::size_t begin = 0;
     for_each_run(box, held.box, box, [&](const BoxRun& run) {
       if (run.in_b == 0) begin = static_cast<std::size_t>(run.in_a);
     });
-    return held.bytes.subspan(begin * size, static_cast<std::size_t>(elements(box)) * size);
+    return part_of(held.memory, begin * size, static_cast<std::size_t>(elements(box)) * size);
   }
   return {};
 }

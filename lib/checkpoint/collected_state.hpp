@@ -22,16 +22,16 @@ namespace lockstep {
 struct CollectedState {
   std::vector<StoredTensor> tensors;  // equal on all ranks, like `components`
   std::vector<StoredComponent> components;
-  std::vector<std::vector<Holding>> holdings;  // by tensor: the boxes held by the requested ranks
-  std::vector<std::vector<StateBox>> local;    // by tensor: the boxes of this rank
-  std::vector<StateTree> trees;                // by component: the tree of this rank
-  std::deque<std::string> values;              // bytes of this rank's values entries; `local` points into them
-  Hash128 described = {};                      // hash of this rank's description of its state: names, layouts, aliases
+  std::vector<std::vector<Holding>> holdings;   // by tensor: the boxes held by the requested ranks
+  std::vector<std::vector<StateRegion>> local;  // by tensor: the boxes of this rank
+  std::vector<StateTree> trees;                 // by component: the tree of this rank
+  std::deque<std::string> values;               // bytes of this rank's values entries; `local` points into them
+  Hash128 described = {};                       // hash of this rank's description of its state: names, layouts, aliases
 };
 
-/// Returns this rank's bytes of `box`, which must lie within one of its own boxes; empty if the rank does not hold it.
-/// They are consecutive if `box` is a range of rows of that box. Local.
-std::span<std::byte> bytes_of(const CollectedState& state, std::size_t tensor, const Box& box);
+/// Returns this rank's memory of `box`, which must lie within one of its own boxes; empty if the rank does not hold it.
+/// It is consecutive if `box` is a range of rows of that box. Local.
+Region memory_of(const CollectedState& state, std::size_t tensor, const Box& box);
 
 enum class Contents { tensors, tensors_and_values };
 

@@ -5,6 +5,7 @@
 #include "checkpoint/difference.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
+#include "device/device.hpp"
 #include "store/checkpoint_plan.hpp"
 
 #include <algorithm>
@@ -62,7 +63,7 @@ std::vector<HeldBox> boxes_of_all(Communicator& ranks, const CollectedState& sta
         HeldBox held{i, box, static_cast<int>(holding.ranks.size()), holding.ranks.front() == ranks.rank(), {}};
         if (here != known.end()) {
           held.evidence = here->second->evidence;
-          held.bytes = here->second->bytes;
+          held.memory = here->second->memory;
         }
         boxes.push_back(std::move(held));
       }
@@ -131,17 +132,20 @@ std::string elements_that_differ(Communicator& ranks, DType dtype, std::span<con
   for (const DifferingBox& one : different) {
     const HeldBox& held = boxes[one.box];
     const std::int64_t known = ranks.all_reduce(
-        (ranks.rank() == right || ranks.rank() == wrong) && held.bytes.empty() ? std::int64_t{0} : std::int64_t{1},
+        (ranks.rank() == right || ranks.rank() == wrong) && held.memory.bytes == 0 ? std::int64_t{0} : std::int64_t{1},
         Reduce::min);
     if (known == 0) return "";
     const auto size = static_cast<std::size_t>(size_of(dtype));
     const std::size_t bytes = static_cast<std::size_t>(elements(held.box)) * size;
     for (std::size_t at = 0; at < bytes; at += at_once) {
       const std::span<std::byte> theirs = std::span(part).first(std::min(at_once, bytes - at));
-      if (ranks.rank() == right) std::ranges::copy(held.bytes.subspan(at, theirs.size()), theirs.begin());
+      if (ranks.rank() == right) read_region(part_of(held.memory, at, theirs.size()), theirs);
       ranks.broadcast(theirs, right);
       if (ranks.rank() == wrong)
-        found.add(held.box, static_cast<std::int64_t>(at / size), held.bytes.subspan(at, theirs.size()), theirs);
+        for_each_host_part(part_of(held.memory, at, theirs.size()), [&](std::size_t begin,
+                                                                        std::span<const std::byte> own) {
+          found.add(held.box, static_cast<std::int64_t>((at + begin) / size), own, theirs.subspan(begin, own.size()));
+        });
     }
   }
   return ranks.broadcast(ranks.rank() == wrong ? found.text() : std::string(), wrong);
@@ -149,29 +153,29 @@ std::string elements_that_differ(Communicator& ranks, DType dtype, std::span<con
 
 }  // namespace
 
-std::vector<std::span<const std::byte>> compared_parts(Validation validation, std::span<const std::byte> bytes,
-                                                       const RollingShare& share) {
-  constexpr std::size_t sample = 4096;
-  const std::size_t begin = bytes.size() * share.number / share.of;
-  const std::size_t end = bytes.size() * (share.number + 1) / share.of;
+std::vector<Region> compared_parts(Validation validation, const Region& memory, const RollingShare& share) {
+  const std::size_t sample = std::min<std::size_t>(4096, memory.bytes);
+  const std::size_t begin = memory.bytes * share.number / share.of;
+  const std::size_t end = memory.bytes * (share.number + 1) / share.of;
   switch (validation) {
     case Validation::none:
     case Validation::tensor: return {};
     case Validation::quick:  // the ends: enough to see another step or another seed
-      return {bytes.first(std::min(sample, bytes.size())), bytes.last(std::min(sample, bytes.size()))};
-    case Validation::rolling: return {bytes.subspan(begin, end - begin)};
-    case Validation::full: return {bytes};
+      return {part_of(memory, 0, sample), part_of(memory, memory.bytes - sample, sample)};
+    case Validation::rolling: return {part_of(memory, begin, end - begin)};
+    case Validation::full: return {memory};
   }
   fail(ExitCode::bug, "unknown Validation {}", static_cast<int>(validation));
 }
 
-Evidence evidence_of(Validation validation, const Fingerprint& sum, std::span<const std::byte> bytes,
-                     const RollingShare& share) {
+Evidence evidence_of(Validation validation, const Fingerprint& sum, const Region& memory, const RollingShare& share) {
   Evidence evidence{};
   auto number = evidence.rbegin();  // what hashes leave free has the fingerprint
-  const std::vector<std::span<const std::byte>> parts = compared_parts(validation, bytes, share);
+  const std::vector<Region> parts = compared_parts(validation, memory, share);
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-    const Hash128 hash = hash128(*part);
+    StreamHash stream;
+    for_each_host_part(*part, [&](std::size_t, std::span<const std::byte> bytes) { stream.add(bytes); });
+    const Hash128 hash = stream.digest();
     *number++ = hash.low;
     *number++ = hash.high;
   }
@@ -180,6 +184,15 @@ Evidence evidence_of(Validation validation, const Fingerprint& sum, std::span<co
     evidence[1] = sum.second;
   }
   return evidence;
+}
+
+Fingerprint fingerprint_of(const Layout& layout, const Box& box, const Region& memory) {
+  const auto size = static_cast<std::size_t>(size_of(layout.dtype));
+  Fingerprint sum;
+  for_each_host_part(memory, [&](std::size_t begin, std::span<const std::byte> bytes) {
+    sum += fingerprint(layout.global, layout.dtype, box, bytes, static_cast<std::int64_t>(begin / size));
+  });
+  return sum;
 }
 
 std::vector<DifferingBox> find_differences(Communicator& ranks, const CollectedState& state,

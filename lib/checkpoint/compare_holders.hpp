@@ -22,14 +22,15 @@ namespace lockstep {
 /// A digest (fingerprint or hashes) that is equal for equal bytes.
 using Evidence = std::array<std::uint64_t, 4>;
 
-/// Returns the parts of `bytes` that a comparison reads in addition to the fingerprint: both ends for quick, a share
+/// Returns the parts of `memory` that a comparison reads in addition to the fingerprint: both ends for quick, a share
 /// for rolling, all for full, none otherwise. Pure.
-std::vector<std::span<const std::byte>> compared_parts(Validation validation, std::span<const std::byte> bytes,
-                                                       const RollingShare& share);
+std::vector<Region> compared_parts(Validation validation, const Region& memory, const RollingShare& share);
 
-/// Returns the evidence for `bytes`. `sum` is their fingerprint; only the levels tensor and full need it. Pure.
-Evidence evidence_of(Validation validation, const Fingerprint& sum, std::span<const std::byte> bytes,
-                     const RollingShare& share);
+/// Returns the evidence for `memory`. `sum` is its fingerprint; only the levels tensor and full need it. Local.
+Evidence evidence_of(Validation validation, const Fingerprint& sum, const Region& memory, const RollingShare& share);
+
+/// Returns the fingerprint of the elements of `box` in `memory`. Local.
+Fingerprint fingerprint_of(const Layout& layout, const Box& box, const Region& memory);
 
 /// A box within one holding of a tensor.
 struct HeldBox {
@@ -39,8 +40,8 @@ struct HeldBox {
   bool counts = false;  // true on exactly one of its holders
   /// Evidence for this rank's bytes; not set if it does not hold the box, or the box is not compared.
   std::optional<Evidence> evidence;
-  /// Bytes of this rank, if they are still in memory.
-  std::span<const std::byte> bytes = {};
+  /// Memory of this rank, if it still has these values.
+  Region memory = {};
 };
 
 struct DifferingBox {

@@ -7,6 +7,7 @@
 #include "checkpoint/compare_holders.hpp"
 #include "checkpoint/difference.hpp"
 #include "comm/together.hpp"
+#include "device/device.hpp"
 
 #include <algorithm>
 #include <array>
@@ -36,7 +37,8 @@ Digests digests_of(const Component& component, const StateTree& tree) {
   if (component.pattern != Pattern::global) return digests;
   for (const StateTensor& tensor : tree.tensors()) {
     StreamHash hash;
-    for (const StateBox& held : tensor.boxes) hash.add(held.bytes);
+    for (const StateRegion& held : tensor.boxes)
+      for_each_host_part(held.memory, [&](std::size_t, std::span<const std::byte> bytes) { hash.add(bytes); });
     digests[tensor.name] = to_hex(hash.digest());
   }
   return digests;
@@ -122,7 +124,8 @@ std::string bytes_of(const StateTree& tree, const DifferingEntry& entry) {
   const StateTensor* const tensor = find_tensor(tree, entry.tensor);
   std::string bytes;
   if (tensor != nullptr)
-    for (const StateBox& held : tensor->boxes) bytes += text_of(held.bytes);
+    for (const StateRegion& held : tensor->boxes)
+      for_each_host_part(held.memory, [&](std::size_t, std::span<const std::byte> part) { bytes += text_of(part); });
   return bytes;
 }
 

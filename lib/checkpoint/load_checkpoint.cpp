@@ -372,10 +372,10 @@ std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const Coll
         if (!std::ranges::binary_search(holding.ranks, ranks.rank())) continue;
         const bool counts = holding.ranks.front() == ranks.rank();
         boxes.push_back({tensor, holding.box, static_cast<int>(holding.ranks.size()), counts, {}});
-        const std::span<const std::byte> bytes = bytes_of(state, tensor, holding.box);
-        const Fingerprint sum = fingerprint(layout.global, layout.dtype, holding.box, bytes);
+        const Region memory = memory_of(state, tensor, holding.box);
+        const Fingerprint sum = fingerprint_of(layout, holding.box, memory);
         boxes.back().evidence = Evidence{sum.first, sum.second, 0, 0};
-        boxes.back().bytes = bytes;
+        boxes.back().memory = memory;
         if (counts) sums[tensor] += sum;
       }
     }
@@ -411,7 +411,7 @@ LoadReport load(Communicator& ranks, const World& world, const CheckpointReader&
     load.restore();
   });
   for (const SharedTensor& read : reads)
-    for (const StateBox& local : read.local) report.bytes += local.bytes.size();
+    for (const StateRegion& local : read.local) report.bytes += local.memory.bytes;
   report.read = reader.bytes_read() - read_before;
   report.notes = load.notes();
   report.left_out = load.left_out();

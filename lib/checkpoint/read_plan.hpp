@@ -26,7 +26,7 @@ struct SharedTensor {
   Shape as;                           // shape that the boxes refer to: the stored shape, or a view of its elements
   const Layout* layout = nullptr;     // gives the box of each rank; null: `holdings` give them
   std::span<const Holding> holdings;  // all boxes of the tensor that ranks need; none is empty
-  std::vector<StateBox> local;        // destinations on this rank; a box without one is dropped
+  std::vector<StateRegion> local;     // destinations on this rank; a box without one is dropped
 };
 
 /// Blocks that a rank holds at a time as their reader. It also holds as many packed for others and as many received

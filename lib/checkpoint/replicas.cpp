@@ -6,6 +6,7 @@
 #include "checkpoint/compare_holders.hpp"
 #include "checkpoint/compare_values.hpp"
 #include "comm/together.hpp"
+#include "device/device.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -65,11 +66,10 @@ Replicas::Replicas(Communicator& ranks, const World& world, const std::vector<Co
             !std::ranges::binary_search(holding.ranks, ranks.rank()))
           continue;
         HeldBox& held = boxes_.back();
-        held.bytes = bytes_of(state_, tensor, holding.box);
+        held.memory = memory_of(state_, tensor, holding.box);
         const bool sampled = level < Validation::tensor;
-        const Fingerprint sum =
-            sampled ? Fingerprint{} : fingerprint(layout.global, layout.dtype, holding.box, held.bytes);
-        held.evidence = evidence_of(level, sum, held.bytes, share);
+        const Fingerprint sum = sampled ? Fingerprint{} : fingerprint_of(layout, holding.box, held.memory);
+        held.evidence = evidence_of(level, sum, held.memory, share);
       }
     }
   });
@@ -129,14 +129,14 @@ void Replicas::repair_box(const DifferingBox& box) {
   const HeldBox& held = boxes_[box.box];
   const Rank right = right_of(box.sides);
   const bool takes = is_wrong(box.sides);
-  const std::span<std::byte> mine = bytes_of(state_, held.tensor, held.box);
+  const Region mine = memory_of(state_, held.tensor, held.box);
   const std::size_t bytes = static_cast<std::size_t>(elements(held.box)) *
                             static_cast<std::size_t>(size_of(state_.tensors[held.tensor].layout.dtype));
   for (std::size_t at = 0; at < bytes; at += at_once) {
     const std::span<std::byte> theirs = std::span(part_).first(std::min(at_once, bytes - at));
-    if (ranks_.rank() == right) std::ranges::copy(mine.subspan(at, theirs.size()), theirs.begin());
+    if (ranks_.rank() == right) read_region(part_of(mine, at, theirs.size()), theirs);
     ranks_.broadcast(theirs, right);
-    if (takes) std::ranges::copy(theirs, mine.subspan(at).begin());
+    if (takes) write_region(theirs, part_of(mine, at, theirs.size()));
   }
 }
 
@@ -151,7 +151,7 @@ void Replicas::repair_entry(const DifferingEntry& entry) {
       return;
     }
     const auto tensor = std::ranges::find(tree.tensors(), entry.tensor, &StateTensor::name);
-    std::memcpy(tensor->boxes.front().bytes.data(), theirs.data(), theirs.size());
+    write_region(std::as_bytes(std::span(theirs)), tensor->boxes.front().memory);
   });
 }
 

@@ -6,10 +6,18 @@
 #include "checkpoint/save_stages.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
+#include "device/device.hpp"
 
 #include <algorithm>
 
 namespace lockstep {
+
+namespace {
+
+/// Bytes of the state of a device that are copied at once by a save that nothing goes on beside.
+constexpr std::uint64_t device_state_at_once = 256 << 20;
+
+}  // namespace
 
 Saver::Saver(Communicator& ranks) : ranks_(ranks) {}
 Saver::~Saver() = default;
@@ -59,6 +67,12 @@ void Saver::begin_save(const std::vector<Component>& components, const SaveReque
 }
 
 SaveReport Saver::save(const std::vector<Component>& components, const SaveRequest& request) {
+  if (!this_device().properties().is_host) {
+    begin(components, request, device_state_at_once);
+    std::optional<SaveReport> report;
+    while (!report) report = advance(true);
+    return *report;
+  }
   begin_save(components, request);
   or_abandon([&] {
     while (!current_->committed()) current_->do_stage();
@@ -68,11 +82,11 @@ SaveReport Saver::save(const std::vector<Component>& components, const SaveReque
   return report;
 }
 
-void Saver::take_memory(const std::vector<std::span<const std::byte>>& bytes, std::uint64_t memory) {
+void Saver::take_memory(const std::vector<Region>& pieces, std::uint64_t memory) {
   together(ranks_, "taking memory for a copy of the state", [&] {
     std::uint64_t largest = 0;
-    for (const auto& piece : bytes) largest = std::max<std::uint64_t>(largest, piece.size());
-    const std::uint64_t room = Snapshot::room_for(bytes);
+    for (const Region& piece : pieces) largest = std::max<std::uint64_t>(largest, piece.bytes);
+    const std::uint64_t room = Snapshot::room_for(pieces);
     snapshot_.reserve(memory == 0 ? room : std::min(room, std::max(memory, largest)));
   });
 }
@@ -81,27 +95,27 @@ void Saver::make_ready(const std::vector<Component>& components, SaveRequest req
   invariant(!under_way(), "one save at a time");
   request.enter = {};  // which is for saves
   prepare(components, request);
-  take_memory(bytes_of_rank(*plan_), memory);
+  take_memory(memory_of_rank(*plan_), memory);
 }
 
 void Saver::begin(const std::vector<Component>& components, const SaveRequest& request, std::uint64_t memory) {
   const double start_s = run_seconds();
   begin_save(components, request);
   or_abandon([&] {
-    const std::vector<std::span<const std::byte>> bytes = current_->bytes();
-    take_memory(bytes, memory);
+    const std::vector<Region> pieces = current_->memory();
+    take_memory(pieces, memory);
     std::size_t copied = 0;
     waves_ = 0;
     current_->start_stage();  // folders are made while the state is copied
     while (true) {
       together(ranks_, "copying the state", [&] {
-        const std::vector<std::span<const std::byte>> copies = snapshot_.take(std::span(bytes).subspan(copied));
+        const std::vector<std::span<const std::byte>> copies = snapshot_.take(std::span(pieces).subspan(copied));
         current_->use(copied, copies);
         copied += copies.size();
       });
       ++waves_;
       current_->go_on_to_writing();
-      const std::int64_t left = copied < bytes.size() ? 1 : 0;
+      const std::int64_t left = copied < pieces.size() ? 1 : 0;
       if (ranks_.all_reduce(left, Reduce::max) == 0) break;
       current_->write_wave();
     }

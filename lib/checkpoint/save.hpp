@@ -99,7 +99,7 @@ class Saver {
  private:
   void prepare(const std::vector<Component>& components, const SaveRequest& request);
   void begin_save(const std::vector<Component>& components, const SaveRequest& request);
-  void take_memory(const std::vector<std::span<const std::byte>>& bytes, std::uint64_t memory);
+  void take_memory(const std::vector<Region>& pieces, std::uint64_t memory);
   template <class Work>
   void or_abandon(const Work& work);
   Communicator& ranks_;

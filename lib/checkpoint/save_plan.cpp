@@ -147,13 +147,13 @@ std::unique_ptr<SavePlan> plan_save(Communicator& ranks, const World& world, con
   return save;
 }
 
-std::vector<std::span<const std::byte>> bytes_of_rank(const SavePlan& save) {
-  std::vector<std::span<const std::byte>> bytes;
+std::vector<Region> memory_of_rank(const SavePlan& save) {
+  std::vector<Region> memory;
   for (const std::size_t i : save.mine) {
     const WriteItem& piece = save.plan.pieces[i];
-    bytes.push_back(bytes_of(save.collected, piece.tensor, piece.box));
+    memory.push_back(memory_of(save.collected, piece.tensor, piece.box));
   }
-  return bytes;
+  return memory;
 }
 
 }  // namespace lockstep

@@ -45,6 +45,6 @@ std::unique_ptr<SavePlan> plan_save(Communicator& ranks, const World& world, con
                                     const std::function<void()>& before, std::unique_ptr<SavePlan> earlier);
 
 /// Returns the bytes of this rank's pieces, ordered as `mine`. Local.
-std::vector<std::span<const std::byte>> bytes_of_rank(const SavePlan& plan);
+std::vector<Region> memory_of_rank(const SavePlan& plan);
 
 }  // namespace lockstep

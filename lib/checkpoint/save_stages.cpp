@@ -6,6 +6,7 @@
 #include "base/text.hpp"
 #include "checkpoint/node_view.hpp"
 #include "comm/together.hpp"
+#include "device/device.hpp"
 #include "store/piece_pass.hpp"
 
 #include <algorithm>
@@ -204,7 +205,10 @@ void Saver::Save::tell_offsets() {
 }
 
 void Saver::Save::find_bytes() {
-  bytes_ = bytes_of_rank(prepared_);
+  memory_ = memory_of_rank(prepared_);
+  bytes_.resize(memory_.size());
+  for (std::size_t i = 0; i < memory_.size(); ++i)
+    if (is_host_memory(memory_[i])) bytes_[i] = host_bytes(memory_[i]);
   up_to_ = bytes_.size();
   parts_.resize(plan_.files.size());
   pieces_.resize(plan_.pieces.size());
@@ -250,7 +254,7 @@ void Saver::Save::write() {
                                prepared_.compared[i] < Validation::tensor ? Fingerprint{} : pieces_[i].fingerprint,
                                bytes_[k], request_.share);
     for (const auto& part : compared_parts(prepared_.compared[i], bytes_[k], request_.share))
-      compared_bytes_ += part.size();
+      compared_bytes_ += part.bytes;
   }
   written_ = up_to_;
 }

@@ -39,9 +39,9 @@ class Saver::Save {
 
   void agree();
   void find_bytes();
-  /// Returns the bytes of this rank's pieces, in the order in which they are written.
-  const std::vector<std::span<const std::byte>>& bytes() const { return bytes_; }
-  /// Replaces the bytes of the pieces from `first` on by these copies, and forgets the bytes of the pieces before.
+  /// Returns the memory of this rank's pieces, in the order in which they are written.
+  const std::vector<Region>& memory() const { return memory_; }
+  /// Writes the pieces from `first` on from these copies, and forgets the bytes of the pieces before.
   void use(std::size_t first, const std::vector<std::span<const std::byte>>& copies) {
     std::fill_n(bytes_.begin(), first, std::span<const std::byte>());
     std::ranges::copy(copies, bytes_.begin() + static_cast<std::ptrdiff_t>(first));
@@ -116,7 +116,8 @@ class Saver::Save {
   std::string uuid_;
   Path staging_;
   bool stamped_ = false;                           // whether the parts that this rank leads are stamped
-  std::vector<std::span<const std::byte>> bytes_;  // of the pieces of this rank
+  std::vector<Region> memory_;                     // of the pieces of this rank
+  std::vector<std::span<const std::byte>> bytes_;  // of these pieces, where the host has them
   std::size_t written_ = 0, up_to_ = 0;            // numbers of pieces: written, and ready to be written
   std::vector<std::unique_ptr<PartFile>> parts_;   // by file; open while it is written
   std::vector<PieceRecord> pieces_;                // by piece: of this rank and, on a leader, of its files

@@ -4,12 +4,12 @@
 #include "comm/operation.hpp"
 #include "comm/together.hpp"
 #include "comm/waiting.hpp"
+#include "device/device.hpp"
 #include "layout/box_runs.hpp"
 #include "store/read_ahead.hpp"
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -37,15 +37,17 @@ struct Arrival {
 };
 
 struct Places {
-  std::span<std::byte> box;  // of this rank; empty: it has none
-  std::size_t element = 1;   // bytes
+  Region box;               // of this rank; empty: it has none
+  std::size_t element = 1;  // bytes
+  Region of(const BoxRun& run) const {
+    return part_of(box, static_cast<std::size_t>(run.in_b) * element, static_cast<std::size_t>(run.length) * element);
+  }
 };
 
 void put_in_place(const Share& share, const Places& places, std::span<const std::byte> bytes) {
   for (const BoxRun& run : share.runs) {
     const std::size_t length = static_cast<std::size_t>(run.length) * places.element;
-    if (!places.box.empty())
-      std::memcpy(places.box.data() + static_cast<std::size_t>(run.in_b) * places.element, bytes.data(), length);
+    if (places.box.bytes > 0) write_region(bytes.first(length), places.of(run));
     bytes = bytes.subspan(length);
   }
 }
@@ -145,8 +147,8 @@ std::optional<Share> SharedRead::share_of(const NeededBlock& needed, std::size_t
 
 Places SharedRead::places_of(std::size_t tensor, const Box& box) const {
   const SharedTensor& wanted = tensors_[tensor];
-  const auto local = std::ranges::find(wanted.local, box, &StateBox::box);
-  return {local == wanted.local.end() ? std::span<std::byte>() : local->bytes,
+  const auto local = std::ranges::find(wanted.local, box, &StateRegion::box);
+  return {local == wanted.local.end() ? Region() : local->memory,
           static_cast<std::size_t>(size_of(reader_.manifest().tensors[wanted.stored].layout.dtype))};
 }
 
@@ -174,12 +176,8 @@ void SharedRead::send(const Share& share, std::span<const Rank> to, std::span<co
     return block.subspan(static_cast<std::size_t>(run.in_a) * places.element,
                          static_cast<std::size_t>(run.length) * places.element);
   };
-  if (std::ranges::binary_search(to, ranks_.rank()) && !places.box.empty()) {
-    for (const BoxRun& run : share.runs) {
-      const std::span<const std::byte> bytes = part(run);
-      std::memcpy(places.box.data() + static_cast<std::size_t>(run.in_b) * places.element, bytes.data(), bytes.size());
-    }
-  }
+  if (std::ranges::binary_search(to, ranks_.rank()) && places.box.bytes > 0)
+    for (const BoxRun& run : share.runs) write_region(part(run), places.of(run));
   std::span<const std::byte> message;
   for (const Rank rank : to) {
     if (rank == ranks_.rank()) continue;
@@ -224,8 +222,9 @@ bool SharedRead::expect() {
     const bool consecutive = share.runs.back().in_b + share.runs.back().length - share.runs.front().in_b ==
                              static_cast<std::int64_t>(share.bytes / places.element);
     std::span<std::byte> into;
-    if (consecutive && !places.box.empty()) {
-      into = places.box.subspan(static_cast<std::size_t>(share.runs.front().in_b) * places.element, share.bytes);
+    if (consecutive && places.box.bytes > 0 && is_host_memory(places.box)) {
+      into = host_bytes(places.box)
+                 .subspan(static_cast<std::size_t>(share.runs.front().in_b) * places.element, share.bytes);
     } else {
       into = {arrived_.get() + arrival_count_ % blocks_in_work * plan_->largest(), share.bytes};
       arrival.held = into;

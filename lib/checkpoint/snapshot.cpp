@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "device/device.hpp"
 #include "store/part_file.hpp"
 
 #include <algorithm>
@@ -62,27 +63,41 @@ void Snapshot::reserve(std::uint64_t bytes) {
   capacity_ = whole;
 }
 
-std::uint64_t Snapshot::room_for(std::span<const std::span<const std::byte>> pieces) {
+std::uint64_t Snapshot::room_for(std::span<const Region> pieces) {
   std::uint64_t at = 0;
-  for (const auto& piece : pieces) at = place_for(at, piece.size()) + piece.size();
+  for (const Region& piece : pieces) at = place_for(at, piece.bytes) + piece.bytes;
   return rounded_to_pages(at);
 }
 
-std::vector<std::span<const std::byte>> Snapshot::take(std::span<const std::span<const std::byte>> pieces) {
+std::vector<std::span<const std::byte>> Snapshot::take(std::span<const Region> pieces) {
   std::vector<std::span<const std::byte>> taken;
   std::vector<Copy> copies;
+  std::vector<RegionCopy> of_device;
   std::uint64_t at = 0;
-  for (const auto& piece : pieces) {
-    at = place_for(at, piece.size());
-    if (at + piece.size() > capacity_) break;
+  for (const Region& piece : pieces) {
+    at = place_for(at, piece.bytes);
+    if (at + piece.bytes > capacity_) break;
     std::byte* const to = memory_.get() + at;
-    for (std::uint64_t done = 0; done < piece.size(); done += copied_at_once)
-      copies.push_back({to + done, piece.subspan(done, std::min<std::uint64_t>(copied_at_once, piece.size() - done))});
-    taken.emplace_back(to, piece.size());
-    at += piece.size();
+    if (is_host_memory(piece)) {
+      const std::span<const std::byte> bytes = host_bytes(piece);
+      for (std::uint64_t done = 0; done < bytes.size(); done += copied_at_once)
+        copies.push_back(
+            {to + done, bytes.subspan(done, std::min<std::uint64_t>(copied_at_once, bytes.size() - done))});
+    } else if (piece.bytes > 0) {
+      of_device.push_back({piece, {Arena::host, to, piece.bytes}});
+    }
+    taken.emplace_back(to, piece.bytes);
+    at += piece.bytes;
   }
   invariant(pieces.empty() || !taken.empty(), "the memory of a snapshot holds its largest piece");
+  DeviceMoment copied;
+  if (!of_device.empty()) {
+    this_device().follow(DeviceQueue::from_device, this_device().record(DeviceQueue::compute));
+    this_device().copy(of_device, DeviceQueue::from_device);
+    copied = this_device().record(DeviceQueue::from_device);
+  }
   carry_out(copies);
+  if (copied) this_device().wait(copied);
   return taken;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/free_memory.hpp"
+#include "device/region.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -18,10 +19,10 @@ class Snapshot {
   void reserve(std::uint64_t bytes);
   std::uint64_t capacity() const { return capacity_; }
   /// Returns the bytes that copies of `pieces` take. A piece of a page or more begins at a page. Pure.
-  static std::uint64_t room_for(std::span<const std::span<const std::byte>> pieces);
+  static std::uint64_t room_for(std::span<const Region> pieces);
   /// Copies the first pieces, as many as fit, and returns their copies in order. It overwrites the copies of the call
-  /// before. At least one piece must fit. Uses several threads. Local.
-  std::vector<std::span<const std::byte>> take(std::span<const std::span<const std::byte>> pieces);
+  /// before. At least one piece must fit. Uses several threads, or waits for the device once. Local.
+  std::vector<std::span<const std::byte>> take(std::span<const Region> pieces);
 
  private:
   std::unique_ptr<std::byte, FreeMemory> memory_;

@@ -15,6 +15,7 @@ void NonBlocking::halfway() const {
 bool Operation::ready() {
   if (done()) return false;
   const Ended& awaited = handle_.promise().awaited;
+  if (awaited.moment != nullptr) return this_device().is_over(*awaited.moment);
   return awaited.calls.empty() || awaited.ranks->ended(awaited.calls);
 }
 

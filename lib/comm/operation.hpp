@@ -3,6 +3,7 @@
 #pragma once
 
 #include "comm/non_blocking.hpp"
+#include "device/device.hpp"
 
 #include <coroutine>
 #include <exception>
@@ -13,10 +14,12 @@ namespace lockstep {
 
 class Operation {
  public:
-  /// A coroutine awaits this: the end of `calls`. Without calls it only lets other operations have a turn.
+  /// A coroutine awaits this: the end of `calls`, or a moment of the device. Without either it only lets other
+  /// operations have a turn.
   struct Ended {
     NonBlocking* ranks = nullptr;
     std::span<NonBlocking::Call> calls;
+    const DeviceMoment* moment = nullptr;  // of the coroutine
   };
 
   struct promise_type {

@@ -3,10 +3,10 @@
 // (comm/peer_memory.hpp), large data is read in place; otherwise it goes by messages. Both give the same bits.
 #pragma once
 
-#include "base/region.hpp"
 #include "comm/communicator.hpp"
 #include "comm/operation.hpp"
 #include "comm/reduction.hpp"
+#include "device/region.hpp"
 #include "layout/shard_map.hpp"
 
 #include <cstdint>

@@ -5,6 +5,7 @@
 #include "comm/failure.hpp"
 #include "comm/local_work.hpp"
 #include "comm/waiting.hpp"
+#include "device/device.hpp"
 
 #ifdef __linux__
 #include <sys/prctl.h>
@@ -90,6 +91,31 @@ std::string_view name_of(OperationRecord::Kind kind) {
   return "unknown";
 }
 
+/// Device memory of one operation, which the operation uses in pinned host memory. For host memory it does nothing.
+class Transport::Staging {
+ public:
+  explicit Staging(State& state) : state_(state) {}
+  /// Memory that the operation only reads.
+  std::span<const std::byte> in(const Region& region) { return copy_of(region, false); }
+  /// Memory that it overwrites, and that nobody reads afterwards.
+  std::span<std::byte> scratch(const Region& region) { return copy_of(region, false); }
+  /// Memory that it writes, or some of it.
+  std::span<std::byte> out(const Region& region) { return copy_of(region, true); }
+  /// The operation, between the copies.
+  Operation around(Operation operation);
+  /// Call with the ticket of the operation.
+  Ticket issued(Ticket ticket);
+  /// Queues copies between the host and the device, which the ticket stands for.
+  Ticket copied(const std::vector<RegionCopy>& copies, Ticket ticket);
+
+ private:
+  std::span<std::byte> copy_of(const Region& region, bool written);
+  State& state_;
+  std::vector<RegionCopy> in_, back_;
+  std::vector<std::shared_ptr<std::byte>> memory_;
+  std::shared_ptr<DeviceMoment> returned_;  // set by the thread that ends the operation
+};
+
 struct Transport::State {
   struct Channel {
     std::unique_ptr<Communicator> ranks;  // null: this rank alone, or the lane sends nothing in this group
@@ -126,10 +152,26 @@ struct Transport::State {
   std::deque<Lane> lanes;
   std::vector<std::vector<AxisName>> groups;
   std::vector<std::shared_ptr<void>> kept;
+  // Of the calling thread: results that the device copies back, and the memory of the copies.
+  struct Return {
+    Ticket ticket;
+    std::shared_ptr<DeviceMoment> moment;
+    std::vector<std::shared_ptr<std::byte>> memory;
+  };
+  std::vector<Return> returns;
   std::atomic<bool> works{false};  // the thread does work of its own
   std::thread thread;
 
   void wait(Ticket ticket);
+  /// Kernels that are queued from now on have the results of the operations up to this one on its lane.
+  void bring_back(Ticket ticket) {
+    std::erase_if(returns, [&](const Return& one) {
+      if (one.ticket.number % lanes.size() != ticket.number % lanes.size() || one.ticket.number > ticket.number)
+        return false;
+      this_device().follow(DeviceQueue::compute, *one.moment);
+      return true;
+    });
+  }
 
   /// The thread's life: until the transport is over and all queues are empty. A failure ends the job.
   void serve(Session& session) {
@@ -253,6 +295,55 @@ struct Transport::State {
   }
 };
 
+Ticket Transport::Staging::copied(const std::vector<RegionCopy>& copies, Ticket ticket) {
+  if (copies.empty()) return ticket;
+  const DeviceQueue queue =
+      copies.front().from.arena == Arena::device ? DeviceQueue::from_device : DeviceQueue::to_device;
+  this_device().follow(queue, this_device().record(DeviceQueue::compute));
+  this_device().copy(copies, queue);
+  returned_ = std::make_shared<DeviceMoment>(this_device().record(queue));
+  return issued(ticket);
+}
+
+namespace {
+
+/// Copies when the operation begins, not when it is issued: the one before it on the lane may write what it reads.
+Operation between_copies(DeviceMoment issued, std::vector<RegionCopy> in, Operation operation,
+                         std::vector<RegionCopy> back, std::shared_ptr<DeviceMoment> returned) {
+  Device& device = this_device();
+  device.follow(DeviceQueue::from_device, issued);
+  device.follow(DeviceQueue::from_device, device.record(DeviceQueue::to_device));
+  device.copy(in, DeviceQueue::from_device);
+  const DeviceMoment ready = device.record(DeviceQueue::from_device);
+  co_await Operation::Ended{.moment = &ready};
+  for (; !operation.done(); operation.advance()) co_await operation.awaits();
+  device.copy(back, DeviceQueue::to_device);
+  *returned = device.record(DeviceQueue::to_device);
+}
+
+}  // namespace
+
+std::span<std::byte> Transport::Staging::copy_of(const Region& region, bool written) {
+  if (is_host_memory(region)) return host_bytes(region);
+  memory_.push_back(pinned_memory(region.bytes));
+  const Region host{Arena::host, memory_.back().get(), region.bytes};
+  in_.push_back({region, host});
+  if (written) back_.push_back({host, region});
+  return {host.pointer, host.bytes};
+}
+
+Operation Transport::Staging::around(Operation operation) {
+  if (memory_.empty()) return operation;
+  returned_ = std::make_shared<DeviceMoment>();
+  return between_copies(this_device().record(DeviceQueue::compute), std::move(in_), std::move(operation),
+                        std::move(back_), returned_);
+}
+
+Ticket Transport::Staging::issued(Ticket ticket) {
+  if (returned_) state_.returns.push_back({ticket, std::move(returned_), std::move(memory_)});
+  return ticket;
+}
+
 Transport::Transport(Session& session, const Mesh& mesh, const std::vector<std::string>& lanes,
                      const std::vector<std::vector<AxisName>>& groups, const LaneUse& sends)
     : state_(std::make_shared<State>()) {
@@ -303,100 +394,132 @@ Transport::~Transport() {
   state_->thread.join();
 }
 
-Ticket Transport::all_reduce(int lane, int group, std::span<std::byte> bytes, DType dtype, Reduce reduce) {
+Ticket Transport::all_reduce(int lane, int group, const Region& bytes, DType dtype, Reduce reduce) {
   const State::Channel& channel = state_->connected(lane, group);
-  invariant(bytes.size() % element_bytes(dtype) == 0, "all_reduce takes whole elements");
-  return state_->issue(Kind::all_reduce, lane, group, bytes.size(), dtype,
-                       channel.ranks
-                           ? lockstep::all_reduce(channel.ranks->calls(), state_->space(lane), bytes, dtype, reduce)
-                           : Operation());
+  invariant(bytes.bytes % element_bytes(dtype) == 0, "all_reduce takes whole elements");
+  Staging staging(*state_);
+  Operation operation;
+  if (channel.ranks)
+    operation = staging.around(
+        lockstep::all_reduce(channel.ranks->calls(), state_->space(lane), staging.out(bytes), dtype, reduce));
+  return staging.issued(state_->issue(Kind::all_reduce, lane, group, bytes.bytes, dtype, std::move(operation)));
 }
 
-Ticket Transport::all_reduce_into(int lane, int group, std::span<std::byte> bytes, DType dtype,
-                                  std::span<std::byte> place, SumInto into) {
+Ticket Transport::all_reduce_into(int lane, int group, const Region& bytes, DType dtype, const Region& place,
+                                  SumInto into) {
   const State::Channel& channel = state_->connected(lane, group);
-  invariant(bytes.size() % element_bytes(dtype) == 0 &&
-                place.size() == bytes.size() / element_bytes(dtype) * element_bytes(into.dtype.value_or(dtype)),
+  invariant(bytes.bytes % element_bytes(dtype) == 0 &&
+                place.bytes == bytes.bytes / element_bytes(dtype) * element_bytes(into.dtype.value_or(dtype)),
             "the output of a sum has as many elements as its input");
-  return state_->issue(
-      Kind::all_reduce, lane, group, bytes.size(), dtype,
-      channel.ranks ? lockstep::all_reduce_into(channel.ranks->calls(), state_->space(lane), bytes, dtype, place, into)
-                    : put_alone(bytes, dtype, place, into));
+  Staging staging(*state_);
+  const std::span<std::byte> operand = staging.scratch(bytes), result = staging.out(place);
+  return staging.issued(state_->issue(
+      Kind::all_reduce, lane, group, bytes.bytes, dtype,
+      staging.around(channel.ranks ? lockstep::all_reduce_into(channel.ranks->calls(), state_->space(lane), operand,
+                                                               dtype, result, into)
+                                   : put_alone(operand, dtype, result, into))));
 }
 
-Ticket Transport::all_gather(int lane, int group, std::span<const std::byte> shard, std::span<std::byte> whole,
-                             const ShardMap& map, DType dtype) {
+Ticket Transport::all_gather(int lane, int group, const Region& shard, const Region& whole, const ShardMap& map,
+                             DType dtype) {
   const State::Channel& channel = state_->connected(lane, group);
-  check_shard(map, channel.members.size(), channel.rank(), whole.size(), dtype, shard.size(), dtype);
-  return state_->issue(Kind::all_gather, lane, group, shard.size(), dtype,
-                       channel.ranks
-                           ? lockstep::all_gather(channel.ranks->calls(), state_->space(lane), shard, whole, map, dtype)
-                           : gather_alone(shard, whole, map, dtype));
+  check_shard(map, channel.members.size(), channel.rank(), whole.bytes, dtype, shard.bytes, dtype);
+  Staging staging(*state_);
+  const std::span<const std::byte> own = staging.in(shard);
+  const std::span<std::byte> all = staging.out(whole);
+  return staging.issued(state_->issue(
+      Kind::all_gather, lane, group, shard.bytes, dtype,
+      staging.around(channel.ranks
+                         ? lockstep::all_gather(channel.ranks->calls(), state_->space(lane), own, all, map, dtype)
+                         : gather_alone(own, all, map, dtype))));
 }
 
-Ticket Transport::reduce_scatter(int lane, int group, std::span<const std::byte> whole, std::span<std::byte> shard,
-                                 const ShardMap& map, DType dtype, SumInto into) {
+Ticket Transport::reduce_scatter(int lane, int group, const Region& whole, const Region& shard, const ShardMap& map,
+                                 DType dtype, SumInto into) {
   const State::Channel& channel = state_->connected(lane, group);
-  check_shard(map, channel.members.size(), channel.rank(), whole.size(), dtype, shard.size(),
-              into.dtype.value_or(dtype));
-  return state_->issue(Kind::reduce_scatter, lane, group, whole.size(), dtype,
-                       channel.ranks ? lockstep::reduce_scatter(channel.ranks->calls(), state_->space(lane), whole,
-                                                                shard, map, dtype, into)
-                                     : scatter_alone(whole, shard, map, dtype, into));
+  check_shard(map, channel.members.size(), channel.rank(), whole.bytes, dtype, shard.bytes, into.dtype.value_or(dtype));
+  Staging staging(*state_);
+  const std::span<const std::byte> operand = staging.in(whole);
+  const std::span<std::byte> result = staging.out(shard);
+  return staging.issued(
+      state_->issue(Kind::reduce_scatter, lane, group, whole.bytes, dtype,
+                    staging.around(channel.ranks ? lockstep::reduce_scatter(channel.ranks->calls(), state_->space(lane),
+                                                                            operand, result, map, dtype, into)
+                                                 : scatter_alone(operand, result, map, dtype, into))));
 }
 
-Ticket Transport::broadcast(int lane, int group, int root, std::span<std::byte> bytes) {
+Ticket Transport::broadcast(int lane, int group, int root, const Region& bytes) {
   const State::Channel& channel = state_->connected(lane, group);
   invariant(root >= 0 && static_cast<std::size_t>(root) < channel.members.size(),
             "the root of a broadcast is one of its ranks");
   const bool mine = static_cast<std::size_t>(root) == channel.rank();
-  return state_->issue(
-      Kind::broadcast, lane, group, mine ? bytes.size() : 0, DType::u8,
-      channel.ranks ? lockstep::broadcast(channel.ranks->calls(), state_->space(lane), bytes, root) : Operation());
+  Staging staging(*state_);
+  Operation operation;
+  if (channel.ranks)
+    operation =
+        staging.around(lockstep::broadcast(channel.ranks->calls(), state_->space(lane), staging.out(bytes), root));
+  return staging.issued(
+      state_->issue(Kind::broadcast, lane, group, mine ? bytes.bytes : 0, DType::u8, std::move(operation)));
 }
 
-Ticket Transport::send(int lane, int group, int peer, std::span<const std::byte> bytes) {
+Ticket Transport::send(int lane, int group, int peer, const Region& bytes) {
   NonBlocking& calls = state_->calls_with(lane, group, peer);
-  return state_->issue(Kind::send, lane, group, bytes.size(), DType::u8,
-                       exchange(calls, state_->space(lane), {{peer, bytes}}, {}));
+  Staging staging(*state_);
+  const std::span<const std::byte> sent = staging.in(bytes);
+  return staging.issued(state_->issue(Kind::send, lane, group, bytes.bytes, DType::u8,
+                                      staging.around(exchange(calls, state_->space(lane), {{peer, sent}}, {}))));
 }
 
-Ticket Transport::receive(int lane, int group, int peer, std::span<std::byte> bytes, int from) {
+Ticket Transport::receive(int lane, int group, int peer, const Region& bytes, int from) {
   NonBlocking& calls = state_->calls_with(from, group, peer);
-  return state_->issue(Kind::receive, lane, group, 0, DType::u8,
-                       exchange(calls, state_->space(lane), {}, {{peer, bytes}}));
+  Staging staging(*state_);
+  const std::span<std::byte> received = staging.out(bytes);
+  return staging.issued(state_->issue(Kind::receive, lane, group, 0, DType::u8,
+                                      staging.around(exchange(calls, state_->space(lane), {}, {{peer, received}}))));
 }
 
-Ticket Transport::all_to_all_v(int lane, int group, std::span<const std::byte> from, std::span<const std::int64_t> sent,
-                               std::span<std::byte> into, std::span<const std::int64_t> received, DType dtype) {
+Ticket Transport::all_to_all_v(int lane, int group, const Region& from, std::span<const std::int64_t> sent,
+                               const Region& into, std::span<const std::int64_t> received, DType dtype) {
   const State::Channel& channel = state_->connected(lane, group);
   invariant(sent.size() == channel.members.size() && received.size() == sent.size(),
             "all_to_all_v has a count for each rank of the group");
-  invariant(from.size() == static_cast<std::size_t>(sum_of(sent)) * element_bytes(dtype) &&
-                into.size() == static_cast<std::size_t>(sum_of(received)) * element_bytes(dtype) &&
+  invariant(from.bytes == static_cast<std::size_t>(sum_of(sent)) * element_bytes(dtype) &&
+                into.bytes == static_cast<std::size_t>(sum_of(received)) * element_bytes(dtype) &&
                 sent[channel.rank()] == received[channel.rank()],
             "the buffers of all_to_all_v have the lengths of their counts");
-  return state_->issue(Kind::all_to_all_v, lane, group, from.size(), dtype,
-                       channel.ranks ? exchange(channel.ranks->calls(), state_->space(lane),
-                                                parts_of(from, sent, dtype), parts_of(into, received, dtype))
-                                     : copy_alone(from, into));
+  Staging staging(*state_);
+  const std::span<const std::byte> source = staging.in(from);
+  const std::span<std::byte> target = staging.out(into);
+  return staging.issued(state_->issue(
+      Kind::all_to_all_v, lane, group, from.bytes, dtype,
+      staging.around(channel.ranks ? exchange(channel.ranks->calls(), state_->space(lane),
+                                              parts_of(source, sent, dtype), parts_of(target, received, dtype))
+                                   : copy_alone(source, target))));
 }
 
-Ticket Transport::shift(int lane, int group, std::span<const std::byte> from, std::span<std::byte> into, DType dtype) {
+Ticket Transport::shift(int lane, int group, const Region& from, const Region& into, DType dtype) {
   const State::Channel& channel = state_->connected(lane, group);
-  invariant(from.size() == into.size(), "both buffers of a shift have the same size");
+  invariant(from.bytes == into.bytes, "both buffers of a shift have the same size");
   const int ranks = static_cast<int>(channel.members.size()), mine = static_cast<int>(channel.rank());
-  if (!channel.ranks) return state_->issue(Kind::shift, lane, group, from.size(), dtype, copy_alone(from, into));
-  const Part<const std::byte> sent{(mine + 1) % ranks, from};
-  const Part<std::byte> received{(mine + ranks - 1) % ranks, into};
-  return state_->issue(Kind::shift, lane, group, from.size(), dtype,
-                       exchange(channel.ranks->calls(), state_->space(lane), {sent}, {received}));
+  Staging staging(*state_);
+  const std::span<const std::byte> source = staging.in(from);
+  const std::span<std::byte> target = staging.out(into);
+  Operation operation;
+  if (channel.ranks)
+    operation = exchange(channel.ranks->calls(), state_->space(lane), {{(mine + 1) % ranks, source}},
+                         {{(mine + ranks - 1) % ranks, target}});
+  else
+    operation = copy_alone(source, target);
+  return staging.issued(
+      state_->issue(Kind::shift, lane, group, from.bytes, dtype, staging.around(std::move(operation))));
 }
 
 Ticket Transport::copy(int lane, int group, std::vector<RegionCopy> copies) {
   for (const RegionCopy& copy : copies)
     invariant(copy.from.bytes == copy.to.bytes, "source and destination of a copy have the same size");
-  return state_->issue(Kind::copy, lane, group, 0, DType::u8, copy_regions(std::move(copies)));
+  if (this_device().properties().is_host)
+    return state_->issue(Kind::copy, lane, group, 0, DType::u8, copy_regions(std::move(copies)));
+  return Staging(*state_).copied(copies, state_->issue(Kind::copy, lane, group, 0, DType::u8, Operation()));
 }
 
 void Transport::log_to(TraceLog* log) {
@@ -413,6 +536,7 @@ void Transport::wait(Ticket ticket) {
     state_->log->add(std::move(waited));
   }
   state_->wait(ticket);
+  state_->bring_back(ticket);
 }
 
 void Transport::State::wait(Ticket ticket) {
@@ -440,7 +564,9 @@ void Transport::drain() {
     std::unique_lock lock(state_->mutex);
     const Ticket last{state_->lanes[i].issued * state_->lanes.size() + i};
     lock.unlock();
-    if (last.number >= state_->lanes.size()) state_->wait(last);
+    if (last.number < state_->lanes.size()) continue;
+    state_->wait(last);
+    state_->bring_back(last);
   }
   if (state_->log == nullptr) return;
   state_->log->add({.event = TraceEntry::Event::drained, .what = {}});

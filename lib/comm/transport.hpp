@@ -4,11 +4,14 @@
 // operation that fails half-way on one rank cannot be drained, so the thread ends the job at once
 // (Session::abort_with). The operations themselves: comm/operations.hpp. Before, between and after programs the
 // session's communicator is used.
+//
+// Memory of a device goes through pinned host memory: an operation begins once the device has copied it there, and the
+// device copies the result back. The calling thread does not wait for these copies.
 #pragma once
 
-#include "base/region.hpp"
 #include "comm/operations.hpp"
 #include "comm/session.hpp"
+#include "device/region.hpp"
 #include "layout/mesh.hpp"
 #include "program/trace.hpp"
 
@@ -70,26 +73,25 @@ class Transport {
   Transport& operator=(const Transport&) = delete;
 
   // Each operation is issued for this rank, and every rank that takes part issues the same one on the same lane in the
-  // same order. Arguments must not change until wait() returns. Lengths are those of the map, in elements; a rank's
+  // same order. Arguments must not change until wait() returns; those in host memory have their values then, and on a
+  // device they have them for kernels that are queued afterwards. Lengths are those of the map, in elements; a rank's
   // shard may end with its last piece. Throw Error(bug) for arguments that contradict each other.
-  Ticket all_reduce(int lane, int group, std::span<std::byte> bytes, DType dtype, Reduce reduce);
+  Ticket all_reduce(int lane, int group, const Region& bytes, DType dtype, Reduce reduce);
   /// Writes the sum of `bytes`, which are overwritten, to `place` as described by `into`.
-  Ticket all_reduce_into(int lane, int group, std::span<std::byte> bytes, DType dtype, std::span<std::byte> place,
-                         SumInto into);
-  Ticket all_gather(int lane, int group, std::span<const std::byte> shard, std::span<std::byte> whole,
-                    const ShardMap& map, DType dtype);
-  Ticket reduce_scatter(int lane, int group, std::span<const std::byte> whole, std::span<std::byte> shard,
-                        const ShardMap& map, DType dtype, SumInto into = {});
-  Ticket broadcast(int lane, int group, int root, std::span<std::byte> bytes);
+  Ticket all_reduce_into(int lane, int group, const Region& bytes, DType dtype, const Region& place, SumInto into);
+  Ticket all_gather(int lane, int group, const Region& shard, const Region& whole, const ShardMap& map, DType dtype);
+  Ticket reduce_scatter(int lane, int group, const Region& whole, const Region& shard, const ShardMap& map, DType dtype,
+                        SumInto into = {});
+  Ticket broadcast(int lane, int group, int root, const Region& bytes);
   /// `peer` is another rank of the group, and `from` the lane on which it sends. Messages of a lane to a peer are
   /// received in the order of sending.
-  Ticket send(int lane, int group, int peer, std::span<const std::byte> bytes);
-  Ticket receive(int lane, int group, int peer, std::span<std::byte> bytes, int from);
+  Ticket send(int lane, int group, int peer, const Region& bytes);
+  Ticket receive(int lane, int group, int peer, const Region& bytes, int from);
   /// Counts are numbers of elements for and from each rank of the group. The parts of ranks are contiguous, by rank.
-  Ticket all_to_all_v(int lane, int group, std::span<const std::byte> from, std::span<const std::int64_t> sent,
-                      std::span<std::byte> into, std::span<const std::int64_t> received, DType dtype);
+  Ticket all_to_all_v(int lane, int group, const Region& from, std::span<const std::int64_t> sent, const Region& into,
+                      std::span<const std::int64_t> received, DType dtype);
   /// Sends to the next rank of the group (the last one to the first) and receives as many bytes from the one before.
-  Ticket shift(int lane, int group, std::span<const std::byte> from, std::span<std::byte> into, DType dtype);
+  Ticket shift(int lane, int group, const Region& from, const Region& into, DType dtype);
 
   /// Copies between regions of this rank's memory; `group` contains only this rank. Runs beside the calling thread if
   /// this transport has a thread, that is, if there are several ranks.
@@ -116,6 +118,7 @@ class Transport {
 
  private:
   struct State;
+  class Staging;
   std::shared_ptr<State> state_;
 };
 

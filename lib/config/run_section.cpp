@@ -86,7 +86,9 @@ void describe(Declaration& visit, TrainOptions& train) {
        .min = 0,
        .max = 0.99,
        .on_resume = OnResume::fixed()});
-  visit.field("device", train.device, {.brief = "device: cpu (cuda is not supported yet)"});
+  visit.field("device", train.device,
+              {.brief = "device that holds the tensors and computes",
+               .details = "Checkpoints do not depend on it: a run may resume on another one. See lockstep-devices(7)"});
   visit.field("max_time", train.max_time, {.brief = "save and stop with exit code 75 after this time"});
   visit.field("threads", train.threads,
               {.brief = "threads per rank",

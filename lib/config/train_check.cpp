@@ -90,9 +90,6 @@ const std::vector<Rule>& rules_of_memory() {
 
 const std::vector<Rule>& rules_of_runs() {
   static const std::vector<Rule> all{
-      {{"train.device"},
-       [](const TrainConfig& config) { return config.train.device == Device::cuda; },
-       "this version trains on the CPU only: train.device cuda is not supported yet"},
       {{"train.max_time"},
        [](const TrainConfig& config) { return config.train.max_time && config.train.max_time->value <= 0; },
        "train.max_time 0 leaves no time for a step"},

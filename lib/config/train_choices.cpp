@@ -131,8 +131,10 @@ ChoiceList<LossName> choices_of(LossName) {
   return open_choice<LossName>({{LossName::cross_entropy, "cross_entropy", "cross entropy of the next token"}},
                                Plugins::opened().losses());
 }
-ChoiceList<Device> choices_of(Device) {
-  return {{Device::cpu, "cpu", "the processor"}, {Device::cuda, "cuda", "not supported yet"}};
+ChoiceList<DeviceChoice> choices_of(DeviceChoice) {
+  return {{DeviceChoice::automatic, "auto", "a GPU if every rank has one, else the processor"},
+          {DeviceChoice::cpu, "cpu", "the processor"},
+          {DeviceChoice::cuda, "cuda", "a GPU for each rank, through the plug-in lockstep-cuda.so"}};
 }
 ChoiceList<CallbackName> choices_of(CallbackName) {
   return open_choice<CallbackName>(

@@ -26,7 +26,7 @@ ChoiceList<CpFsdpMode> choices_of(CpFsdpMode);
 ChoiceList<StageSplitter> choices_of(StageSplitter);
 ChoiceList<PipelineOrder> choices_of(PipelineOrder);
 ChoiceList<LossName> choices_of(LossName);
-ChoiceList<Device> choices_of(Device);
+ChoiceList<DeviceChoice> choices_of(DeviceChoice);
 ChoiceList<CallbackName> choices_of(CallbackName);
 ChoiceList<Offload> choices_of(Offload);
 ChoiceList<RecomputeKeep> choices_of(RecomputeKeep);

@@ -27,7 +27,7 @@ struct Tool;
 enum class ScheduleName { linear, cosine, constant, polynomial, inverse_sqrt, wsd, infinite };  // plug-ins add names
 enum class CooldownShape { linear, cosine, sqrt };
 enum class WarmupFrom { one, zero };  // first step of warm-up
-enum class Device { cpu, cuda };
+enum class DeviceChoice { automatic, cpu, cuda };
 enum class CallbackName { sample };  // plug-ins add names
 enum class Offload { optimizer, shards, activations };
 enum class RecomputeKeep { attention, projections, mlp, matmul, experts };
@@ -214,7 +214,7 @@ struct TrainOptions {
   std::int64_t seed = 0;                               // drawn_seed until a run resolves it
   LossName loss = LossName::cross_entropy;             // of training steps; evaluations use cross entropy
   double label_smoothing = 0;                          // share of the uniform distribution in that loss
-  Device device = Device::cpu;
+  DeviceChoice device = DeviceChoice::automatic;
   std::optional<Seconds> max_time;
   std::optional<std::int64_t> threads;  // per rank; default: cores / local ranks
   bool memory_check = true;             // refuse to start if memory does not suffice

@@ -1,6 +1,7 @@
 // What an action exchanges with other ranks, and the memory of gradients that it takes for it.
 #include "base/error.hpp"
 #include "engine/run.hpp"
+#include "tensor/arena.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -37,36 +38,36 @@ void Engine::communicate(Run& run, const Action& action, std::size_t position) {
       const DType dtype = compute_dtype(unit.precision());
       unit.lend_weights(whole);
       if (const int slot = kept_slot(run.ranks, action); slot >= 0)
-        ticket = transport_.all_gather(lane, group, bytes_of(kept_weights(run, unit, slot)), bytes_of(whole),
+        ticket = transport_.all_gather(lane, group, region_of(kept_weights(run, unit, slot)), region_of(whole),
                                        unit.kept_map(), dtype);
       else
-        ticket = transport_.all_gather(lane, group, bytes_of(own_shard(run, unit, action)), bytes_of(whole),
+        ticket = transport_.all_gather(lane, group, region_of(own_shard(run, unit, action)), region_of(whole),
                                        unit.shard_map(), dtype);
       return;
     }
     case Op::reduce_scatter: {
       Unit& unit = unit_of(action.subject);
-      const std::span<std::byte> whole = give_up_gradient(run, unit, action);
+      const Region whole = give_up_gradient(run, unit, action);
       lend_step_gradient(run, unit, action);
       const auto [shard, into] = shard_of(run, unit, action);
-      ticket = transport_.reduce_scatter(lane, group, whole, bytes_of(shard), unit.shard_map(), reduce_dtype_, into);
+      ticket = transport_.reduce_scatter(lane, group, whole, region_of(shard), unit.shard_map(), reduce_dtype_, into);
       return;
     }
     case Op::all_reduce: {
       Unit& unit = unit_of(action.subject);
       lend_step_gradient(run, unit, action);
-      const std::span<std::byte> gradient = bytes_of(unit.gradient());
+      const Region gradient = region_of(unit.gradient());
       if (action.slots.releases.empty()) {
         ticket = transport_.all_reduce(lane, group, gradient, reduce_dtype_, Reduce::sum);
         return;
       }
-      const std::span<std::byte> own = unit.is_cut() ? bytes_of(run.slots.at(action.slots.releases.front()).value)
-                                                     : give_up_gradient(run, unit, action);
+      const Region own = unit.is_cut() ? region_of(run.slots.at(action.slots.releases.front()).value)
+                                       : give_up_gradient(run, unit, action);
       ticket = transport_.all_reduce_into(lane, group, own, reduce_dtype_, gradient, run.into(unit, action));
       return;
     }
     case Op::average_weights:
-      ticket = transport_.all_reduce(lane, group, bytes_of(unit_of(action.subject).master()),
+      ticket = transport_.all_reduce(lane, group, region_of(unit_of(action.subject).master()),
                                      master_dtype(model_.precision()), Reduce::sum);
       return;
     case Op::reduce_norm: return reduce_norm(run, action);
@@ -111,33 +112,33 @@ void Engine::transfer(Run& run, const Action& action, std::size_t position) {
   const std::array<std::int64_t, 2> shape{
       ceil_div(run.rows_of[static_cast<std::size_t>(action.micro_batch)], std::int64_t{run.program.row_shares}),
       model_.config().channels};
-  const auto options = at::TensorOptions().dtype(model_.output_type());
+  const auto options = device_options(model_.output_type());
   Ticket& ticket = run.tickets[position];
   if (!is_send(action.op)) {
     const at::Tensor memory = at::empty(shape, options);
     run.slots.acquire(action.slots.acquires.front(), {.input = {}, .value = memory});
-    ticket = transport_.receive(lane, group, other, bytes_of(memory), static_cast<int>(action.peer_lane));
+    ticket = transport_.receive(lane, group, other, region_of(memory), static_cast<int>(action.peer_lane));
     return;
   }
   const SlotKind kind = action.op == Op::send_forward ? SlotKind::boundary : SlotKind::boundary_gradient;
   const SlotContent* computed = run.slots.find(kind, action.subject, action.micro_batch);
   if (computed == nullptr) run.stand_ins.push_back(at::zeros(shape, options));  // of a rank that failed
-  ticket = transport_.send(lane, group, other, bytes_of(computed ? computed->value : run.stand_ins.back()));
+  ticket = transport_.send(lane, group, other, region_of(computed ? computed->value : run.stand_ins.back()));
 }
 
 void Engine::exchange_gradient(Run& run, const Action& action, std::size_t position, int group, int peer) {
   Unit& unit = unit_of(action.subject);
   if (!unit.gradient().defined())  // of a rank that failed
-    run.stand_ins.push_back(at::zeros({unit.length()}, master_type(unit.precision())));
+    run.stand_ins.push_back(at::zeros({unit.length()}, device_options(master_type(unit.precision()))));
   const at::Tensor& own = unit.gradient().defined() ? unit.gradient() : run.stand_ins.back();
   const int lane = static_cast<int>(action.lane);
   if (is_send(action.op)) {
-    run.tickets[position] = transport_.send(lane, group, peer, bytes_of(own));
+    run.tickets[position] = transport_.send(lane, group, peer, region_of(own));
     return;
   }
   const at::Tensor memory = at::empty_like(own);
   run.slots.acquire(action.slots.acquires.front(), {.input = {}, .value = memory});
-  run.tickets[position] = transport_.receive(lane, group, peer, bytes_of(memory), static_cast<int>(action.peer_lane));
+  run.tickets[position] = transport_.receive(lane, group, peer, region_of(memory), static_cast<int>(action.peer_lane));
 }
 
 void Engine::lend_gradient(Run& run, Unit& unit, int slot) {
@@ -180,7 +181,7 @@ const at::Tensor& Engine::kept_weights(Run& run, const Unit& unit, int slot) {
   return run.slots.at(slot).value;
 }
 
-std::span<std::byte> Engine::give_up_gradient(Run& run, Unit& unit, const Action& action) {
+Region Engine::give_up_gradient(Run& run, Unit& unit, const Action& action) {
   const int slot = action.slots.releases.front();
   const bool cast = run.slots.slot(slot).kind == SlotKind::cast_gradient;
   if (!run.slots.holds(slot)) {  // a rank that failed takes part with what there is
@@ -193,7 +194,7 @@ std::span<std::byte> Engine::give_up_gradient(Run& run, Unit& unit, const Action
   }
   const at::Tensor& whole = run.slots.at(slot).value;  // the slot holds it until the transport has done with it
   if (!cast) unit.end_local_gradient(whole);
-  return bytes_of(whole);
+  return region_of(whole);
 }
 
 std::pair<at::Tensor, SumInto> Engine::shard_of(Run& run, const Unit& unit, const Action& action) const {
@@ -204,7 +205,7 @@ std::pair<at::Tensor, SumInto> Engine::shard_of(Run& run, const Unit& unit, cons
   if (begins)
     run.slots.acquire(slot, {.input = {},
                              .value = at::zeros({unit.length()},  // padding is summed too
-                                                at::TensorOptions().dtype(scalar_type(reduce_dtype_)))});
+                                                device_options(scalar_type(reduce_dtype_)))});
   return {run.slots.at(slot).value, {.how = begins ? SumInto::Mode::replace : SumInto::Mode::add}};
 }
 

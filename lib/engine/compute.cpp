@@ -87,7 +87,7 @@ void Engine::perform(Run& run, const Action& action, Unit& unit) {
     const std::vector<Rank> holders = group_along(run.program.mesh, session_.world().rank(), action.group);
     const auto share = static_cast<int>(std::ranges::find(holders, session_.world().rank()) - holders.begin());
     const auto shares = static_cast<int>(holders.size());
-    run.squared_norm += squared_norm(unit, share, shares);
+    add_squared_norm(unit, numbers_.at(StepNumber::squared_norm), share, shares);
     if (run.order->gradients) add_gradient(*run.order->gradients, unit, share, shares);
   } else if (action.op == Op::finish_average) {
     unit.master().div_(cell_count(run.program));
@@ -134,13 +134,14 @@ void Engine::forward(Run& run, const Action& action) {
     output = block.forward(input, run.batches[static_cast<std::size_t>(mb)], replay.get());
   }
   if (saved) saved->leave({input, output});
-  count_choices(run, block, *replay);
+  count_choices(block, *replay);
   record(Op::forward, block, mb);
   if (block.kind() == BlockDescription::Kind::head) {
-    const double loss = session_.take_injected_nan() ? not_a_number : output.item<double>();
-    if (search_ && run.order != nullptr) search_->look_at_forward(block, index, mb, at::full({}, loss));
-    if (counts_loss() || !std::isfinite(loss)) run.loss_sum += loss;  // once; what is wrong wherever it is
-    if (counts_loss()) run.correct += replay->correct;
+    const at::Tensor loss = output.detach();
+    if (session_.take_injected_nan()) loss.fill_(not_a_number);
+    if (search_ && run.order != nullptr) search_->look_at_forward(block, index, mb, loss);
+    numbers_.add(StepNumber::loss, loss, counts_loss());  // once; what is wrong wherever it is
+    if (replay->correct.defined() && counts_loss()) numbers_.add(StepNumber::correct, replay->correct, true);
   } else {
     if (search_ && run.order != nullptr) search_->look_at_forward(block, index, mb, output);
     run.slots.acquire(SlotKind::boundary, boundary_subject(index + 1), mb, {.input = {}, .value = output.detach()});
@@ -149,14 +150,12 @@ void Engine::forward(Run& run, const Action& action) {
   if (leaves) run.slots.acquire(SlotKind::kept, action.subject, mb, {.input = {}, .value = {}, .replay = replay});
 }
 
-void Engine::count_choices(Run& run, const Block& block, const Replay& told) const {
-  if (told.loads.empty() || !(shares_rows(tensor_lane()) || is_first_of_sharers())) return;
+void Engine::count_choices(const Block& block, const Replay& told) {
+  if (!told.loads.defined() || !(shares_rows(tensor_lane()) || is_first_of_sharers())) return;
   const ModelConfig& config = model_.config();
-  const auto first = static_cast<std::size_t>(config.expert_layers(block.description().layer) * config.experts.count);
-  for (std::size_t expert = 0; expert < told.loads.size(); ++expert)
-    run.expert_loads[first + expert] += told.loads[expert];
-  if (place_.index() == 0 && is_first_of_sharers())
-    run.aux_loss_sum += told.aux_loss;  // ranks that share samples have the same
+  numbers_.add_loads(config.expert_layers(block.description().layer) * config.experts.count, told.loads);
+  if (told.aux_loss.defined() && place_.index() == 0 && is_first_of_sharers())
+    numbers_.add(StepNumber::aux_loss, told.aux_loss, true);  // ranks that share samples have the same
 }
 
 void Engine::recompute(Run& run, const Action& action) {

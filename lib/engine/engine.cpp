@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "base/process.hpp"
 #include "comm/failure.hpp"
+#include "device/device.hpp"
 #include "engine/make_model_plan.hpp"
 #include "engine/run.hpp"
 
@@ -159,7 +160,8 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
       transport_(transport),
       clip_norm_(clip_norm),
       reduce_dtype_(reduce_dtype.value_or(master_dtype(model.precision()))),
-      place_(sequence_place(programs.train.mesh, session.world().rank())) {
+      place_(sequence_place(programs.train.mesh, session.world().rank())),
+      numbers_(expert_loads(model.config())) {
   for (const StepProgram* program : programs.all()) {
     const bool same_blocks = program->block_names.size() == model.block_count();
     bool same_units = program->unit_names.size() == model.unit_count();
@@ -212,7 +214,20 @@ Engine::~Engine() {
 Engine::Run Engine::begin(std::int64_t step, ProgramPhase phase) {
   const StepProgram& program = programs_.pick(step, phase);
   const RankClass& ranks = program.class_of(session_.world().rank());
+  numbers_.clear();
   return Run(program, phase, ranks, slots_.at(&ranks), step, trace_);
+}
+
+void Engine::read_numbers(Run& run) {
+  if (std::exchange(run.numbers_are_read, true)) return;
+  const std::vector<double> numbers = numbers_.read();
+  const auto number = [&](StepNumber one) { return numbers[static_cast<std::size_t>(one)]; };
+  run.loss_sum = number(StepNumber::loss);
+  run.aux_loss_sum = number(StepNumber::aux_loss);
+  std::copy(numbers.begin() + step_numbers, numbers.begin() + step_numbers + std::ssize(run.expert_loads),
+            run.expert_loads.begin());
+  run.correct = number(StepNumber::correct);
+  run.squared_norm = number(StepNumber::squared_norm);
 }
 
 StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
@@ -255,7 +270,15 @@ void Engine::execute(Run& run) {
     throw;
   }
   drain(run);
+  await_offloads(run);
   take_times(run);
+}
+
+void Engine::await_offloads(const Run& run) {
+  const bool offloads = std::ranges::any_of(run.ranks.actions, [](const Action& action) {
+    return action.op == Op::offload_state || action.op == Op::offload_gradient;
+  });
+  if (offloads) this_device().wait(this_device().record(DeviceQueue::from_device));
 }
 
 void Engine::go_through(Run& run) {

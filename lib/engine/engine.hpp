@@ -9,6 +9,7 @@
 #include "data/batch.hpp"
 #include "engine/anomaly.hpp"
 #include "engine/slot_store.hpp"
+#include "engine/step_numbers.hpp"
 #include "model/model.hpp"
 #include "model/sampled_text.hpp"
 #include "optim/optimizer.hpp"
@@ -144,6 +145,8 @@ class Engine {
   const BlockLane* lane_among(const std::vector<AxisName>& axes) const;  // null if no exchange is along these axes
   const BlockLane* tensor_lane() const;                                  // null without tensor parallelism
   Run begin(std::int64_t step, ProgramPhase phase);
+  /// Reads the sums of the device, once in an execution.
+  void read_numbers(Run& run);
   void execute(Run& run);
   void go_through(Run& run);
   void perform(Run& run, const Action& action);
@@ -161,6 +164,8 @@ class Engine {
   void wait_for(Run& run, const Action& action);
   /// Waits for all actions that run beside the computation, and releases their memory.
   void drain(Run& run);
+  /// Waits until state that the device copied to host memory is there.
+  static void await_offloads(const Run& run);
   Unit& unit_of(const Subject& subject) const;
   /// Gives the memory of `slot` to a unit's gradient: the local or the reduced one.
   static void lend_gradient(Run& run, Unit& unit, int slot);
@@ -174,12 +179,12 @@ class Engine {
   /// The destination of the sum of a reduce-scatter.
   std::pair<at::Tensor, SumInto> shard_of(Run& run, const Unit& unit, const Action& action) const;
   /// Takes from the unit the gradient of this rank that the action reduces and releases.
-  std::span<std::byte> give_up_gradient(Run& run, Unit& unit, const Action& action);
+  Region give_up_gradient(Run& run, Unit& unit, const Action& action);
   /// Fills in the times of the operations of a finished step.
   void take_times(Run& run);
   void forward(Run& run, const Action& action);
   /// Adds the token counts and the auxiliary loss of experts of a forward in training.
-  void count_choices(Run& run, const Block& block, const Replay& told) const;
+  void count_choices(const Block& block, const Replay& told);
   void recompute(Run& run, const Action& action);
   void backward(Run& run, const Action& action);
   void backward_weight(Run& run, const Action& action);
@@ -206,6 +211,7 @@ class Engine {
   std::map<std::vector<AxisName>, BlockLane> update_lanes_;  // by axes, of updates that ranks compute together
   SequencePlace place_;                                      // of this rank, with context parallelism
   std::map<const RankClass*, SlotIndex> slots_;
+  StepNumbers numbers_;
   TraceLog trace_;
   std::vector<OperationRecord> records_;  // of the last step
 };

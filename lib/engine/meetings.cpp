@@ -1,5 +1,6 @@
 // Where all ranks meet: heartbeat, the sums of an evaluation, the draw of a token.
 #include "engine/run.hpp"
+#include "tensor/arena.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -23,6 +24,7 @@ std::vector<Rank> drawing_ranks(const StepProgram& program) {
 
 void Engine::reduce_norm(Run& run, const Action& action) {
   drain(run);
+  read_numbers(run);
   run.clipped_norm_squared = run.squared_norm;
   const auto bytes = std::as_writable_bytes(std::span(&run.clipped_norm_squared, 1));
   transport_.wait(transport_.all_reduce(static_cast<int>(action.lane), transport_.group_along(action.group), bytes,
@@ -31,6 +33,7 @@ void Engine::reduce_norm(Run& run, const Action& action) {
 
 void Engine::heartbeat(Run& run, const Action& action) {
   const int cells = cell_count(run.program);
+  read_numbers(run);
   HeartbeatData mine;
   mine.loss_sum = run.loss_sum;
   mine.aux_loss_sum = run.aux_loss_sum;
@@ -84,7 +87,7 @@ void Engine::average(const std::vector<at::Tensor>& buffers, std::int64_t step) 
   if (session_.take_injected_nan() && !buffers.empty()) buffers.front().fill_(not_a_number);
   std::vector<Ticket> tickets;
   for (const at::Tensor& buffer : buffers)
-    tickets.push_back(transport_.all_reduce(static_cast<int>(Lane::reduction), group, bytes_of(buffer),
+    tickets.push_back(transport_.all_reduce(static_cast<int>(Lane::reduction), group, region_of(buffer),
                                             dtype_of(buffer.scalar_type()), Reduce::sum));
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     transport_.wait(tickets[i]);
@@ -93,6 +96,7 @@ void Engine::average(const std::vector<at::Tensor>& buffers, std::int64_t step) 
 }
 
 void Engine::reduce_loss(Run& run, const Action& action) {
+  read_numbers(run);
   HeartbeatData mine;
   mine.loss_sum = run.loss_sum;
   mine.correct = static_cast<std::int64_t>(run.correct);
@@ -110,7 +114,7 @@ void Engine::draw_token(Run& run, const Action& action) {
   run.attempt([&] {
     const std::vector<Rank> ranks = drawing_ranks(run.program);
     if (run.last_row < 0 || std::ranges::find(ranks, session_.world().rank()) == ranks.end()) return;
-    const DrawnToken token = (*run.draw)(values_of<double>(run.logits));
+    const DrawnToken token = (*run.draw)(values_on_host(run.logits));
     mine.tokens = token.id;  // the only one: the sum is what was drawn
     if (token.ends) mine.stop = StopLevel::after_step;
   });

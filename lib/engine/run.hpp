@@ -64,6 +64,7 @@ struct Engine::Run {
   std::vector<at::Tensor> stand_ins;  // sent by a rank that failed, in place of the values that it did not compute
   std::exception_ptr failure;
   std::int64_t step;
+  bool numbers_are_read = false;          // loss_sum, correct and squared_norm come from the device
   double loss_sum = 0;                    // of this rank; after reduce_loss, of all ranks
   double aux_loss_sum = 0;                // of this rank, over the samples that it counts
   double correct = 0;                     // of an evaluation: of this rank; after reduce_loss, of all ranks

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "tensor/arena.hpp"
 
 #include <ATen/ops/empty.h>
 
@@ -116,7 +117,7 @@ int slot_among(const RankClass& ranks, const std::vector<int>& slots, SlotKind k
 }
 
 at::Tensor unit_memory(const Unit& unit, std::int64_t length, at::ScalarType type, std::string_view what) {
-  const auto options = at::TensorOptions().dtype(type);
+  const auto options = device_options(type);
   try {
     return at::empty({length}, options);
   } catch (const std::exception&) {  // c10::Error and std::bad_alloc alike

@@ -22,120 +22,6 @@
 
 namespace lockstep {
 
-namespace {
-
-template <class T>
-at::Tensor tensor_of(const std::vector<T>& values, at::ScalarType type) {
-  const at::Tensor tensor = at::empty({static_cast<std::int64_t>(values.size())}, at::TensorOptions().dtype(type));
-  std::copy(values.begin(), values.end(), static_cast<T*>(tensor.mutable_data_ptr()));
-  return tensor;
-}
-
-/// By row of a rank; padding gets `otherwise`.
-template <class T>
-std::vector<T> of_rows(const std::vector<T>& values, const std::vector<std::int64_t>& rows, T otherwise) {
-  std::vector<T> own;
-  for (const std::int64_t row : rows) own.push_back(row < 0 ? otherwise : values[static_cast<std::size_t>(row)]);
-  return own;
-}
-
-void check_range(const std::vector<std::int32_t>& values, std::int64_t limit, std::string_view what,
-                 std::string_view hint) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[i] >= 0 && values[i] < limit) continue;
-    throw Error(
-        ExitCode::input,
-        fmt::format("{} {} at index {} of the batch is outside the model's range of {}", what, values[i], i, limit),
-        std::string(hint));
-  }
-}
-
-}  // namespace
-
-namespace {
-
-/// Of all rows of a batch.
-std::vector<Place> places_of(const Batch& batch) {
-  invariant(std::ssize(batch.numbers) == batch.samples, "with dropout, each sample has a number");
-  std::vector<Place> places;
-  for (const std::int64_t number : batch.numbers)
-    for (std::int64_t index = 0; index < batch.length; ++index)
-      places.push_back(number < 0 ? -1 : number << 32 | index);
-  return places;
-}
-
-/// By rank of the ring.
-RingSegments ring_segments(const Batch& batch, const SequenceRanks& ranks) {
-  std::vector<std::int64_t> parts;
-  std::vector<std::int32_t> positions;
-  for (int ring = 0; ring < ranks.ring; ++ring) {
-    for (const SequencePart& part : parts_of(ranks, ring, batch.documents))
-      parts.insert(parts.end(), {part.row, part.length, part.first});
-    const std::vector<std::int32_t> own = of_rows(batch.positions, attended_rows(ranks, ring, batch.documents), 0);
-    positions.insert(positions.end(), own.begin(), own.end());
-  }
-  return {tensor_of(parts, at::kLong).view({ranks.ring, -1, 2, 3}),
-          tensor_of(positions, at::kInt).view({ranks.ring, -1})};
-}
-
-/// Of all rows of a batch.
-std::vector<std::int32_t> row_samples(const Batch& batch) {
-  std::vector<std::int32_t> samples;
-  for (std::int32_t sample = 0; sample < batch.samples; ++sample)
-    samples.insert(samples.end(), static_cast<std::size_t>(batch.length),
-                   !batch.numbers.empty() && batch.numbers[static_cast<std::size_t>(sample)] < 0 ? -1 : sample);
-  return samples;
-}
-
-}  // namespace
-
-BatchTensors to_tensors(const Batch& batch, const ModelConfig& config, const SequencePlace& place,
-                        const std::optional<DropoutDraw>& draw) {
-  const auto count = static_cast<std::size_t>(batch.samples * batch.length);
-  invariant(batch.tokens.size() == count && batch.labels.size() == count && batch.positions.size() == count,
-            "a batch has B·T tokens, labels and positions");
-  invariant(!batch.documents.empty() && batch.documents.front() == 0 &&
-                batch.documents.back() == batch.samples * batch.length &&
-                std::is_sorted(batch.documents.begin(), batch.documents.end()),
-            "a batch's segments start at 0, ascend and end at B·T");
-  check_range(batch.tokens, config.vocabulary, "token", "the dataset was made with another tokenizer than the model's");
-  for (const std::int32_t label : batch.labels) {
-    if (label != ignored_label && (label < 0 || label >= config.vocabulary))
-      fail(ExitCode::input, "label {} is outside the vocabulary of {}", label, config.vocabulary);
-  }
-  check_range(batch.positions, config.positions == Positions::learned ? config.max_positions : INT32_MAX, "position",
-              "use a data.sequence_length of at most the model's max_position_embeddings");
-  BatchTensors tensors;
-  tensors.samples = batch.samples;
-  tensors.length = batch.length;
-  if (!batch.positions.empty()) tensors.largest_position_end = std::ranges::max(batch.positions) + 1;
-  const std::vector<std::int64_t> rows = rows_of(place, batch.documents);
-  const std::vector<std::int32_t> labels = of_rows(batch.labels, rows, ignored_label);
-  tensors.tokens = tensor_of(of_rows(batch.tokens, rows, 0), at::kInt);
-  tensors.labels = tensor_of(labels, at::kInt);
-  tensors.positions = tensor_of(of_rows(batch.positions, rows, 0), at::kInt);
-  tensors.valid_tokens = std::ranges::count_if(labels, [](std::int32_t label) { return label != ignored_label; });
-  const std::vector<std::int64_t> attended = attended_rows(place.ranks, place.ring, batch.documents);
-  if (place.ranks.ring > 1) {
-    tensors.ring = ring_segments(batch, place.ranks);
-  } else {
-    std::vector<std::int64_t> segments = batch.documents;
-    if (attended.size() > count) segments.push_back(std::ssize(attended));
-    tensors.segments = tensor_of(segments, at::kLong);
-    tensors.attended_positions = tensor_of(of_rows(batch.positions, attended, 0), at::kInt);
-  }
-  if (draw && config.dropout.any()) {
-    const std::vector<Place> places = places_of(batch);
-    tensors.places = tensor_of(of_rows(places, rows, Place{-1}), at::kLong);
-    tensors.attended_places = tensor_of(of_rows(places, attended, Place{-1}), at::kLong);
-    tensors.draw = *draw;
-  }
-  if (config.experts.count > 0)
-    tensors.row_samples = tensor_of(of_rows(row_samples(batch), rows, std::int32_t{-1}), at::kInt);
-  tensors.counts_choices = draw && config.experts.count > 0;
-  return tensors;
-}
-
 Block::Block(const BlockDescription& description, Precision precision, std::vector<Parameter*> parameters)
     : description_(description),
       precision_(precision),
@@ -289,7 +175,10 @@ class ExpertMlps : public FeedForward {
                         const Dropout& dropout) const override {
     // Both parts of the sum lose the same of each row, so that dropout is that of the sum.
     const at::Tensor residual = shared_ ? (*shared_)(in, batch, replay, dropout) : in.residual;
+    const std::int64_t own = rows_ ? rows_->own_rows(batch.rows()) : batch.rows(),
+                       first = rows_ ? rows_->rank() * own : 0;
     const RoutedSamples samples{.of_rows = rows_ ? rows_->own_part(batch.row_samples, -1) : batch.row_samples,
+                                .routed = batch.routed_rows(first, first + own),
                                 .counted = batch.counts_choices,
                                 .count = batch.samples,
                                 .tokens = batch.length,

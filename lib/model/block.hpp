@@ -4,12 +4,9 @@
 #pragma once
 
 #include "architecture/architecture.hpp"
-#include "data/batch.hpp"
-#include "layout/sequence.hpp"
+#include "model/batch_tensors.hpp"
 #include "program/keep_set.hpp"
 #include "tensor/block_lane.hpp"
-#include "tensor/functions/loss.hpp"
-#include "tensor/functions/ring_attention.hpp"
 #include "tensor/functions/rotary_table.hpp"
 #include "tensor/number_types.hpp"
 #include "tensor/parameter.hpp"
@@ -19,48 +16,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 namespace lockstep {
-
-/// The values on which dropout of a training step depends, besides the positions of elements.
-struct DropoutDraw {
-  std::uint64_t seed = 0;
-  std::int64_t step = 0;
-};
-
-/// The inputs of blocks from a batch, as tensors that saved state may refer to: N rows, one for each token. With
-/// context parallelism N counts the rows of this rank, and attention sees A rows, of all ranks along ulysses. Otherwise
-/// both are B·T.
-struct BatchTensors {
-  std::int64_t samples = 0;               // B
-  std::int64_t length = 0;                // T
-  at::Tensor tokens;                      // (N) int32
-  at::Tensor labels;                      // (N) int32, ignored_label where the label does not count
-  at::Tensor positions;                   // (N) int32
-  at::Tensor segments;                    // int64: starts of attention segments in the A rows, then A
-  at::Tensor attended_positions;          // (A) int32
-  RingSegments ring;                      // used instead of both with ring attention
-  std::int64_t largest_position_end = 0;  // largest position + 1
-  std::int64_t valid_tokens = 0;          // labels that count
-  StepLoss loss = {};                     // used by the head
-  // (N) int64: a Place (tensor/kernels/dropout_kernel.hpp) for each token; undefined: no dropout.
-  at::Tensor places;
-  at::Tensor attended_places;   // (A) int64
-  DropoutDraw draw = {};        // if there is dropout
-  at::Tensor row_samples;       // (N) int32: sample of each token, −1 for padding; if there are experts
-  bool counts_choices = false;  // the forward counts tokens per expert
-  // Factor of the gradient of the experts' auxiliary loss; not set: there is none.
-  std::optional<double> aux_scale = {};
-  std::int64_t rows() const { return tokens.numel(); }
-};
-
-/// Copies the part of `batch` for the rank at `place`. Padding after the last row has no label and is a segment of its
-/// own. With a `draw` (in a training step) dropout is active as configured, and tokens per expert are counted. Throws
-/// Error(input) for a token or label outside the vocabulary or a position outside the model's range, naming it.
-BatchTensors to_tensors(const Batch& batch, const ModelConfig& config, const SequencePlace& place = {},
-                        const std::optional<DropoutDraw>& draw = {});
 
 /// The values that a forward leaves to its recomputation. Decisions: the recomputation follows them. Activations: it
 /// uses them instead of computing them (undefined: not kept). It also returns statistics of the forward.
@@ -80,9 +38,10 @@ struct Replay {
   at::Tensor raised = {};          // input of the activation, of an MLP or the shared expert
   at::Tensor expert_raised = {};   // input of the activation, of experts
   at::Tensor expert_lowered = {};  // outputs of experts
-  std::vector<double> loads = {};  // (E): how many of this rank's tokens go to each expert; empty: not counted
-  double aux_loss = 0;             // sum over samples; equal on ranks that share the rows of these samples
-  double correct = 0;              // of a head without autograd: labels with the largest logit
+  at::Tensor loads = {};           // (E) fp64: how many of this rank's tokens go to each expert; undefined: not counted
+  at::Tensor aux_loss = {};        // () fp64: sum over samples; equal on ranks that share the rows of these samples
+  // Of a head without autograd: how many labels have the largest logit, () fp64.
+  at::Tensor correct = {};
 };
 
 class Block {

@@ -118,7 +118,8 @@ void Model::initialise(std::uint64_t seed) {
   for (Parameter* p : parameters_) {
     // weights of 16 bits are rounded from the values that fp32 would have
     const bool is_short = p->unit().is_short();
-    const at::Tensor master = is_short ? at::empty(p->master().sizes(), master_type(precision_)) : p->master();
+    const bool in_place = !is_short && p->master().device().is_cpu();
+    const at::Tensor master = in_place ? p->master() : at::empty(p->master().sizes(), master_type(precision_));
     const auto fill = [&](auto values) {
       // Boxes of whole rows; any cut gives the same values.
       const Box& own = p->box();
@@ -141,7 +142,7 @@ void Model::initialise(std::uint64_t seed) {
     } else {
       fill(values_of<float>(master));
     }
-    if (is_short) p->master().copy_(master);
+    if (!in_place) p->master().copy_(master);
   }
   for (Unit* unit : units_) unit->update_compute_copy();
 }

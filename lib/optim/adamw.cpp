@@ -1,7 +1,6 @@
 #include "optim/adamw.hpp"
 
 #include "base/error.hpp"
-#include "optim/adamw_kernel.hpp"
 #include "optim/unit_stretches.hpp"
 
 #include <cmath>
@@ -28,19 +27,17 @@ AdamWFactors<M> factors_of(const ParameterSettings& settings, std::int64_t step,
 
 void AdamW::update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const {
   invariant(rule_buffers(unit) == 2, "AdamW has two moments");
-  with_state_type(unit, [&]<class M, class S>(M, S) {
-    const WeightsInWork<M> weights(unit);
-    const M* const gradient = values_of<M>(unit.gradient()).data();
-    S* const first = buffer_of<S>(unit, 0);
-    S* const second = buffer_of<S>(unit, 1);
-    for_each_stretch(
-        unit, settings_,
-        [&](const ParameterSettings& settings) { return factors_of<M>(settings, step, lr, gradient_scale); },
-        [=](std::int64_t from, std::int64_t to, const AdamWFactors<M>& factors) {
-          weights(from, to, [&](std::int64_t begin, std::int64_t end, M* weight, Bf16* compute) {
-            adamw_update<M, S>(factors, end - begin, gradient + begin, weight, first + begin, second + begin, compute);
-          });
-        });
+  with_update_kernels(unit, [&]<class M>(const Kernels<M>& on) {
+    const auto stretches = stretches_of(unit, settings_, [&](const ParameterSettings& settings) {
+      return factors_of<M>(settings, step, lr, gradient_scale);
+    });
+    const UpdatedWeights<M> weights = updated_weights<M>(unit);
+    const M* const gradient = pointer<M>(unit.gradient());
+    const at::Tensor &first = unit.state()[0], &second = unit.state()[1];
+    if (has_short_state(unit))
+      on.adamw_short_state(stretches, unit.length(), weights, gradient, pointer<Bf16>(first), pointer<Bf16>(second));
+    else
+      on.adamw(stretches, unit.length(), weights, gradient, pointer<M>(first), pointer<M>(second));
   });
   complete_copy(unit);
 }

@@ -1,16 +1,19 @@
 #include "optim/gradient_norm.hpp"
 
-#include "optim/adamw_kernel.hpp"
+#include "optim/unit_stretches.hpp"
 
 #include <algorithm>
 
 namespace lockstep {
 
-double squared_norm(const Unit& unit, int part, int parts) {
+void add_squared_norm(const Unit& unit, const at::Tensor& sum, int part, int parts) {
   const std::int64_t begin = unit.length() * part / parts, end = unit.length() * (part + 1) / parts;
-  if (unit.precision() == Precision::fp64)
-    return sum_of_squares<double>(values_of<double>(unit.gradient()).data() + begin, end - begin);
-  return sum_of_squares<float>(values_of<float>(unit.gradient()).data() + begin, end - begin);
+  const at::DeviceType device = sum.device().type();  // an offloaded gradient lies in host memory
+  const KernelDevice scope(device);
+  with_master_type(unit, [&]<class M>(M) {
+    kernels_on<M>(device).add_square_sum(pointer_to_read<M>(unit.gradient()) + begin, end - begin,
+                                         pointer<double>(sum));
+  });
 }
 
 double clip_factor(double norm, std::optional<double> max_norm) {

@@ -1,13 +1,14 @@
 #include "optim/matrix_exchange.hpp"
 
 #include "architecture/architecture.hpp"
+#include "device/device.hpp"
 #include "layout/box_runs.hpp"
 #include "layout/matrix_owners.hpp"
+#include "tensor/arena.hpp"
 
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -49,16 +50,17 @@ enum class Copy { together, apart };
 template <class Stretches>
 void copy_stretches(const Stretches& stretches, const at::Tensor& packed, const at::Tensor& spread, Copy how) {
   const auto size = static_cast<std::size_t>(packed.element_size());
-  auto* const dense = static_cast<std::byte*>(packed.mutable_data_ptr());
-  auto* const loose = static_cast<std::byte*>(spread.mutable_data_ptr());
+  const Region dense = region_of(packed, Arena::device), loose = region_of(spread, Arena::device);
+  std::vector<RegionCopy> copies;
   std::size_t done = 0;
   for (const auto& stretch : stretches) {
-    std::byte* const one = dense + done * size;
-    std::byte* const other = loose + static_cast<std::size_t>(stretch.first) * size;
-    const bool apart = how == Copy::apart;
-    std::memcpy(apart ? other : one, apart ? one : other, static_cast<std::size_t>(stretch.length) * size);
-    done += static_cast<std::size_t>(stretch.length);
+    const std::size_t bytes = static_cast<std::size_t>(stretch.length) * size;
+    const Region one = part_of(dense, done, bytes),
+                 other = part_of(loose, static_cast<std::size_t>(stretch.first) * size, bytes);
+    copies.push_back(how == Copy::apart ? RegionCopy{one, other} : RegionCopy{other, one});
+    done += bytes;
   }
+  this_device().copy(copies, DeviceQueue::compute);
 }
 
 std::int64_t sum(const std::vector<std::int64_t>& counts) {

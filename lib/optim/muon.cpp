@@ -13,8 +13,6 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::int64_t elements_in_turn = 8192;  // of a thread
-
 double adjustment(MuonAdjust adjust, const LogicalTensor& tensor) {
   const Shape shape = matrix_shape(tensor);
   const auto out = static_cast<double>(shape[tensor.in_out ? 1 : 0]),
@@ -68,17 +66,17 @@ bool is_hidden_matrix(const LogicalTensor& tensor) {
 }
 
 void Muon::update(Unit& unit, std::int64_t, double lr, double gradient_scale) const {
-  with_state_type(unit, [&]<class M, class S>(M, S) { update_matrices<M, S>(unit, lr, gradient_scale); });
+  with_update_kernels(unit, [&]<class M>(const Kernels<M>& on) { update_matrices<M>(on, unit, lr, gradient_scale); });
   complete_copy(unit);
 }
 
-template <class M, class S>
-void Muon::update_matrices(Unit& unit, double lr, double gradient_scale) const {
+template <class M>
+void Muon::update_matrices(const Kernels<M>& on, Unit& unit, double lr, double gradient_scale) const {
   const auto memory = [&](std::int64_t length) {
     if (!directions_.defined() || directions_.numel() < length ||
         directions_.scalar_type() != unit.gradient().scalar_type())
       directions_ = at::empty({length}, unit.gradient().options());
-    return directions_.mutable_data_ptr<M>();
+    return pointer<M>(directions_);
   };
   if (unit.sharers() == nullptr) {
     for (const auto& parameter : unit.parameters()) {
@@ -86,20 +84,21 @@ void Muon::update_matrices(Unit& unit, double lr, double gradient_scale) const {
       const std::int64_t count = parameter->shard_elements(), one = elements(shape);
       invariant(count % one == 0, "without sharers a rank has whole matrices");
       M* const directions = memory(count);
-      lead<M, S>(unit, *parameter, gradient_scale, directions);
-      make_orthogonal(unit, directions, std::vector<Shape>(static_cast<std::size_t>(count / one), shape));
-      follow(unit, *parameter, lr, directions);
+      lead(on, unit, *parameter, gradient_scale, directions);
+      make_orthogonal(on, unit, directions, std::vector<Shape>(static_cast<std::size_t>(count / one), shape));
+      follow(on, unit, *parameter, lr, directions);
     }
     return;
   }
   const MatrixExchange& exchange = exchange_of(unit);
   M* const directions = memory(unit.length());
   for (const auto& parameter : unit.parameters())
-    lead<M, S>(unit, *parameter, gradient_scale, directions + parameter->shard_offset());
+    lead(on, unit, *parameter, gradient_scale, directions + parameter->shard_offset());
   const at::Tensor matrices = exchange.to_owners(directions_);
-  make_orthogonal(unit, matrices.mutable_data_ptr<M>(), exchange.owned());
+  make_orthogonal(on, unit, pointer<M>(matrices), exchange.owned());
   exchange.back(matrices, directions_);
-  for (const auto& parameter : unit.parameters()) follow(unit, *parameter, lr, directions + parameter->shard_offset());
+  for (const auto& parameter : unit.parameters())
+    follow(on, unit, *parameter, lr, directions + parameter->shard_offset());
 }
 
 const MatrixExchange& Muon::exchange_of(const Unit& unit) const {
@@ -108,57 +107,41 @@ const MatrixExchange& Muon::exchange_of(const Unit& unit) const {
 }
 
 /// The momentum follows the gradient; where the weights are to go, as far as that says.
-template <class M, class S>
-void Muon::lead(Unit& unit, const Parameter& parameter, double gradient_scale, M* directions) const {
+template <class M>
+void Muon::lead(const Kernels<M>& on, Unit& unit, const Parameter& parameter, double gradient_scale,
+                M* directions) const {
   const UpdateRule& rule = settings_.at(&parameter).rule;
-  const auto momentum = static_cast<M>(rule.muon_momentum);
-  const bool keeps = momentum != 0, looks_ahead = rule.muon_nesterov;
+  const auto momentum = static_cast<M>(rule.muon_momentum), scale = static_cast<M>(gradient_scale);
+  const bool keeps = momentum != 0;
   invariant(rule_buffers(unit) == (keeps ? 1 : 0), "Muon with momentum has a momentum buffer");
-  const M* const gradient = values_of<M>(unit.gradient()).data() + parameter.shard_offset();
-  S* const average = keeps ? buffer_of<S>(unit, 0) + parameter.shard_offset() : nullptr;
-  const auto scale = static_cast<M>(gradient_scale);
-  parallel_for(parameter.shard_elements(), elements_in_turn, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const M g = gradient[i] * scale;
-      if (average == nullptr) {
-        directions[i] = g;
-        continue;
-      }
-      const M before = load(average[i]), m = before + (1 - momentum) * (g - before);
-      store(average[i], m);
-      directions[i] = looks_ahead ? g + momentum * (m - g) : m;
-    }
-  });
+  const std::int64_t offset = parameter.shard_offset(), count = parameter.shard_elements();
+  const M* const gradient = pointer<M>(unit.gradient()) + offset;
+  if (has_short_state(unit))
+    on.muon_lead_short_state(count, scale, momentum, rule.muon_nesterov, gradient,
+                             pointer<Bf16>(unit.state()[0]) + offset, directions);
+  else
+    on.muon_lead(count, scale, momentum, rule.muon_nesterov, gradient,
+                 keeps ? pointer<M>(unit.state()[0]) + offset : nullptr, directions);
 }
 
 template <class M>
-void Muon::make_orthogonal(const Unit& unit, M* matrices, const std::vector<Shape>& shapes) const {
+void Muon::make_orthogonal(const Kernels<M>& on, const Unit& unit, M* matrices,
+                           const std::vector<Shape>& shapes) const {
   const bool is_short = unit.precision() == Precision::bf16 || unit.precision() == Precision::fp16;
   const std::int64_t steps = settings_.at(unit.parameters().front().get()).rule.muon_steps;  // of all in the unit
   for (const Shape& shape : shapes) {
-    orthogonaliser_.run<M>(matrices, shape[0], shape[1], steps,
-                           is_short ? IterationType::bf16 : IterationType::of_matrix);
+    on.orthogonalise(matrices, shape[0], shape[1], steps, is_short ? IterationType::bf16 : IterationType::of_matrix);
     matrices += elements(shape);
   }
 }
 
 template <class M>
-void Muon::follow(Unit& unit, const Parameter& parameter, double lr, const M* directions) const {
+void Muon::follow(const Kernels<M>& on, Unit& unit, const Parameter& parameter, double lr, const M* directions) const {
   const ParameterSettings& settings = settings_.at(&parameter);
   const double rate = lr * settings.lr_scale;
-  const auto keep = static_cast<M>(1 - rate * settings.weight_decay),
-             step = static_cast<M>(rate * adjustment(settings.rule.muon_adjust, parameter.description()));
-  const WeightsInWork<M> weights(unit);
-  const std::int64_t offset = parameter.shard_offset();
-  parallel_for(parameter.shard_elements(), elements_in_turn, [=](std::int64_t first, std::int64_t last) {
-    weights(offset + first, offset + last, [&](std::int64_t begin, std::int64_t end, M* weight, Bf16* compute) {
-      const M* const along = directions + (begin - offset);
-      for (std::int64_t i = 0; i < end - begin; ++i) {
-        weight[i] = weight[i] * keep - step * along[i];
-        if (compute) store(compute[i], static_cast<float>(weight[i]));
-      }
-    });
-  });
+  on.muon_follow(parameter.shard_offset(), parameter.shard_elements(), static_cast<M>(1 - rate * settings.weight_decay),
+                 static_cast<M>(rate * adjustment(settings.rule.muon_adjust, parameter.description())),
+                 updated_weights<M>(unit), directions);
 }
 
 }  // namespace lockstep

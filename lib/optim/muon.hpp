@@ -5,7 +5,7 @@
 
 #include "optim/matrix_exchange.hpp"
 #include "optim/optimizer.hpp"
-#include "optim/orthogonalise.hpp"
+#include "tensor/functions/kernel_table.hpp"
 
 #include <ATen/core/Tensor.h>
 
@@ -25,16 +25,15 @@ class Muon final : public Optimizer {
   void update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const override;
 
  private:
-  template <class M, class S>
-  void update_matrices(Unit& unit, double lr, double gradient_scale) const;
-  template <class M, class S>
-  void lead(Unit& unit, const Parameter& parameter, double gradient_scale, M* directions) const;
   template <class M>
-  void make_orthogonal(const Unit& unit, M* matrices, const std::vector<Shape>& shapes) const;
+  void update_matrices(const Kernels<M>& on, Unit& unit, double lr, double gradient_scale) const;
   template <class M>
-  void follow(Unit& unit, const Parameter& parameter, double lr, const M* directions) const;
+  void lead(const Kernels<M>& on, Unit& unit, const Parameter& parameter, double gradient_scale, M* directions) const;
+  template <class M>
+  void make_orthogonal(const Kernels<M>& on, const Unit& unit, M* matrices, const std::vector<Shape>& shapes) const;
+  template <class M>
+  void follow(const Kernels<M>& on, Unit& unit, const Parameter& parameter, double lr, const M* directions) const;
   const MatrixExchange& exchange_of(const Unit& unit) const;
-  mutable Orthogonaliser orthogonaliser_;
   mutable at::Tensor directions_;  // of the matrices in progress
   mutable std::map<const Unit*, MatrixExchange> exchanges_;
 };

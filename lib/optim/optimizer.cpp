@@ -7,6 +7,7 @@
 #include "optim/muon.hpp"
 #include "optim/plugin_optimizer.hpp"
 #include "optim/sgd.hpp"
+#include "tensor/kernels/orthogonalise_kernel.hpp"
 
 #include <fmt/format.h>
 

@@ -1,29 +1,27 @@
 #include "optim/tensor_statistics.hpp"
 
 #include "base/error.hpp"
+#include "device/device.hpp"
 #include "layout/layout.hpp"
-#include "optim/statistics_kernel.hpp"
+#include "tensor/arena.hpp"
+#include "tensor/functions/dispatch.hpp"
+
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <span>
+#include <type_traits>
 
 namespace lockstep {
 
 namespace {
 
-Statistics measured(const at::Tensor& values) {
-  const std::int64_t count = values.numel();
-  const void* const first = values.const_data_ptr();
-  switch (values.scalar_type()) {
-    case at::kDouble: return statistics_of(static_cast<const double*>(first), count);
-    case at::kFloat: return statistics_of(static_cast<const float*>(first), count);
-    case at::kBFloat16: return statistics_of(static_cast<const Bf16*>(first), count);
-    case at::kHalf: return statistics_of(static_cast<const Fp16*>(first), count);
-    default: fail(ExitCode::bug, "weights and gradients cannot have the type {}", toString(values.scalar_type()));
-  }
-}
+/// Numbers of 8 bytes that a Statistics has.
+constexpr std::int64_t words = sizeof(Statistics) / sizeof(double);
+static_assert(sizeof(Statistics) == words * sizeof(double) && std::is_trivially_copyable_v<Statistics>);
 
 }  // namespace
 
@@ -32,19 +30,35 @@ TensorStatistics::TensorStatistics(const std::vector<LogicalTensor>& tensors) {
     places_.emplace(tensor.name, tensors_.size());
     tensors_.emplace_back(tensor.name, Statistics{});
   }
+  measured_ = at::zeros({std::ssize(tensors_), words}, device_options(at::kDouble));
 }
 
 void TensorStatistics::add(const std::string& tensor, const at::Tensor& held, std::int64_t part, std::int64_t parts) {
   const std::int64_t begin = held.numel() * part / parts, end = held.numel() * (part + 1) / parts;
-  tensors_[places_.at(tensor)].second.add(measured(held.view({-1}).narrow(0, begin, end - begin)));
+  const at::Tensor values = held.view({-1}).narrow(0, begin, end - begin);
+  with_kernels(measured_.device().type(), values.scalar_type(), [&]<class T>(const Kernels<T>& on) {
+    auto* const all = reinterpret_cast<Statistics*>(pointer<double>(measured_));
+    on.add_statistics(pointer_to_read<T>(values), values.numel(), all + places_.at(tensor));
+  });
+  is_measured_ = true;
+}
+
+void TensorStatistics::collect() {
+  if (!std::exchange(is_measured_, false)) return;
+  std::vector<Statistics> measured(tensors_.size());
+  read_region(region_of(measured_), std::as_writable_bytes(std::span(measured)));
+  for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].second.add(measured[i]);
+  measured_.zero_();
 }
 
 void TensorStatistics::scale(double factor) {
+  collect();
   for (auto& [name, statistics] : tensors_) statistics.scale(factor);
 }
 
 // The mean of all comes first, so that sums of squares are around it: they lose no digits where it is large.
 void TensorStatistics::sum_over(Communicator& world) {
+  collect();
   std::vector<double> sums, extremes, squares;
   for (const auto& [name, mine] : tensors_) {
     const auto finite = static_cast<double>(mine.finite);

@@ -23,7 +23,7 @@ class TensorStatistics {
   /// Starts with no elements, for these tensors in this order; it must be the same on all ranks.
   explicit TensorStatistics(const std::vector<LogicalTensor>& tensors);
 
-  /// Adds share `part` of `parts` of this rank's values of the tensor. Local.
+  /// Adds share `part` of `parts` of this rank's values of the tensor, on their device. Local.
   void add(const std::string& tensor, const at::Tensor& held, std::int64_t part, std::int64_t parts);
   /// Changes the statistics to those of values multiplied by `factor`. Local.
   void scale(double factor);
@@ -34,7 +34,11 @@ class TensorStatistics {
   Statistics whole() const;                                                                    // all tensors together
 
  private:
+  /// Reads the shares that were added, with one wait for the device.
+  void collect();
   std::vector<std::pair<std::string, Statistics>> tensors_;
+  at::Tensor measured_;  // on the device: a Statistics for each tensor
+  bool is_measured_ = false;
   std::map<std::string, std::size_t> places_;
 };
 

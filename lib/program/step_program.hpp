@@ -5,7 +5,7 @@
 
 #include "base/hash.hpp"
 #include "base/json_fwd.hpp"
-#include "base/region.hpp"
+#include "device/region.hpp"
 #include "layout/mesh.hpp"
 #include "program/action.hpp"
 #include "program/block_exchange.hpp"

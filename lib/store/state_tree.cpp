@@ -15,12 +15,12 @@ void StateTree::claim(const std::string& name) {
   invariant(names_.insert(name).second, fmt::format("the name '{}' is used once in a state tree", name));
 }
 
-void StateTree::add(std::string name, Layout layout, std::span<std::byte> bytes) {
+void StateTree::add(std::string name, Layout layout, const Region& memory) {
   claim(name);
-  tensors_.push_back({std::move(name), std::move(layout), true, {{{}, bytes}}});
+  tensors_.push_back({std::move(name), std::move(layout), true, {{{}, memory}}});
 }
 
-void StateTree::add_boxes(std::string name, Layout layout, std::vector<StateBox> boxes) {
+void StateTree::add_boxes(std::string name, Layout layout, std::vector<StateRegion> boxes) {
   claim(name);
   invariant(layout.splits.empty() && layout.pins.empty(),
             fmt::format("the boxes of '{}' are given, or follow from its layout", name));

@@ -1,18 +1,26 @@
 #include "tensor/arena.hpp"
 
 #include "base/error.hpp"
+#include "device/device.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 #include <memory>
+#include <span>
 #include <utility>
 
 namespace lockstep {
 
+at::TensorOptions device_options(at::ScalarType type) {
+  const auto of_device = static_cast<at::DeviceType>(this_device().properties().tensor_type);
+  return at::TensorOptions().dtype(type).device(of_device == at::kCPU ? at::Device(at::kCPU)
+                                                                      : at::Device(of_device, 0));
+}
+
 at::Tensor empty_in(Arena arena, std::int64_t length, at::ScalarType type) {
-  const auto options = at::TensorOptions().dtype(type);
-  if (arena == Arena::device || length == 0) return at::empty({length}, options);
+  if (arena == Arena::device || length == 0) return at::empty({length}, device_options(type));
+  const auto options = at::TensorOptions().dtype(type).device(at::kCPU);
   auto memory =
       std::make_shared<c10::DataPtr>(host_memory(static_cast<std::size_t>(length) * options.dtype().itemsize()));
   void* const values = memory->get();
@@ -22,6 +30,17 @@ at::Tensor empty_in(Arena arena, std::int64_t length, at::ScalarType type) {
 Region region_of(const at::Tensor& tensor, Arena arena) {
   invariant(tensor.is_contiguous(), "a region is contiguous memory");
   return {arena, static_cast<std::byte*>(tensor.mutable_data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
+}
+
+Region region_of(const at::Tensor& tensor) {
+  return region_of(tensor, tensor.device().is_cpu() ? Arena::host : Arena::device);
+}
+
+std::vector<double> values_on_host(const at::Tensor& tensor) {
+  invariant(tensor.scalar_type() == at::kDouble, "values_on_host takes fp64");
+  std::vector<double> values(static_cast<std::size_t>(tensor.numel()));
+  read_region(region_of(tensor), std::as_writable_bytes(std::span(values)));
+  return values;
 }
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
 #include "tensor/block_lane.hpp"
 
 #include "base/error.hpp"
+#include "tensor/arena.hpp"
 #include "tensor/number_types.hpp"
-#include "tensor/unit.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -20,7 +20,7 @@ BlockLane::BlockLane(Transport& transport, int lane, int group, Rank rank, Rows 
 }
 
 void BlockLane::all_reduce(const at::Tensor& x) const {
-  transport_->wait(transport_->all_reduce(lane_, group_, bytes_of(x), dtype_of(x.scalar_type()), Reduce::sum));
+  transport_->wait(transport_->all_reduce(lane_, group_, region_of(x), dtype_of(x.scalar_type()), Reduce::sum));
 }
 
 at::Tensor BlockLane::all_gather(const at::Tensor& x) const {
@@ -29,14 +29,14 @@ at::Tensor BlockLane::all_gather(const at::Tensor& x) const {
   const at::Tensor all = at::empty(shape, x.options());
   ShardMap map{all.numel(), x.numel(), {}};
   for (int rank = 0; rank < ranks(); ++rank) map.pieces.push_back({{rank * x.numel(), 0, x.numel()}});
-  transport_->wait(transport_->all_gather(lane_, group_, bytes_of(x), bytes_of(all), map, dtype_of(x.scalar_type())));
+  transport_->wait(transport_->all_gather(lane_, group_, region_of(x), region_of(all), map, dtype_of(x.scalar_type())));
   return all;
 }
 
 at::Tensor BlockLane::all_to_all(const at::Tensor& parts) const {
   const at::Tensor received = at::empty(parts.sizes(), parts.options());
   const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks()), parts.numel() / ranks());
-  transport_->wait(transport_->all_to_all_v(lane_, group_, bytes_of(parts), counts, bytes_of(received), counts,
+  transport_->wait(transport_->all_to_all_v(lane_, group_, region_of(parts), counts, region_of(received), counts,
                                             dtype_of(parts.scalar_type())));
   return received;
 }
@@ -50,14 +50,14 @@ at::Tensor BlockLane::all_to_all_rows(const at::Tensor& rows, const std::vector<
   };
   const at::Tensor into =
       at::empty({std::accumulate(received.begin(), received.end(), std::int64_t{0}), rows.size(1)}, rows.options());
-  transport_->wait(transport_->all_to_all_v(lane_, group_, bytes_of(rows), elements_of(sent), bytes_of(into),
+  transport_->wait(transport_->all_to_all_v(lane_, group_, region_of(rows), elements_of(sent), region_of(into),
                                             elements_of(received), dtype_of(rows.scalar_type())));
   return into;
 }
 
 BlockLane::Shifted BlockLane::start_shift(const at::Tensor& x) const {
   const at::Tensor value = at::empty(x.sizes(), x.options());
-  return {x, value, transport_->shift(lane_, group_, bytes_of(x), bytes_of(value), dtype_of(x.scalar_type()))};
+  return {x, value, transport_->shift(lane_, group_, region_of(x), region_of(value), dtype_of(x.scalar_type()))};
 }
 
 at::Tensor BlockLane::ended(Shifted shifted) const {
@@ -79,7 +79,7 @@ ShardMap BlockLane::row_map(std::int64_t rows, std::int64_t columns) const {
 at::Tensor BlockLane::gather_rows(const at::Tensor& own, std::int64_t rows) const {
   invariant(own.dim() == 2 && own.size(0) == own_rows(rows), "the input of a gather has this rank's rows");
   const at::Tensor all = at::empty({rows, own.size(1)}, own.options());
-  transport_->wait(transport_->all_gather(lane_, group_, bytes_of(own), bytes_of(all), row_map(rows, own.size(1)),
+  transport_->wait(transport_->all_gather(lane_, group_, region_of(own), region_of(all), row_map(rows, own.size(1)),
                                           dtype_of(own.scalar_type())));
   return all;
 }
@@ -100,8 +100,9 @@ at::Tensor BlockLane::scatter_rows(const at::Tensor& x) const {
 
 void BlockLane::reduce_scatter_rows_into(const at::Tensor& x, const at::Tensor& onto) const {
   invariant(x.dim() == 2 && onto.size(0) == own_rows(x.size(0)), "the output of a scatter has this rank's rows");
-  transport_->wait(transport_->reduce_scatter(lane_, group_, bytes_of(x), bytes_of(onto), row_map(x.size(0), x.size(1)),
-                                              dtype_of(x.scalar_type()), {SumInto::Mode::add}));
+  transport_->wait(transport_->reduce_scatter(lane_, group_, region_of(x), region_of(onto),
+                                              row_map(x.size(0), x.size(1)), dtype_of(x.scalar_type()),
+                                              {SumInto::Mode::add}));
 }
 
 }  // namespace lockstep

@@ -23,6 +23,13 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixVi
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<Fp16> a, MatrixView<Fp16> b,
           double beta, float* c, std::int64_t c_stride);
 
+/// Multiplies likewise, with the value that `alpha` points to.
+template <class T>
+void gemm_scaled(std::int64_t m, std::int64_t n, std::int64_t k, const double* alpha, MatrixView<T> a, MatrixView<T> b,
+                 double beta, Math<T>* c, std::int64_t c_stride) {
+  gemm(m, n, k, *alpha, a, b, beta, c, c_stride);
+}
+
 /// y (m, n; y_stride between rows) = op(a) · op(b) + bias (n, or nullptr): summed as above, then rounded to T once.
 template <class T>
 void gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, const T* bias, T* y,

@@ -3,7 +3,7 @@
 // allocators come on top. Needs no LibTorch.
 #pragma once
 
-#include "base/region.hpp"
+#include "device/region.hpp"
 
 #include <cstddef>
 #include <cstdint>

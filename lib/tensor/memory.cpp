@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/rounding.hpp"
 #include "base/text.hpp"
+#include "device/device.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/live_memory.hpp"
 
@@ -19,6 +20,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -116,6 +118,17 @@ void release_host(void* block) {
   count_live_bytes(-static_cast<std::int64_t>(kept_memory(Arena::host).give(block).value()), Arena::host);
 }
 
+/// Host memory that a device reads and writes.
+struct Pinned {
+  std::shared_ptr<std::byte> memory;
+  std::int64_t bytes;
+};
+
+void release_pinned(void* kept) {
+  const std::unique_ptr<Pinned> pinned(static_cast<Pinned*>(kept));
+  count_live_bytes(-pinned->bytes, Arena::host);
+}
+
 void release(void* block) {
   if (block == nullptr) return;
   const auto requested = kept_memory().give(block);
@@ -158,8 +171,13 @@ c10::DataPtr host_memory(std::size_t bytes) {
                 fmt::format("cannot take {} of host memory: {} are in use, and the limit is {}", human(more),
                             human(held), human(limit)),
                 "raise train.host_memory, or offload less");
-  void* const block = kept_memory(Arena::host).take(bytes);
   count_live_bytes(more, Arena::host);
+  if (!this_device().properties().is_host) {
+    auto kept = std::make_unique<Pinned>(pinned_memory(bytes), more);
+    void* const block = kept->memory.get();
+    return {block, kept.release(), &release_pinned, c10::Device(c10::DeviceType::CPU)};
+  }
+  void* const block = kept_memory(Arena::host).take(bytes);
   return {block, block, &release_host, c10::Device(c10::DeviceType::CPU)};
 }
 

@@ -7,6 +7,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
+#include <c10/core/AutogradState.h>
 #include <fmt/format.h>
 
 #include <sched.h>
@@ -45,6 +46,8 @@ int threads_per_rank(int asked, int local_ranks) {
 void set_up_runtime(int threads) {
   keep_memory();
   at::set_num_threads(threads);
+  // Backward runs on the calling thread, on every device: weight gradients are deferred by the thread.
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
 #pragma omp parallel num_threads(threads)
   at::globalContext().setFlushDenormal(true);  // a register of each thread
 }

@@ -3,7 +3,7 @@
 // so do all bits.
 #pragma once
 
-#include "base/region.hpp"
+#include "device/region.hpp"
 
 #include <ATen/core/Tensor.h>
 

@@ -306,7 +306,7 @@ std::int64_t Unit::update_bytes() {
 
 std::vector<RegionCopy> Unit::fetch_update(const at::Tensor& memory) {
   std::vector<RegionCopy> copies;
-  std::byte* at = bytes_of(memory).data();
+  std::byte* at = region_of(memory, Arena::device).pointer;
   for (const HostBuffer& buffer : host_buffers()) {
     const Region home = region_of(buffer.home, Arena::host);
     copies.push_back({home, {Arena::device, at, home.bytes}});
@@ -317,7 +317,7 @@ std::vector<RegionCopy> Unit::fetch_update(const at::Tensor& memory) {
 
 std::vector<RegionCopy> Unit::offload_update(const at::Tensor& memory) {
   std::vector<RegionCopy> copies;
-  std::byte* at = bytes_of(memory).data();
+  std::byte* at = region_of(memory, Arena::device).pointer;
   for (const HostBuffer& buffer : host_buffers()) {
     const Region home = region_of(buffer.home, Arena::host);
     if (buffer.written) copies.push_back({{Arena::device, at, home.bytes}, home});
@@ -327,9 +327,10 @@ std::vector<RegionCopy> Unit::offload_update(const at::Tensor& memory) {
 }
 
 void Unit::lend_update(const at::Tensor& memory) {
-  std::byte* at = memory.defined() ? bytes_of(memory).data() : nullptr;
+  std::byte* at = memory.defined() ? region_of(memory, Arena::device).pointer : nullptr;
   for (const HostBuffer& buffer : host_buffers()) {
-    *buffer.now = memory.defined() ? at::from_blob(at, {buffer.home.numel()}, buffer.home.options()) : buffer.home;
+    *buffer.now = memory.defined() ? at::from_blob(at, {buffer.home.numel()}, device_options(buffer.home.scalar_type()))
+                                   : buffer.home;
     if (memory.defined()) at += buffer.home.nbytes();
   }
 }

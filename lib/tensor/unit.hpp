@@ -5,7 +5,8 @@
 // tensor/parameter.hpp.
 #pragma once
 
-#include "base/region.hpp"
+#include "base/error.hpp"
+#include "device/region.hpp"
 #include "layout/shard_map.hpp"
 #include "program/offload.hpp"
 #include "tensor/number_types.hpp"
@@ -173,6 +174,7 @@ class Unit {
 std::span<std::byte> bytes_of(const at::Tensor& tensor);
 template <class T>
 std::span<T> values_of(const at::Tensor& tensor) {
+  invariant(tensor.device().is_cpu(), "the host touches its own memory alone");
   return {tensor.mutable_data_ptr<T>(), static_cast<std::size_t>(tensor.numel())};
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "comm/together.hpp"
+#include "tensor/arena.hpp"
 #include "train/components.hpp"
 
 #include <ATen/ops/empty_like.h>
@@ -125,7 +126,7 @@ StateTree CellState::collect() {
       Layout of_cell = layout;
       of_cell.pins.push_back(cell_);
       state.add(fmt::format("{}={}/{}/{}", cell_.axis, cell_.coordinates.front(), what, parameter->name()), of_cell,
-                bytes_of(part));
+                region_of(part));
     };
     add("weight", parameter->layout(), saves ? parameter->master() : part_of(loaded.master, *parameter));
     for (std::size_t i = 0; i < unit.kept().size(); ++i) {

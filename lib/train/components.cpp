@@ -2,6 +2,7 @@
 
 #include "base/json.hpp"
 #include "base/json_integer.hpp"
+#include "tensor/arena.hpp"
 #include "tensor/number_types.hpp"
 #include "tensor/unit.hpp"
 
@@ -20,7 +21,7 @@ Component model_component(const Model& model, const CellState& cells) {
   component.collect = [&model, &cells] {
     StateTree state;
     for (const Parameter* parameter : model.parameters()) {
-      state.add(parameter->name(), parameter->layout(), bytes_of(cells.saved(*parameter)));
+      state.add(parameter->name(), parameter->layout(), region_of(cells.saved(*parameter)));
     }
     for (const BlockDescription& block : model.architecture().blocks) {
       for (const LogicalTensor& tensor : block.tensors) {
@@ -46,7 +47,7 @@ Component optimizer_component(const Model& model, const CellState& cells) {
         const std::vector<StateDescription>& kept = parameter->unit().kept();
         if (i >= kept.size()) continue;
         state.add(kept[i].name + "/" + parameter->name(), parameter->state_places()[i].layout,
-                  bytes_of(cells.saved_state(*parameter, i)));
+                  region_of(cells.saved_state(*parameter, i)));
       }
     }
     return state;

@@ -4,10 +4,13 @@
 #include "base/words.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
+#include "tensor/arena.hpp"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
 
 #include <cmath>
+#include <vector>
 
 namespace lockstep {
 
@@ -19,9 +22,13 @@ std::string text_of(const SkippedStep& skipped) {
                      skipped.in_backward ? "weights were updated in backward" : "no weight was changed");
 }
 
-/// A sum is finite if its terms are, but for sums beyond the type: one pass, where to look at each takes several.
-bool is_finite(const at::Tensor& tensor) {
-  return std::isfinite(tensor.sum().item<double>()) || at::isfinite(tensor).all().item<bool>();
+/// A sum is finite if its terms are, but for sums beyond the type: one pass, where to look at each takes several. One
+/// read for all tensors.
+std::vector<double> sums_of(const std::vector<Parameter*>& parameters) {
+  const at::Tensor sums = at::empty({std::ssize(parameters)}, device_options(at::kDouble));
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    sums.select(0, static_cast<std::int64_t>(i)).copy_(parameters[i]->master().sum());
+  return values_on_host(sums);
 }
 
 }  // namespace
@@ -66,8 +73,10 @@ EventRecord event_of(const SkippedStep& skipped) {
 
 void require_finite_weights(const Model& model, std::int64_t step, Communicator& world) {
   together(world, fmt::format("the weights after step {}", step), [&] {
-    for (const Parameter* parameter : model.parameters()) {
-      if (is_finite(parameter->master())) continue;
+    const std::vector<double> sums = sums_of(model.parameters());
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const Parameter* const parameter = model.parameters()[i];
+      if (std::isfinite(sums[i]) || at::isfinite(parameter->master()).all().item<bool>()) continue;
       throw Error(ExitCode::numerics, fmt::format("{} holds a value that is not finite", parameter->name()),
                   "start from other weights, or resume from an earlier checkpoint");
     }

@@ -5,6 +5,7 @@
 #include "base/files.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "comm/together.hpp"
 #include "config/log_check.hpp"
 #include "config/start_up.hpp"
 #include "optim/schedule.hpp"
@@ -16,6 +17,7 @@
 #include "train/groups_text.hpp"
 #include "train/kept_run.hpp"
 #include "train/memory_check.hpp"
+#include "train/run_device.hpp"
 #include "train/run_mesh.hpp"
 #include "train/run_model.hpp"
 #include "train/run_preparation.hpp"
@@ -174,7 +176,10 @@ bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
 int answer_from_plan(const TrainConfig& given, Session& session, Output& output) {
   session.configure(session_settings(given, {}));  // no folder: nothing is written
   agree_on_start(session.world(), output.settings());
-  const Machines machines = set_up_machines(given, session.world());
+  together(session.world(), "plan the run", [&] { refuse_plan_for_device(given); });
+  TrainConfig of_cpu = given;
+  of_cpu.train.device = DeviceChoice::cpu;
+  const Machines machines = set_up_machines(of_cpu, session.world());
   const TrainConfig placed = with_nodes_filled(given, nodes_planned(given, machines));
   const int ranks = ranks_planned(placed, session.world().size());
   const TrainConfig config = with_kept_multiple(

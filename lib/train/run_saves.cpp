@@ -6,6 +6,8 @@
 #include "checkpoint/replicas.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
+#include "device/device.hpp"
+#include "tensor/arena.hpp"
 #include "tensor/unit.hpp"
 #include "train/components.hpp"
 #include "train/evaluated_metrics.hpp"
@@ -24,10 +26,13 @@ namespace {
 /// Of an injection: the lowest bit of a weight that this rank holds.
 void flip_bit(const Model& model) {
   for (const Parameter* parameter : model.parameters()) {
-    const std::span<std::byte> bytes = bytes_of(parameter->master());
-    if (bytes.empty()) continue;
-    bytes[bytes.size() / 2 / sizeof(double) * sizeof(double)] ^= std::byte{1};
-    return;
+    const Region weights = region_of(parameter->master());
+    if (weights.bytes == 0) continue;
+    const Region flipped = part_of(weights, weights.bytes / 2 / sizeof(double) * sizeof(double), 1);
+    std::byte value{};
+    read_region(flipped, {&value, 1});
+    value ^= std::byte{1};
+    return write_region({&value, 1}, flipped);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "train/kept_run.hpp"
 #include "train/memory_check.hpp"
 #include "train/nonfinite.hpp"
+#include "train/run_device.hpp"
 #include "train/run_mesh.hpp"
 
 #include <algorithm>
@@ -72,6 +73,7 @@ Machines set_up_machines(const TrainConfig& config, Communicator& world) {
   set_up_runtime(machines.threads);
   limit_host_memory(offload_options(config.train).host_limit_bytes);
   want_matrix_unit(config.precision.matrix_unit);
+  machines.device = open_device(config, world, machines.hosts);
   return machines;
 }
 

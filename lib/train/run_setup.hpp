@@ -30,9 +30,10 @@ Session::Settings session_settings(const TrainConfig& config, const Path& folder
 struct Machines {
   std::vector<std::string> hosts;  // host name of each rank
   Placement placement = {};
-  int threads = 1;  // threads of this rank
+  int threads = 1;          // threads of this rank
+  std::string device = {};  // that this rank computes on, and why, for people
 };
-/// Sets up the threads and kernels of this rank. Collective over `world`.
+/// Sets up the threads, the device and the kernels of this rank. Collective over `world`. Throws as open_device does.
 Machines set_up_machines(const TrainConfig& config, Communicator& world);
 
 /// Returns the ranks of a plan on their machines, in the form that checkpoints use. Local.

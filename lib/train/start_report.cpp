@@ -99,7 +99,8 @@ void log_start(const TrainConfig& config, const TrainPlan& plan, const Machines&
   std::erase_if(rows, [](const Row& row) { return row.section == "cost"; });  // of a job that has its machines
   std::string text = to_text(config.plan ? rows : brief(rows));
   text.pop_back();  // a log line brings its own end
-  log.info("{} per rank, {}; this run:\n{}", counted(machines.threads, "thread"), describe_arithmetic(), text);
+  log.info("{} per rank, {}, on {}; this run:\n{}", counted(machines.threads, "thread"), describe_arithmetic(),
+           machines.device, text);
 }
 
 /// Rank 0 records it, and the rank whose node has none says it.

@@ -86,7 +86,7 @@ double run_step(Model& model, const BatchTensors& batch) {
     if (i > 0) inputs[i] = outputs[i - 1].detach().requires_grad_(true);
     Replay replay;
     outputs[i] = model.block(i).forward(inputs[i], batch, &replay);
-    aux_loss += replay.aux_loss;
+    if (replay.aux_loss.defined()) aux_loss += replay.aux_loss.item<double>();
   }
   at::Tensor gradient = at::scalar_tensor(
       loss_scale(model) / static_cast<double>(std::max<std::int64_t>(1, batch.valid_tokens)), at::kDouble);

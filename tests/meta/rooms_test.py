@@ -6,12 +6,13 @@ import unittest
 from lockstep_testing import BUILD, SOURCE, run_command
 
 ROOMS = (
-    "base report plugin unicode jinja chat options remote tokenizer dialects config layout program quant store architecture exchange "
+    "base device report plugin unicode jinja chat options remote tokenizer dialects config layout program quant store architecture exchange "
     "readers comm app reshard data prepare artifact tensor model optim engine checkpoint train"
 ).split()
 # Headers of a library, and the only rooms whose sources include them.
 LIBRARIES = {
     r"mpi\.h": ["comm"],
+    r"(cuda|cublas|nccl|nvml).*\.h": [],  # plug-ins of devices have them
     r"(hdf5|H5\w+)\.h": ["store"],
     r"(torch|ATen|c10)/.*": ["tensor", "model", "optim", "engine", "checkpoint", "train"],
     r"yaml-cpp/.*": ["options"],
@@ -22,7 +23,7 @@ LIBRARIES = {
 }
 # Rooms that take values, never a configuration: who uses them need not know an option. In store, the body of checkpoint-inspect alone does.
 WITHOUT_CONFIGURATION = (
-    "layout program quant store architecture exchange readers comm data tensor model engine checkpoint".split()
+    "device layout program quant store architecture exchange readers comm data tensor model engine checkpoint".split()
 )
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 

@@ -9,22 +9,50 @@
 #include <ATen/ops/empty.h>
 
 #include <initializer_list>
+#include <utility>
 
 namespace lockstep {
 
+/// The device whose kernels are being called by with_kernels on this thread; otherwise the CPU.
+class KernelDevice {
+ public:
+  explicit KernelDevice(at::DeviceType device) : outer_(std::exchange(current(), device)) {}
+  ~KernelDevice() { current() = outer_; }
+  KernelDevice(const KernelDevice&) = delete;
+  KernelDevice& operator=(const KernelDevice&) = delete;
+  static at::DeviceType& current() {
+    thread_local at::DeviceType device = at::kCPU;
+    return device;
+  }
+
+ private:
+  at::DeviceType outer_;
+};
+
 /// Returns the elements of a contiguous tensor as T; nullptr for an undefined one. Throws Error(bug) for a tensor of
-/// another element size or one that is not contiguous.
+/// another element size, one that is not contiguous, or one in memory of another device than the kernels'.
 template <class T>
 T* pointer(const at::Tensor& tensor) {
   if (!tensor.defined()) return nullptr;
   invariant(tensor.is_contiguous() && tensor.element_size() == static_cast<std::int64_t>(sizeof(T)),
             "kernels get contiguous tensors of their type");
+  invariant(tensor.device().type() == KernelDevice::current(), "kernels get memory of their device");
   return static_cast<T*>(tensor.mutable_data_ptr());
+}
+
+/// Returns the elements of a contiguous tensor as T for a kernel that reads them once: memory of the kernels' device,
+/// or of the host arena (tensor/arena.hpp), which is pinned, so that a device reads it in place.
+template <class T>
+const T* pointer_to_read(const at::Tensor& tensor) {
+  if (!tensor.device().is_cpu()) return pointer<T>(tensor);
+  const KernelDevice host(at::kCPU);
+  return pointer<T>(tensor);
 }
 
 /// Calls body(kernels) with the kernels of a device for a compute type: a Kernels<T> of the type's storage T.
 template <class Body>
 decltype(auto) with_kernels(at::DeviceType device, at::ScalarType type, const Body& body) {
+  const KernelDevice scope(device);
   switch (type) {
     case at::kFloat: return body(kernels_on<float>(device));
     case at::kDouble: return body(kernels_on<double>(device));

@@ -29,9 +29,9 @@ at::Tensor own_indices(const Parameter& table, const at::Tensor& indices) {
   const auto first = static_cast<std::int32_t>(table.part().begin[0]);
   const auto count = static_cast<std::int32_t>(table.shape()[0]);
   const at::Tensor own = at::empty(indices.sizes(), indices.options());
-  std::ranges::transform(
-      values_of<std::int32_t>(indices), values_of<std::int32_t>(own).begin(),
-      [=](std::int32_t index) { return index >= first && index - first < count ? index - first : -1; });
+  with_kernels(indices.device().type(), at::kFloat, [&]<class T>(const Kernels<T>& on) {
+    on.indices_of_part(pointer<std::int32_t>(indices), indices.numel(), first, count, pointer<std::int32_t>(own));
+  });
   return own;
 }
 
@@ -93,7 +93,7 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
 
 at::Tensor embed(Parameter& token_table, Parameter* position_table, const at::Tensor& tokens,
                  const at::Tensor& positions, at::ScalarType type, const BlockLane* lane, const Dropout& dropout) {
-  const at::Tensor anchor = at::empty({0}, at::TensorOptions().dtype(type)).requires_grad_(at::GradMode::is_enabled());
+  const at::Tensor anchor = at::empty({0}, tokens.options().dtype(type)).requires_grad_(at::GradMode::is_enabled());
   return EmbeddingFunction::apply(anchor, &token_table, position_table,
                                   lane ? own_indices(token_table, tokens) : tokens, own_positions(positions, lane),
                                   type, lane, of_own_rows(dropout, lane));

@@ -4,6 +4,7 @@
 #include "tensor/saved_memory.hpp"
 #include "tensor/weight_gradients.hpp"
 
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 namespace lockstep {
@@ -13,14 +14,12 @@ using torch::autograd::variable_list;
 
 namespace {
 
-std::int32_t* indices_of(const at::Tensor& tensor) { return static_cast<std::int32_t*>(tensor.mutable_data_ptr()); }
-RowGroups groups_of(const at::Tensor& offsets) {
-  return {static_cast<const std::int64_t*>(offsets.const_data_ptr()), offsets.size(0) - 1};
-}
+std::int32_t* indices_of(const at::Tensor& tensor) { return pointer<std::int32_t>(tensor); }
+RowGroups groups_of(const at::Tensor& offsets) { return {pointer<std::int64_t>(offsets), offsets.size(0) - 1}; }
 
 struct RouterFunction : torch::autograd::Function<RouterFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Router* router, Choose choose,
-                            const at::Tensor& chosen, const RoutedSamples* samples, double* aux_loss) {
+                            const at::Tensor& chosen, const RoutedSamples* samples, at::Tensor* aux_loss) {
     const Router::Output output = router->forward(x, choose, chosen);
     at::Tensor slopes;
     if (samples->scale) {
@@ -122,7 +121,7 @@ struct GroupedLinearFunction : torch::autograd::Function<GroupedLinearFunction> 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const GroupedLinear* linear,
                             const at::Tensor& offsets, const at::Tensor* known) {
     context->saved_data["linear"] = reinterpret_cast<std::int64_t>(linear);
-    context->saved_data["offsets"] = offsets;  // read by the host
+    context->saved_data["offsets"] = offsets;
     context->save_for_backward({x});
     note_saved({x});
     return known->defined() ? known->detach() : linear->forward(x, offsets);
@@ -153,14 +152,15 @@ Routing Router::operator()(const at::Tensor& x, const at::Tensor& chosen, const 
   if (!chosen.defined()) routing.chosen = fresh({routing.shape.tokens, per_token_}, at::kInt, x);
   routing.weights = RouterFunction::apply(x, this, choose, routing.chosen, &samples, &routing.aux_loss);
   routing.places = fresh({routing.shape.tokens, per_token_}, at::kInt, x);
-  routing.offsets = at::empty({routing.shape.experts + 1}, at::TensorOptions().dtype(at::kLong));
-  if (samples.counted) routing.choices.resize(static_cast<std::size_t>(routing.shape.experts));
-  const std::int32_t* const padding = samples.of_rows.defined() ? indices_of(samples.of_rows) : nullptr;
+  routing.offsets = fresh({routing.shape.experts + 1}, at::kLong, x);
+  routing.rows = (samples.routed < 0 ? routing.shape.tokens : samples.routed) * per_token_;
+  if (samples.counted) routing.choices = at::zeros({routing.shape.experts}, x.options().dtype(at::kDouble));
   with_kernels(x, [&]<class T>(const Kernels<T>& on) {
-    if (!routing.choices.empty())
-      on.count_choices(indices_of(routing.chosen), indices_of(samples.of_rows), routing.shape, routing.choices.data());
-    on.group_by_expert(indices_of(routing.chosen), padding, routing.shape,
-                       routing.offsets.mutable_data_ptr<std::int64_t>(), indices_of(routing.places));
+    if (samples.counted)
+      on.count_choices(indices_of(routing.chosen), indices_of(samples.of_rows), routing.shape,
+                       pointer<double>(routing.choices));
+    on.group_by_expert(indices_of(routing.chosen), indices_of(samples.of_rows), routing.shape,
+                       pointer<std::int64_t>(routing.offsets), indices_of(routing.places));
   });
   return routing;
 }
@@ -185,14 +185,15 @@ Router::Balance Router::balance(const at::Tensor& probabilities, const at::Tenso
                                 const RoutedSamples& samples) const {
   const RoutingShape own = shape(probabilities.size(0));
   const at::Tensor sums = fresh({2, samples.count, own.experts}, probabilities.scalar_type(), probabilities);
-  Balance result{.slopes = fresh({samples.count, own.experts}, probabilities.scalar_type(), probabilities)};
+  Balance result{.loss = fresh({}, at::kDouble, probabilities),
+                 .slopes = fresh({samples.count, own.experts}, probabilities.scalar_type(), probabilities)};
   with_kernels(probabilities, [&]<class T>(const Kernels<T>& on) {
     using M = Math<T>;
     on.sum_by_sample(pointer<M>(probabilities), indices_of(chosen), indices_of(samples.of_rows), own, samples.count,
                      pointer<M>(sums));
     if (samples.sharers != nullptr) samples.sharers->all_reduce(sums);
-    result.loss = on.aux_loss(pointer<M>(sums), samples.count, own.experts, samples.tokens, *samples.scale,
-                              pointer<M>(result.slopes));
+    on.aux_loss(pointer<M>(sums), samples.count, own.experts, samples.tokens, *samples.scale, pointer<M>(result.slopes),
+                pointer<double>(result.loss));
   });
   return result;
 }
@@ -214,7 +215,7 @@ at::Tensor dispatched_backward(const at::Tensor& drows, const at::Tensor& places
 }
 
 at::Tensor dispatch(const at::Tensor& x, const Routing& routing) {
-  return DispatchFunction::apply(x, routing.places, routing.shape, routing.rows());
+  return DispatchFunction::apply(x, routing.places, routing.shape, routing.rows);
 }
 
 at::Tensor combine(const at::Tensor& residual, const at::Tensor& rows, const Routing& routing, const Dropout& dropout,

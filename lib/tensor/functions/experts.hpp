@@ -21,6 +21,7 @@ namespace lockstep {
 struct RoutedSamples {
   // (N) int32: the sample of each row; −1: padding. Undefined: there is no padding.
   at::Tensor of_rows;
+  std::int64_t routed = -1;            // number of rows that are no padding; −1: all
   bool counted = false;                // choices are counted
   std::int64_t count = 0;              // B
   std::int64_t tokens = 0;             // T of each, over all ranks that hold its rows
@@ -32,13 +33,13 @@ struct RoutedSamples {
 /// The routing of a batch: chosen experts and rows of each token.
 struct Routing {
   RoutingShape shape;
-  at::Tensor weights;                // (N, k) fp32 or fp64; differentiable
-  at::Tensor chosen;                 // (N, k) int32: experts, ascending
-  at::Tensor places;                 // (N, k) int32: the token's rows, grouped by expert; −1: padding
-  at::Tensor offsets;                // (E + 1) int64 in host memory: the first row of each expert, then R, their total
-  std::vector<double> choices = {};  // (E): choices of this rank's tokens; empty unless counted
-  double aux_loss = 0;               // sum over the samples, including rows of other ranks
-  std::int64_t rows() const { return offsets.const_data_ptr<std::int64_t>()[offsets.numel() - 1]; }  // R ≤ N·k
+  at::Tensor weights;        // (N, k) fp32 or fp64; differentiable
+  at::Tensor chosen;         // (N, k) int32: experts, ascending
+  at::Tensor places;         // (N, k) int32: the token's rows, grouped by expert; −1: padding
+  at::Tensor offsets;        // (E + 1) int64: the first row of each expert, then R, their total
+  std::int64_t rows = 0;     // R ≤ N·k
+  at::Tensor choices = {};   // (E) fp64: choices of this rank's tokens; undefined unless counted
+  at::Tensor aux_loss = {};  // () fp64: sum over the samples, including rows of other ranks; undefined: none
 };
 
 /// Stays at one address as long as autograd may call it.
@@ -60,7 +61,7 @@ class Router {
   };
   Output forward(const at::Tensor& x, Choose choose, const at::Tensor& chosen) const;
   struct Balance {
-    double loss = 0;
+    at::Tensor loss;    // () fp64
     at::Tensor slopes;  // (B, E): AuxSlopes
   };
   Balance balance(const at::Tensor& probabilities, const at::Tensor& chosen, const RoutedSamples& samples) const;

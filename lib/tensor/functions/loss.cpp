@@ -2,20 +2,21 @@
 
 #include "base/error.hpp"
 #include "base/rounding.hpp"
+#include "device/device.hpp"
 #include "tensor/functions/dispatch.hpp"
 #include "tensor/saved_memory.hpp"
 #include "tensor/unit.hpp"
 #include "tensor/weight_gradients.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <span>
 #include <type_traits>
+#include <vector>
 
 namespace lockstep {
 
@@ -62,30 +63,6 @@ Shape3 shape_of(const at::Tensor& x, const Parameter& head, const BlockLane* lan
   return {x.size(0), x.size(1), head.shape()[0], ceil_div(head.description().shape[0], ranks)};
 }
 
-/// Of rows of which ranks know their columns: what all know together, and the losses and correct.
-void agree_on(const SharedHead& shared, const std::int32_t* labels, const at::Tensor& statistics, RowStatistics* whole,
-              double* losses, double* correct) {
-  const at::Tensor all = shared.lane->all_gather(statistics);
-  const std::int64_t rows = statistics.size(0);
-  const auto* const of_ranks = reinterpret_cast<const RowStatistics*>(pointer<double>(all));
-  for (std::int64_t r = 0; r < rows; ++r) {
-    RowStatistics row{.largest = -std::numeric_limits<double>::infinity()};
-    for (int rank = 0; rank < shared.lane->ranks(); ++rank) {
-      row.largest = std::max(row.largest, of_ranks[rank * rows + r].largest);
-      row.wanted += of_ranks[rank * rows + r].wanted;
-    }
-    for (int rank = 0; rank < shared.lane->ranks(); ++rank) {
-      const RowStatistics& part = of_ranks[rank * rows + r];
-      row.sum += part.sum * std::exp(part.largest - row.largest);
-    }
-    const bool counts = labels[r] >= 0 && labels[r] < shared.vocabulary;
-    losses[r] = counts ? std::log(row.sum) + (row.largest - row.wanted) : 0;
-    if (correct != nullptr)
-      correct[r] = counts && row.wanted == row.largest ? 1 : 0;  // without smoothing: the label's logit
-    whole[r] = counts ? row : RowStatistics{};
-  }
-}
-
 template <class T>
 void slice_logits(const Kernels<T>& on, const Shape3& shape, const T* x, const T* weight, std::int64_t rows,
                   Math<T>* logits) {
@@ -105,15 +82,42 @@ template <class T>
 void agree_on_rows(const Kernels<T>& on, const Shape3& shape, const SharedHead& shared, const at::Tensor& labels,
                    TargetDistribution target, std::int64_t first, std::int64_t rows, const Math<T>* logits,
                    double* losses, double* correct = nullptr) {
-  const at::Tensor statistics = at::empty({rows, 3}, at::kDouble);
+  const at::Tensor statistics = fresh({rows, 3}, at::kDouble, labels);
   const std::int32_t* const own_labels = pointer<std::int32_t>(labels) + first;
   on.row_statistics(logits, own_labels, rows, shared.first, shape.vocabulary, target,
                     reinterpret_cast<RowStatistics*>(pointer<double>(statistics)));
-  agree_on(shared, own_labels, statistics, shared.whole + first, losses + first,
-           correct == nullptr ? nullptr : correct + first);
+  const at::Tensor all = shared.lane->all_gather(statistics);
+  on.combine_statistics(reinterpret_cast<const RowStatistics*>(pointer<double>(all)), shared.lane->ranks(), rows,
+                        own_labels, shared.vocabulary, shared.whole + first, losses + first,
+                        correct == nullptr ? nullptr : correct + first);
 }
 
-/// The same by a loss of users.
+/// Calls a loss of users for the rows of logits, which begin at row `first` of the labels: with host copies if they lie
+/// on a device. `derivative` has the size of the logits, or is nullptr.
+template <class M>
+void call_user(const RowLoss& loss, const at::Tensor& logits, const at::Tensor& labels, std::int64_t first,
+               double* losses, M* derivative) {
+  const std::int64_t rows = logits.size(0), vocabulary = logits.size(1);
+  const at::Tensor own_labels = labels.narrow(0, first, rows);
+  const auto& by_rows = rows_of<M>(loss);
+  if (logits.device().is_cpu())
+    return by_rows(rows, vocabulary, pointer<M>(logits), pointer<std::int32_t>(own_labels), losses + first, derivative);
+  std::vector<double> of_rows(static_cast<std::size_t>(rows));
+  const at::Tensor on_host = logits.cpu(), labels_on_host = own_labels.cpu();
+  const at::Tensor slopes = derivative != nullptr ? at::empty_like(on_host) : at::Tensor();
+  {
+    const KernelDevice host(at::kCPU);
+    by_rows(rows, vocabulary, pointer<M>(on_host), pointer<std::int32_t>(labels_on_host), of_rows.data(),
+            pointer<M>(slopes));
+  }
+  write_region(std::as_bytes(std::span(of_rows)),
+               {Arena::device, reinterpret_cast<std::byte*>(losses + first), of_rows.size() * sizeof(double)});
+  if (derivative != nullptr)
+    write_region(bytes_of(slopes),
+                 {Arena::device, reinterpret_cast<std::byte*>(derivative), static_cast<std::size_t>(slopes.nbytes())});
+}
+
+/// Differentiates by a loss of users.
 template <class T>
 void differentiate_by_user(const Kernels<T>& on, const Shape3& shape, const at::Tensor& x, const at::Tensor& weight,
                            const at::Tensor& labels, const RowLoss& loss, std::int64_t first, std::int64_t rows,
@@ -121,13 +125,11 @@ void differentiate_by_user(const Kernels<T>& on, const Shape3& shape, const at::
   using M = Math<T>;
   const at::Tensor logits = fresh({rows, shape.vocabulary}, math_type(x.scalar_type()), x);
   slice_logits(on, shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, pointer<M>(logits));
-  const auto& by_rows = rows_of<M>(loss);
-  const std::int32_t* const own_labels = pointer<std::int32_t>(labels) + first;
   if constexpr (std::is_same_v<T, M>) {
-    by_rows(rows, shape.vocabulary, pointer<M>(logits), own_labels, losses + first, derivative);
+    call_user<M>(loss, logits, labels, first, losses, derivative);
   } else {
     const at::Tensor wide = at::empty_like(logits);
-    by_rows(rows, shape.vocabulary, pointer<M>(logits), own_labels, losses + first, pointer<M>(wide));
+    call_user<M>(loss, logits, labels, first, losses, pointer<M>(wide));
     on.round_to(pointer<M>(wide), wide.numel(), derivative);
   }
 }
@@ -166,9 +168,7 @@ void loss_slices(const Kernels<T>& on, const Shape3& shape, const at::Tensor& x,
     slice_logits(on, shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, pointer<Math<T>>(logits));
     const std::int32_t* const own_labels = pointer<std::int32_t>(labels) + first;
     if (target.of_user != nullptr) {
-      const auto& by_rows = rows_of<Math<T>>(*target.of_user);
-      by_rows(rows, shape.vocabulary, pointer<Math<T>>(logits), own_labels, losses + first, nullptr);
-      std::fill_n(correct + first, rows, 0.0);
+      call_user<Math<T>>(*target.of_user, logits.narrow(0, 0, rows), labels, first, losses, nullptr);
     } else if (shared.lane != nullptr) {
       agree_on_rows(on, shape, shared, labels, target.distribution, first, rows, pointer<Math<T>>(logits), losses,
                     correct);
@@ -179,19 +179,20 @@ void loss_slices(const Kernels<T>& on, const Shape3& shape, const at::Tensor& x,
   }
 }
 
-/// Adds seed · derivativeᵀ · x to the gradient of `head`.
-void add_head_gradient(Parameter& head, double seed, const at::Tensor& x, const at::Tensor& derivative) {
+/// Adds seed · derivativeᵀ · x to the gradient of `head`; seed () fp64.
+void add_head_gradient(Parameter& head, const at::Tensor& seed, const at::Tensor& x, const at::Tensor& derivative) {
   if (!head.is_trained()) return;
   const Parameter::Accumulation target = head.touch();
   with_kernels(x, [&]<class T>(const Kernels<T>& on) {
-    on.gemm(derivative.size(1), x.size(1), x.size(0), seed,
-            MatrixView<T>{pointer<T>(derivative), derivative.size(1), Trans::yes},
-            MatrixView<T>{pointer<T>(x), x.size(1)}, target.beta, pointer<Math<T>>(target.gradient), x.size(1));
+    on.gemm_scaled(derivative.size(1), x.size(1), x.size(0), pointer<double>(seed),
+                   MatrixView<T>{pointer<T>(derivative), derivative.size(1), Trans::yes},
+                   MatrixView<T>{pointer<T>(x), x.size(1)}, target.beta, pointer<Math<T>>(target.gradient), x.size(1));
   });
 }
 
 SharedHead shared_head(const Parameter& head, const BlockLane* lane, const at::Tensor& known) {
   if (lane == nullptr) return {};
+  const KernelDevice scope(known.device().type());
   return {lane, head.part().begin[0], head.description().shape[0],
           reinterpret_cast<RowStatistics*>(pointer<double>(known))};
 }
@@ -212,32 +213,33 @@ at::Tensor whole_rows(const at::Tensor& x, const at::Tensor& labels, const Block
 struct LossFunction : torch::autograd::Function<LossFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& own, Parameter* head, const at::Tensor& labels,
                             const StepLoss& loss, bool differentiable, std::int64_t most_kept_bytes,
-                            const BlockLane* lane, double* correct) {
+                            const BlockLane* lane, at::Tensor* correct) {
     const at::Tensor x = whole_rows(own, labels, lane);
     const at::Tensor weight = head->compute();
     const Shape3 shape = shape_of(x, *head, lane);
-    const at::Tensor known = lane ? at::empty({shape.rows, 3}, at::kDouble) : at::Tensor();
+    const at::Tensor known = lane ? fresh({shape.rows, 3}, at::kDouble, x) : at::Tensor();
     const SharedHead shared = shared_head(*head, lane, known);
     const Target target = target_of(loss, *head, lane);
     const at::Tensor losses = fresh({shape.rows}, at::kDouble, x);
-    const at::Tensor hit = fresh({shape.rows}, at::kDouble, x);
-    double* const loss_of_row = pointer<double>(losses);
+    const at::Tensor hit = at::zeros({shape.rows}, x.options().dtype(at::kDouble));  // a user's loss counts none
     const bool keeps = differentiable && shape.rows * shape.vocabulary * x.element_size() <= most_kept_bytes;
     const at::Tensor kept = keeps ? fresh({shape.rows, shape.vocabulary}, x.scalar_type(), x) : at::Tensor();
+    const at::Tensor sum = fresh({}, at::kDouble, x);
     with_kernels(x, [&]<class T>(const Kernels<T>& on) {
-      if (!keeps) return loss_slices(on, shape, x, weight, labels, target, shared, loss_of_row, pointer<double>(hit));
-      const at::Tensor wide = wide_logits(on, shape, x);
-      for (std::int64_t first = 0; first < shape.rows; first += shape.slice())
-        differentiate_logits(on, shape, x, weight, labels, target, first, std::min(shape.slice(), shape.rows - first),
-                             wide, shared, loss_of_row, pointer<T>(kept) + first * shape.vocabulary);
+      double* const loss_of_row = pointer<double>(losses);
+      if (!keeps) {
+        loss_slices(on, shape, x, weight, labels, target, shared, loss_of_row, pointer<double>(hit));
+      } else {
+        const at::Tensor wide = wide_logits(on, shape, x);
+        for (std::int64_t first = 0; first < shape.rows; first += shape.slice())
+          differentiate_logits(on, shape, x, weight, labels, target, first, std::min(shape.slice(), shape.rows - first),
+                               wide, shared, loss_of_row, pointer<T>(kept) + first * shape.vocabulary);
+      }
+      on.sum_in_order(loss_of_row, shape.rows, pointer<double>(sum));
+      if (correct == nullptr || differentiable) return;
+      *correct = fresh({}, at::kDouble, x);
+      on.sum_in_order(pointer<double>(hit), shape.rows, pointer<double>(*correct));
     });
-    double sum = 0;
-    const at::Tensor on_host = losses.cpu();
-    for (const double of_row : values_of<double>(on_host)) sum += of_row;
-    if (correct != nullptr && !differentiable) {
-      const at::Tensor hit_on_host = hit.cpu();
-      for (const double one : values_of<double>(hit_on_host)) *correct += one;
-    }
     if (differentiable) {
       context->saved_data["head"] = reinterpret_cast<std::int64_t>(head);
       context->saved_data["lane"] = reinterpret_cast<std::int64_t>(lane);
@@ -246,7 +248,7 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
       context->save_for_backward({own, labels, kept, known});
       note_saved({own, kept});
     }
-    return at::scalar_tensor(sum, at::TensorOptions().dtype(at::kDouble));
+    return sum;
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -261,14 +263,15 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
     const StepLoss loss{context->saved_data["smoothing"].toDouble(),
                         reinterpret_cast<const RowLoss*>(context->saved_data["loss"].toInt())};
     const Target target = target_of(loss, head, lane);
-    const double seed = gradients[0].to(at::kDouble).item<double>();
+    const at::Tensor seed = gradients[0].to(at::kDouble);
     at::Tensor wide = fresh({shape.rows, shape.channels}, math_type(x.scalar_type()), x);
     const at::Tensor dx = with_kernels(x, [&]<class T>(const Kernels<T>& on) {
       using M = Math<T>;
       const auto propagate = [&](std::int64_t first, std::int64_t rows, const at::Tensor& derivative) {
-        on.gemm(rows, shape.channels, shape.vocabulary, seed, MatrixView<T>{pointer<T>(derivative), shape.vocabulary},
-                MatrixView<T>{pointer<T>(weight), shape.channels}, 0, pointer<M>(wide) + first * shape.channels,
-                shape.channels);
+        on.gemm_scaled(rows, shape.channels, shape.vocabulary, pointer<double>(seed),
+                       MatrixView<T>{pointer<T>(derivative), shape.vocabulary},
+                       MatrixView<T>{pointer<T>(weight), shape.channels}, 0, pointer<M>(wide) + first * shape.channels,
+                       shape.channels);
         add_weight_gradient(
             x.narrow(0, first, rows), derivative,
             [&head, seed](const at::Tensor& in, const at::Tensor& out) { add_head_gradient(head, seed, in, out); });
@@ -302,7 +305,7 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
 }  // namespace
 
 at::Tensor loss_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels, const StepLoss& loss,
-                    std::int64_t most_kept_bytes, const BlockLane* lane, double* correct) {
+                    std::int64_t most_kept_bytes, const BlockLane* lane, at::Tensor* correct) {
   return LossFunction::apply(x, &head, labels, loss, at::GradMode::is_enabled() && x.requires_grad(), most_kept_bytes,
                              lane, correct);
 }

@@ -39,11 +39,11 @@ struct StepLoss {
 ///
 /// The ranks of `lane` hold parts of the vocabulary. They gather their statistics of each slice of rows, so that all
 /// have the same sum, and backward sums the gradient of x. nullptr: this rank has the whole vocabulary, which a user's
-/// loss requires. Without autograd and smoothing, the number of rows whose label has the largest logit is added to
-/// `correct`, unless nullptr.
+/// loss requires. Without autograd and smoothing, `correct`, unless nullptr, becomes the number of rows whose label has
+/// the largest logit: () fp64.
 at::Tensor loss_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels, const StepLoss& loss = {},
                     std::int64_t most_kept_bytes = most_kept_logits_bytes, const BlockLane* lane = nullptr,
-                    double* correct = nullptr);
+                    at::Tensor* correct = nullptr);
 
 /// x·Wᵀ (N, V) in fp32 or fp64; not recorded by autograd. The ranks of `lane` gather their parts.
 at::Tensor head_logits(const at::Tensor& x, const Parameter& head, const BlockLane* lane = nullptr);

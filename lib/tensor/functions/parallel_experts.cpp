@@ -4,6 +4,7 @@
 #include "tensor/weight_gradients.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/sub.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -95,11 +96,8 @@ ExpertRoutePlan::Round ExpertRoutePlan::round(std::int64_t number) const {
 
 at::Tensor expert_table(const Routing& routing, const BlockLane& lane) {
   const std::int64_t experts = routing.shape.experts;
-  const at::Tensor counts = at::empty({experts}, at::TensorOptions().dtype(at::kDouble));
-  const auto* const offsets = routing.offsets.const_data_ptr<std::int64_t>();
-  for (std::int64_t expert = 0; expert < experts; ++expert)
-    counts.mutable_data_ptr<double>()[expert] = static_cast<double>(offsets[expert + 1] - offsets[expert]);
-  return lane.all_gather(counts);
+  const at::Tensor counts = routing.offsets.narrow(0, 1, experts).sub(routing.offsets.narrow(0, 0, experts));
+  return lane.all_gather(counts.to(at::kDouble)).cpu();
 }
 
 at::Tensor ParallelExperts::to_experts(const at::Tensor& rows, const ExpertRoutePlan::Round& round) const {
@@ -136,15 +134,16 @@ struct ParallelExpertsFunction : torch::autograd::Function<ParallelExpertsFuncti
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const ParallelExperts* experts,
                             const Routing* routing, const at::Tensor& table, ParallelExperts::Values* values) {
     const ExpertRoutePlan ways = experts->ways(table);
-    at::Tensor given = values->lowered, rows = dispatched(x, routing->places, routing->shape, routing->rows());
+    at::Tensor given = values->lowered, rows = dispatched(x, routing->places, routing->shape, routing->rows);
     const bool computes = !given.defined();
     if (computes) given = at::empty(rows.sizes(), rows.options());
     for (std::int64_t number = 0; number < (computes ? ways.rounds() : 1); ++number) {
       const ExpertRoutePlan::Round round = ways.round(number);
+      const at::Tensor offsets = round.offsets.to(x.device());
       const bool first = number == 0;
       const at::Tensor taken = experts->to_experts(rows, round);
       const at::Tensor raised =
-          first && values->raised.defined() ? values->raised : experts->up_->forward(taken, round.offsets);
+          first && values->raised.defined() ? values->raised : experts->up_->forward(taken, offsets);
       const at::Tensor activated = gated(raised, experts->activation_);
       if (first && values->leaves) values->raised = raised;
       if (first && x.requires_grad()) {  // where backward lets go of each as soon as it is used
@@ -153,7 +152,7 @@ struct ParallelExpertsFunction : torch::autograd::Function<ParallelExpertsFuncti
         context->saved_data["activated"] = activated;
         note_saved({x, routing->places, taken, raised, activated});
       }
-      if (computes) experts->from_experts(experts->down_->forward(activated, round.offsets), round, given);
+      if (computes) experts->from_experts(experts->down_->forward(activated, offsets), round, given);
     }
     if (values->leaves) values->lowered = given.detach();
     context->saved_data["experts"] = reinterpret_cast<std::int64_t>(experts);
@@ -178,25 +177,25 @@ struct ParallelExpertsFunction : torch::autograd::Function<ParallelExpertsFuncti
     if (ways.rounds() > 1) rows = dispatched(x, places, shape, dgiven.size(0));
     for (std::int64_t number = 0; number < ways.rounds(); ++number) {
       const ExpertRoutePlan::Round round = ways.round(number);
+      const at::Tensor offsets = round.offsets.to(x.device());
       if (number > 0) {
         taken = experts.to_experts(rows, round);
-        raised = experts.up_->forward(taken, round.offsets);
+        raised = experts.up_->forward(taken, offsets);
         activated = gated(raised, experts.activation_);
       }
       const auto add = [&](const GroupedLinear* linear, const at::Tensor& input, const at::Tensor& gradient) {
-        if (number > 0) return linear->backward_weight(input, gradient, round.offsets);  // kept until later it would
-        add_weight_gradient(                                                             // take memory for all rounds
-            input, gradient, [linear, offsets = round.offsets](const at::Tensor& u, const at::Tensor& du) {
-              linear->backward_weight(u, du, offsets);
-            });
+        if (number > 0) return linear->backward_weight(input, gradient, offsets);  // kept until later it would
+        add_weight_gradient(                                                       // take memory for all rounds
+            input, gradient,
+            [linear, offsets](const at::Tensor& u, const at::Tensor& du) { linear->backward_weight(u, du, offsets); });
       };
       at::Tensor gradient = experts.to_experts(dgiven, round);
-      at::Tensor before = experts.down_->backward_input(gradient, round.offsets);
+      at::Tensor before = experts.down_->backward_input(gradient, offsets);
       add(experts.down_, activated, gradient);
       activated.reset();
       gradient = gated_backward(raised, before, experts.activation_);
       raised.reset();
-      before = experts.up_->backward_input(gradient, round.offsets);
+      before = experts.up_->backward_input(gradient, offsets);
       add(experts.up_, taken, gradient);
       taken.reset();
       gradient.reset();

@@ -45,7 +45,8 @@ class ExpertRoutePlan {
   std::int64_t ranks_, experts_, rank_, at_once_ = 1, rounds_ = 1;
 };
 
-/// The table of ExpertRoutePlan. Collective over the ranks of `lane`.
+/// The table of ExpertRoutePlan. On a device other than the CPU, the calling thread waits once. Collective over the
+/// ranks of `lane`.
 at::Tensor expert_table(const Routing& routing, const BlockLane& lane);
 
 /// Stays at one address as long as autograd may call it.

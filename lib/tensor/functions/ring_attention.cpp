@@ -63,7 +63,8 @@ void go_around(const BlockLane& lane, at::Tensor kv, const Attend& attend, const
 }
 
 AttentionValues attended(const at::Tensor& qkv, const AttentionShape& shape, const RingSegments& segments,
-                         const at::Tensor& table, const BlockLane& lane, const AttentionDropout& dropout) {
+                         const at::Tensor& table, const BlockLane& lane, const Dropout& dropout,
+                         std::int64_t first_head) {
   const std::int64_t rows = qkv.size(0);
   const Ring ring(shape, segments, lane);
   AttentionValues made;
@@ -73,7 +74,8 @@ AttentionValues attended(const at::Tensor& qkv, const AttentionShape& shape, con
   const auto attend = [&](int steps, const at::Tensor& kv) {
     with_kernels(qkv, [&]<class T>(const Kernels<T>& on) {
       on.ring_attention_forward(ring.step(steps), pointer<T>(qkv), pointer<T>(kv), rotation_of<Math<T>>(table),
-                                pointer<Math<T>>(sums), pointer<Math<T>>(made.log_sums), dropout);
+                                pointer<Math<T>>(sums), pointer<Math<T>>(made.log_sums),
+                                dropout_of(dropout, first_head));
     });
   };
   go_around(lane, keys_and_values(qkv, shape), attend, [] {});
@@ -93,7 +95,7 @@ struct RingAttention : torch::autograd::Function<RingAttention> {
     const at::Tensor table = rotary.value_or(at::Tensor());
     AttentionValues own;
     AttentionValues& made = values ? *values : own;
-    if (!made.log_sums.defined()) made = attended(qkv, shape, segments, table, *lane, dropout_of(dropout, first_head));
+    if (!made.log_sums.defined()) made = attended(qkv, shape, segments, table, *lane, dropout, first_head);
     context->saved_data["lane"] = reinterpret_cast<std::int64_t>(lane);
     context->saved_data["shape"] =
         std::vector<std::int64_t>{shape.heads, shape.kv_heads, shape.head_size, shape.window, first_head};

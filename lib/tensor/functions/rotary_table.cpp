@@ -1,6 +1,7 @@
 #include "tensor/functions/rotary_table.hpp"
 
 #include "architecture/rope_frequencies.hpp"
+#include "tensor/arena.hpp"
 #include "tensor/functions/dispatch.hpp"
 
 #include <cmath>
@@ -29,13 +30,13 @@ at::Tensor RotaryTable::table_for(std::int64_t length, std::int64_t positions) {
   if (fits && table_.size(1) >= positions) return table_;
   const std::int64_t rows = std::max<std::int64_t>(positions, fits ? 2 * table_.size(1) : least_positions),
                      half = head_size_ / 2;
-  at::Tensor grown = at::empty({2, rows, half}, at::TensorOptions().dtype(type_));
+  at::Tensor grown = at::empty({2, rows, half}, at::TensorOptions().dtype(type_).device(at::kCPU));
   const RopeFrequencies frequencies = rope_frequencies(rope_, head_size_, length);
   with_kernels(grown, [&]<class T>(const Kernels<T>&) {
     using M = Math<T>;
     fill_table(pointer<M>(grown), pointer<M>(grown) + rows * half, rows, frequencies);
   });
-  table_ = grown;  // whoever saved the former one keeps it
+  table_ = grown.to(device_options(type_).device());  // whoever saved the former one keeps it
   length_ = fitted;
   return table_;
 }

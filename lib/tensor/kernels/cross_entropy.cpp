@@ -145,6 +145,27 @@ void row_statistics(const M* logits, const std::int32_t* labels, std::int64_t ro
   });
 }
 
+void combine_statistics(const RowStatistics* of_ranks, std::int64_t ranks, std::int64_t rows,
+                        const std::int32_t* labels, std::int64_t vocabulary, RowStatistics* whole, double* losses,
+                        double* correct) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    RowStatistics row{.largest = -std::numeric_limits<double>::infinity()};
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      row.largest = std::max(row.largest, of_ranks[rank * rows + r].largest);
+      row.wanted += of_ranks[rank * rows + r].wanted;
+    }
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const RowStatistics& part = of_ranks[rank * rows + r];
+      row.sum += part.sum * std::exp(part.largest - row.largest);
+    }
+    const bool counts = labels[r] >= 0 && labels[r] < vocabulary;
+    losses[r] = counts ? std::log(row.sum) + (row.largest - row.wanted) : 0;
+    if (correct != nullptr)
+      correct[r] = counts && row.wanted == row.largest ? 1 : 0;  // without smoothing: the label's logit
+    whole[r] = counts ? row : RowStatistics{};
+  }
+}
+
 template <class T>
 void cross_entropy_derivative(const Math<T>* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t first,
                               std::int64_t columns, TargetDistribution target, const RowStatistics* whole,

@@ -33,6 +33,11 @@ struct RowStatistics {
 template <class M>
 void row_statistics(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t first,
                     std::int64_t columns, TargetDistribution target, RowStatistics* statistics);
+/// Between both: whole[r] = the statistics of a row over all columns, from those of `ranks` ranks, (ranks, rows).
+/// losses[r] and, unless nullptr, correct[r] are as above. A label outside [0, vocabulary) does not count.
+void combine_statistics(const RowStatistics* of_ranks, std::int64_t ranks, std::int64_t rows,
+                        const std::int32_t* labels, std::int64_t vocabulary, RowStatistics* whole, double* losses,
+                        double* correct);
 /// Second step: derivative (rows, columns) as above. `whole` has `largest` and `sum` over the whole row; a sum of 0
 /// marks a label that does not count. `derivative` may be `logits`.
 template <class T>

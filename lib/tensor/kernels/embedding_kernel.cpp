@@ -41,6 +41,12 @@ LOCKSTEP_CLONES void scatter(const M* dy, const std::int32_t* indices, std::int6
 
 }  // namespace
 
+void indices_of_part(const std::int32_t* indices, std::int64_t count, std::int32_t first, std::int32_t entries,
+                     std::int32_t* own) {
+  for (std::int64_t i = 0; i < count; ++i)
+    own[i] = indices[i] >= first && indices[i] - first < entries ? indices[i] - first : -1;
+}
+
 template <class T>
 void embedding_forward(const T* table, const std::int32_t* indices, std::int64_t rows, std::int64_t channels,
                        StoreMode mode, Math<T>* y) {

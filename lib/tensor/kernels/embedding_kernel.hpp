@@ -6,6 +6,11 @@
 
 namespace lockstep {
 
+/// own[i] = indices[i] − first, its row in a part of a table with `entries` rows from `first` on; −1 where the part
+/// does not have it.
+void indices_of_part(const std::int32_t* indices, std::int64_t count, std::int32_t first, std::int32_t entries,
+                     std::int32_t* own);
+
 /// y (rows, channels) = table[indices[r]], or 0 if the index is negative; with StoreMode::add it is added to y. Other
 /// indices must be inside the table.
 template <class T>

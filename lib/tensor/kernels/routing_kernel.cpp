@@ -142,8 +142,8 @@ void sum_by_sample(const M* probabilities, const std::int32_t* chosen, const std
 }
 
 template <class M>
-double aux_loss(const M* sums, std::int64_t samples, std::int64_t experts, std::int64_t tokens, double scale,
-                M* slopes) {
+void aux_loss(const M* sums, std::int64_t samples, std::int64_t experts, std::int64_t tokens, double scale, M* slopes,
+              double* loss) {
   const double factor = static_cast<double>(experts) / (static_cast<double>(tokens) * static_cast<double>(tokens));
   double products = 0;
   for (std::int64_t i = 0; i < samples * experts; ++i) {
@@ -151,7 +151,7 @@ double aux_loss(const M* sums, std::int64_t samples, std::int64_t experts, std::
     products += choices * static_cast<double>(sums[samples * experts + i]);
     slopes[i] = static_cast<M>(scale * factor * choices);
   }
-  return factor * products;
+  *loss = factor * products;
 }
 
 void group_by_expert(const std::int32_t* chosen, const std::int32_t* samples, const RoutingShape& shape,
@@ -234,7 +234,7 @@ template void sum_by_sample<float>(const float*, const std::int32_t*, const std:
                                    std::int64_t, float*);
 template void sum_by_sample<double>(const double*, const std::int32_t*, const std::int32_t*, const RoutingShape&,
                                     std::int64_t, double*);
-template double aux_loss<float>(const float*, std::int64_t, std::int64_t, std::int64_t, double, float*);
-template double aux_loss<double>(const double*, std::int64_t, std::int64_t, std::int64_t, double, double*);
+template void aux_loss<float>(const float*, std::int64_t, std::int64_t, std::int64_t, double, float*, double*);
+template void aux_loss<double>(const double*, std::int64_t, std::int64_t, std::int64_t, double, double*, double*);
 
 }  // namespace lockstep

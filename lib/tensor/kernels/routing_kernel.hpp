@@ -53,8 +53,8 @@ void sum_by_sample(const M* probabilities, const std::int32_t* chosen, const std
 /// experts, where f is an expert's share of choices and p its mean probability: sums (2, B, E) divided by T. slopes (B,
 /// E): its derivative with respect to the probabilities of each token, times `scale`; f counts as constant.
 template <class M>
-double aux_loss(const M* sums, std::int64_t samples, std::int64_t experts, std::int64_t tokens, double scale,
-                M* slopes);
+void aux_loss(const M* sums, std::int64_t samples, std::int64_t experts, std::int64_t tokens, double scale, M* slopes,
+              double* loss);
 
 /// offsets (E + 1): the first row of each expert, then R, the number of all rows; places (N, k): the row of a token at
 /// each of its experts. Padding has no rows, and its places are −1; the functions below skip it. samples nullptr: there

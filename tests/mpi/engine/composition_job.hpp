@@ -7,6 +7,7 @@
 #include "base/random.hpp"
 #include "comm/heartbeat.hpp"
 #include "composition.hpp"
+#include "device/device.hpp"
 #include "engine/engine.hpp"
 #include "engine/make_model_plan.hpp"
 #include "harness/mpi_test.hpp"
@@ -207,6 +208,7 @@ class Job {
         transport_(make_transport(session_, programs_)),
         engine_(model_, *optimizer_, programs_, session_, transport_, clip, how.reduce) {
     model_.initialise(weights_of(how.family));
+    this_device().wait(this_device().record(DeviceQueue::compute));  // no copy of it takes memory any more
     if (mutate) mutate(programs_.train.classes.front());
   }
 
@@ -415,7 +417,8 @@ class Job {
       if (parameter->name() != of.name || parameter->shard_elements() == 0) continue;
       for (const Shape* side : {&parameter->box().begin, &parameter->box().extent})
         text.append(reinterpret_cast<const char*>(side->data()), head / 2);
-      const std::span<std::byte> bytes = bytes_of(mine(*parameter));
+      const at::Tensor held = mine(*parameter).cpu();
+      const std::span<std::byte> bytes = bytes_of(held);
       text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     }
     at::Tensor result = at::full(view_of(of), std::nan(""), at::TensorOptions().dtype(master_type(model_.precision())));
@@ -456,7 +459,7 @@ class Job {
 };
 
 inline double norm_of(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.flatten().to(at::kDouble);
+  const at::Tensor flat = tensor.cpu().flatten().to(at::kDouble);
   return std::sqrt(at::dot(flat, flat).item<double>());
 }
 
@@ -476,7 +479,7 @@ inline std::vector<std::int32_t> text_of(const Model& model, const SampleOptions
   SampledText text({3, 1, 4}, options, {model.config().max_positions});
   while (!text.ended()) {
     const TextInput seen = text.seen();
-    const at::Tensor logits = model.logits(to_tensors(seen.batch, model.config()))[seen.last].to(at::kDouble);
+    const at::Tensor logits = model.logits(to_tensors(seen.batch, model.config()))[seen.last].to(at::kDouble).cpu();
     text.append(text.draw(values_of<double>(logits)));
   }
   return text.tokens();
@@ -564,7 +567,7 @@ inline Reference make_reference(const std::string& family) {
     double sum = 0;
     for (const Parameter* parameter : one.model().parameters()) {
       if (!parameter->is_trained()) continue;
-      reference.gradients[parameter->name()] = parameter->gradient().clone();
+      reference.gradients[parameter->name()] = parameter->gradient().clone().cpu();
       sum += std::pow(norm_of(parameter->gradient()), 2);
     }
     reference.all_norm = std::sqrt(sum);

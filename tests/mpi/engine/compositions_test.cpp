@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(the_first_step_of_each_equals_that_of_one_rank_in_fp32) {
       Job one(solo_communicator(), {.micro_batch = global_batch, .family = how.family}, Precision::fp32, 0.5);
       want.outcome = one.step(0);
       for (const Parameter* parameter : one.model().parameters())
-        if (parameter->is_trained()) want.gradients[parameter->name()] = parameter->gradient().clone();
+        if (parameter->is_trained()) want.gradients[parameter->name()] = parameter->gradient().clone().cpu();
     }
     Job job(all_ranks(), how, Precision::fp32, 0.5);
     const StepOutcome got = job.step(0);
@@ -315,7 +315,7 @@ BOOST_AUTO_TEST_CASE(frozen_tensors_stay_and_leave_the_gradients_of_the_others_a
     std::map<std::string, at::Tensor> before;
     std::int64_t held = 0, all = 0;
     for (const Parameter* parameter : frozen.model().parameters())
-      before[parameter->name()] = parameter->master().clone();
+      before[parameter->name()] = parameter->master().clone().cpu();
     for (const Unit* unit : frozen.model().units()) {
       all += unit->is_trained() ? unit->length() : 0;
       held += unit->gradient().defined() ? unit->gradient().numel() : 0;

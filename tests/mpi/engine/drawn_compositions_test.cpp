@@ -148,7 +148,7 @@ std::vector<OneStep> steps_of_one_rank(const Composition& how, std::optional<dou
   for (std::size_t step = 0; step < steps.size(); ++step) {
     steps[step].outcome = one.step(static_cast<std::int64_t>(step));
     for (const Parameter* parameter : one.model().parameters())
-      steps[step].weights[parameter->name()] = parameter->master().clone();
+      steps[step].weights[parameter->name()] = parameter->master().clone().cpu();
   }
   return steps;
 }

@@ -53,7 +53,8 @@ Gradients gradients_of(const Architecture& architecture, const BatchPlan& batche
   }
   Gradients gradients;
   for (Unit* unit : model.units()) unit->finish_gradients();
-  for (const Parameter* parameter : model.parameters()) gradients[parameter->name()] = parameter->gradient().clone();
+  for (const Parameter* parameter : model.parameters())
+    gradients[parameter->name()] = parameter->gradient().clone().cpu();
   return gradients;
 }
 

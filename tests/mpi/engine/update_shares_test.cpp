@@ -62,7 +62,8 @@ void check_means_are_alike(Job& job, const Composition& how) {
     const std::vector<StateDescription>& kept = parameter->unit().kept();
     for (std::size_t i = 0; i < kept.size(); ++i) {
       if (kept[i].of == StateShape::elements) continue;
-      const std::span<std::byte> bytes = bytes_of(parameter->state()[i]);
+      const at::Tensor state = parameter->state()[i].cpu();
+      const std::span<std::byte> bytes = bytes_of(state);
       mine[fmt::format("{} of {} {}", kept[i].name, parameter->name(), to_text(parameter->state_places()[i].box))] =
           std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     }

@@ -161,7 +161,7 @@ BOOST_FIXTURE_TEST_CASE(a_rank_may_hold_several_boxes_of_a_tensor, TemporaryFold
     component.equal_along = {"dp_replicate"};
     component.collect = [&world, &held, boxes, shape] {
       StateTree tree;
-      std::vector<StateBox> local;
+      std::vector<StateRegion> local;
       for (std::size_t i = 0; i < boxes.size(); ++i)
         local.push_back({boxes[i], std::as_writable_bytes(std::span(held[i]))});
       tree.add_boxes("qkv", replicated(shape, DType::f32, world.mesh), local);

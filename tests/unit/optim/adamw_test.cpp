@@ -6,6 +6,7 @@
 #include "compute_copy.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <boost/test/unit_test.hpp>
@@ -20,6 +21,12 @@ BOOST_AUTO_TEST_SUITE(adamw)
 using namespace lockstep;
 
 namespace {
+
+double squared_norm(const Unit& unit, int part = 0, int parts = 1) {
+  const at::Tensor sum = at::zeros({}, at::kDouble);
+  add_squared_norm(unit, sum, part, parts);
+  return sum.item<double>();
+}
 
 std::vector<LogicalTensor> tensors() { return {{"w", Role::up, {37, 5}, {}, {}}, {"b", Role::up_bias, {37}, {}, {}}}; }
 

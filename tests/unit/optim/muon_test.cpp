@@ -1,6 +1,7 @@
 #include "optim/muon.hpp"
 
 #include "base/random.hpp"
+#include "tensor/kernels/orthogonalise_kernel.hpp"
 
 #include "compute_copy.hpp"
 
@@ -73,7 +74,7 @@ template <class M>
 double error_of(std::int64_t rows, std::int64_t cols, IterationType type) {
   const Matrix matrix = drawn(rows, cols, 3);
   std::vector<M> ours = flat<M>(matrix);
-  Orthogonaliser().run<M>(ours.data(), rows, cols, 5, type);
+  orthogonalise<M>(ours.data(), rows, cols, 5, type);
   const std::vector<double> expected = flat<double>(brute_force(matrix));
   double worst = 0;
   for (std::size_t i = 0; i < ours.size(); ++i)
@@ -133,7 +134,7 @@ BOOST_AUTO_TEST_CASE(the_iteration_is_that_of_brute_force_for_every_shape) {
 BOOST_AUTO_TEST_CASE(all_directions_of_a_gradient_become_about_equally_long) {
   std::vector<double> matrix = flat<double>(drawn(40, 60, 11));
   for (std::size_t i = 0; i < matrix.size(); ++i) matrix[i] *= i / 60 == 0 ? 50 : 1;  // one row is far longer
-  Orthogonaliser().run<double>(matrix.data(), 40, 60, 5, IterationType::of_matrix);
+  orthogonalise<double>(matrix.data(), 40, 60, 5, IterationType::of_matrix);
   for (std::size_t row = 0; row < 40; ++row) {
     double squares = 0;
     for (std::size_t i = 0; i < 60; ++i) squares += matrix[row * 60 + i] * matrix[row * 60 + i];

@@ -1,4 +1,4 @@
-#include "optim/short_weights_kernel.hpp"
+#include "tensor/kernels/short_weights_kernel.hpp"
 
 #include "base/random.hpp"
 #include "optim/optimizer.hpp"

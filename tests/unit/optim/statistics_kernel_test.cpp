@@ -1,4 +1,4 @@
-#include "optim/statistics_kernel.hpp"
+#include "tensor/kernels/statistics_kernel.hpp"
 
 #include "quant/float16.hpp"
 

@@ -383,10 +383,10 @@ BOOST_AUTO_TEST_CASE(a_loss_of_users_is_differentiated_in_each_type_whether_its_
       BOOST_TEST(compare(x, ours, oracle) < bound);
       BOOST_TEST(head.worst_gradient() < bound);
       const at::NoGradGuard no_grad;
-      double correct = 0;
+      at::Tensor correct;
       const double alone = loss_sum(x, head[0], labels, {.of_user = &half}, 0, nullptr, &correct).item<double>();
       BOOST_TEST(alone == ours(x).item<double>());
-      BOOST_TEST(correct == 0);
+      BOOST_TEST(correct.item<double>() == 0);
     }
 }
 
@@ -398,9 +398,9 @@ BOOST_AUTO_TEST_CASE(labels_that_are_most_probable_are_counted_where_nothing_is_
   for (const std::int64_t wrong : {3, 17}) labels[wrong] = (best[wrong] + 1) % 13;
   labels[20] = -100;
   const at::NoGradGuard no_grad;
-  double correct = 0;
+  at::Tensor correct;
   loss_sum(x, head[0], labels, {}, 0, nullptr, &correct);
-  BOOST_TEST(correct == 37);
+  BOOST_TEST(correct.item<double>() == 37);
 }
 
 BOOST_AUTO_TEST_CASE(logits_that_are_not_kept_are_computed_again_slice_by_slice) {

@@ -1,7 +1,8 @@
-// The arithmetic of SGD on raw pointers: a plain function.
+// The arithmetic of SGD on raw pointers: plain functions.
 #pragma once
 
 #include "tensor/kernels/number.hpp"
+#include "tensor/kernels/update_kernel.hpp"
 
 namespace lockstep {
 
@@ -20,5 +21,10 @@ struct SgdFactors {
 template <class M>
 void sgd_update(const SgdFactors<M>& factors, std::int64_t count, const M* gradient, M* weight, M* buffer,
                 Bf16* compute);
+
+/// Updates the weights of a unit of `length` elements: gradient and buffer are its flat buffers.
+template <class M>
+void sgd(const std::vector<Stretch<SgdFactors<M>>>& stretches, std::int64_t length, const UpdatedWeights<M>& weights,
+         const M* gradient, M* buffer);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "optim/lion_kernel.hpp"
+#include "tensor/kernels/lion_kernel.hpp"
 
 namespace lockstep {
 
@@ -33,9 +33,22 @@ void lion_update(const LionFactors<M>& factors, std::int64_t count, const M* gra
   if (compute) round_to<M>(count, weight, compute);
 }
 
-template void lion_update<float, float>(const LionFactors<float>&, std::int64_t, const float*, float*, float*, Bf16*);
-template void lion_update<float, Bf16>(const LionFactors<float>&, std::int64_t, const float*, float*, Bf16*, Bf16*);
-template void lion_update<double, double>(const LionFactors<double>&, std::int64_t, const double*, double*, double*,
-                                          Bf16*);
+template <class M, class S>
+void lion(const std::vector<Stretch<LionFactors<M>>>& stretches, std::int64_t length, const UpdatedWeights<M>& weights,
+          const M* gradient, S* average) {
+  for_each_part(stretches, length, weights,
+                [=](std::int64_t begin, std::int64_t end, const LionFactors<M>& factors, M* weight, Bf16* compute) {
+                  lion_update<M, S>(factors, end - begin, gradient + begin, weight, average + begin, compute);
+                });
+}
+
+#define LOCKSTEP_INSTANTIATE(M, S)                                                                              \
+  template void lion_update<M, S>(const LionFactors<M>&, std::int64_t, const M*, M*, S*, Bf16*);                \
+  template void lion<M, S>(const std::vector<Stretch<LionFactors<M>>>&, std::int64_t, const UpdatedWeights<M>&, \
+                           const M*, S*);
+LOCKSTEP_INSTANTIATE(float, float)
+LOCKSTEP_INSTANTIATE(float, Bf16)
+LOCKSTEP_INSTANTIATE(double, double)
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep

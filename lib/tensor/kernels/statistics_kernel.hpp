@@ -12,4 +12,8 @@ namespace lockstep {
 template <class T>
 Statistics statistics_of(const T* values, std::int64_t count);
 
+/// Merges these statistics into `sum`.
+template <class T>
+void add_statistics(const T* values, std::int64_t count, Statistics* sum);
+
 }  // namespace lockstep

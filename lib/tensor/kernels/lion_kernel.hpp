@@ -1,7 +1,8 @@
-// The arithmetic of Lion on raw pointers: a plain function.
+// The arithmetic of Lion on raw pointers: plain functions.
 #pragma once
 
 #include "tensor/kernels/number.hpp"
+#include "tensor/kernels/update_kernel.hpp"
 
 namespace lockstep {
 
@@ -19,5 +20,10 @@ struct LionFactors {
 template <class M, class S>
 void lion_update(const LionFactors<M>& factors, std::int64_t count, const M* gradient, M* weight, S* average,
                  Bf16* compute);
+
+/// Updates the weights of a unit of `length` elements: gradient and average are its flat buffers.
+template <class M, class S>
+void lion(const std::vector<Stretch<LionFactors<M>>>& stretches, std::int64_t length, const UpdatedWeights<M>& weights,
+          const M* gradient, S* average);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "optim/adafactor_kernel.hpp"
+#include "tensor/kernels/adafactor_kernel.hpp"
 
 #include <array>
 

@@ -1,7 +1,7 @@
-#include "optim/orthogonalise.hpp"
+#include "tensor/kernels/orthogonalise_kernel.hpp"
 
-#include "optim/adamw_kernel.hpp"
 #include "tensor/gemm.hpp"
+#include "tensor/kernels/sums_kernel.hpp"
 #include "tensor/parallel.hpp"
 
 #include <algorithm>
@@ -47,14 +47,12 @@ T* take(std::vector<T>& memory, std::int64_t count) {
   return memory.data();
 }
 
-}  // namespace
-
 template <class M>
 struct Buffers {
   std::vector<M> wide, next, square, sum;
 };
 
-struct Orthogonaliser::Memory {
+struct Memory {
   Buffers<float> of_float;
   Buffers<double> of_double;
   std::vector<Bf16> matrix, factor;
@@ -68,15 +66,13 @@ struct Orthogonaliser::Memory {
   }
 };
 
-Orthogonaliser::Orthogonaliser() : memory_(std::make_unique<Memory>()) {}
-Orthogonaliser::~Orthogonaliser() = default;
-Orthogonaliser::Orthogonaliser(Orthogonaliser&&) noexcept = default;
-Orthogonaliser& Orthogonaliser::operator=(Orthogonaliser&&) noexcept = default;
+}  // namespace
 
 template <class M>
-void Orthogonaliser::run(M* matrix, std::int64_t rows, std::int64_t cols, std::int64_t steps, IterationType type) {
+void orthogonalise(M* matrix, std::int64_t rows, std::int64_t cols, std::int64_t steps, IterationType type) {
+  thread_local Memory memory;
   const std::int64_t n = std::min(rows, cols), k = std::max(rows, cols);
-  Buffers<M>& buffers = memory_->of<M>();
+  Buffers<M>& buffers = memory.of<M>();
   M* const next = take(buffers.next, n * k);
   M* const square = take(buffers.square, n * n);
   M* const sum = take(buffers.sum, n * n);
@@ -90,8 +86,8 @@ void Orthogonaliser::run(M* matrix, std::int64_t rows, std::int64_t cols, std::i
     std::copy_n(x, n * k, next);
     if constexpr (std::is_same_v<M, float>) {
       if (type == IterationType::bf16) {
-        Bf16* const rounded = take(memory_->matrix, n * k);
-        Bf16* const factor = take(memory_->factor, n * n);
+        Bf16* const rounded = take(memory.matrix, n * k);
+        Bf16* const factor = take(memory.factor, n * n);
         round_to(x, n * k, rounded);
         gemm(n, n, k, 1, MatrixView<Bf16>{rounded, k}, {rounded, k, Trans::yes}, 0, square, n);
         std::copy_n(square, n * n, sum);
@@ -112,8 +108,8 @@ void Orthogonaliser::run(M* matrix, std::int64_t rows, std::int64_t cols, std::i
   if (rows > cols) transpose(x, n, k, matrix);
 }
 
-template void Orthogonaliser::run<float>(float*, std::int64_t, std::int64_t, std::int64_t, IterationType);
-template void Orthogonaliser::run<double>(double*, std::int64_t, std::int64_t, std::int64_t, IterationType);
+template void orthogonalise<float>(float*, std::int64_t, std::int64_t, std::int64_t, IterationType);
+template void orthogonalise<double>(double*, std::int64_t, std::int64_t, std::int64_t, IterationType);
 
 std::int64_t orthogonaliser_bytes(std::int64_t rows, std::int64_t cols, std::int64_t element_bytes) {
   constexpr std::int64_t short_bytes = sizeof(Bf16);

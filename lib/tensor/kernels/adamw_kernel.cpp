@@ -1,26 +1,14 @@
-#include "optim/adamw_kernel.hpp"
+#include "tensor/kernels/adamw_kernel.hpp"
 
 #include "tensor/kernels/wide.hpp"
-#include "tensor/parallel.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
-#include <vector>
 
 namespace lockstep {
 
 namespace {
-
-constexpr std::int64_t block_values = 16384;
-
-template <class M>
-LOCKSTEP_CLONES double block_sum(const M* values, std::int64_t count) {
-  double sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-  return sum;
-}
 
 template <class M, class S>
 LOCKSTEP_INLINE void update(const AdamWFactors<M>& f, M gradient, M& weight, S& first, S& second) {
@@ -120,27 +108,23 @@ void adamw_update(const AdamWFactors<M>& factors, std::int64_t count, const M* g
   }
 }
 
-template <class M>
-double sum_of_squares(const M* values, std::int64_t count) {
-  const std::int64_t blocks = (count + block_values - 1) / block_values;
-  std::vector<double> sums(static_cast<std::size_t>(blocks));
-  double* const out = sums.data();
-  parallel_for(blocks, 4, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t b = begin; b < end; ++b)
-      out[b] = block_sum<M>(values + b * block_values, std::min(block_values, count - b * block_values));
-  });
-  double sum = 0;
-  for (const double block : sums) sum += block;
-  return sum;
+template <class M, class S>
+void adamw(const std::vector<Stretch<AdamWFactors<M>>>& stretches, std::int64_t length,
+           const UpdatedWeights<M>& weights, const M* gradient, S* first, S* second) {
+  for_each_part(stretches, length, weights,
+                [=](std::int64_t begin, std::int64_t end, const AdamWFactors<M>& factors, M* weight, Bf16* compute) {
+                  adamw_update<M, S>(factors, end - begin, gradient + begin, weight, first + begin, second + begin,
+                                     compute);
+                });
 }
 
-template void adamw_update<float, float>(const AdamWFactors<float>&, std::int64_t, const float*, float*, float*, float*,
-                                         Bf16*);
-template void adamw_update<float, Bf16>(const AdamWFactors<float>&, std::int64_t, const float*, float*, Bf16*, Bf16*,
-                                        Bf16*);
-template void adamw_update<double, double>(const AdamWFactors<double>&, std::int64_t, const double*, double*, double*,
-                                           double*, Bf16*);
-template double sum_of_squares<float>(const float*, std::int64_t);
-template double sum_of_squares<double>(const double*, std::int64_t);
+#define LOCKSTEP_INSTANTIATE(M, S)                                                                                \
+  template void adamw_update<M, S>(const AdamWFactors<M>&, std::int64_t, const M*, M*, S*, S*, Bf16*);            \
+  template void adamw<M, S>(const std::vector<Stretch<AdamWFactors<M>>>&, std::int64_t, const UpdatedWeights<M>&, \
+                            const M*, S*, S*);
+LOCKSTEP_INSTANTIATE(float, float)
+LOCKSTEP_INSTANTIATE(float, Bf16)
+LOCKSTEP_INSTANTIATE(double, double)
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep

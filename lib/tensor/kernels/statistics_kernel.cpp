@@ -1,4 +1,4 @@
-#include "optim/statistics_kernel.hpp"
+#include "tensor/kernels/statistics_kernel.hpp"
 
 #include "tensor/parallel.hpp"
 
@@ -79,9 +79,18 @@ Statistics statistics_of(const T* values, std::int64_t count) {
   return all;
 }
 
-template Statistics statistics_of<double>(const double*, std::int64_t);
-template Statistics statistics_of<float>(const float*, std::int64_t);
-template Statistics statistics_of<Bf16>(const Bf16*, std::int64_t);
-template Statistics statistics_of<Fp16>(const Fp16*, std::int64_t);
+template <class T>
+void add_statistics(const T* values, std::int64_t count, Statistics* sum) {
+  sum->add(statistics_of(values, count));
+}
+
+#define LOCKSTEP_INSTANTIATE(T)                                 \
+  template Statistics statistics_of<T>(const T*, std::int64_t); \
+  template void add_statistics<T>(const T*, std::int64_t, Statistics*);
+LOCKSTEP_INSTANTIATE(double)
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(Bf16)
+LOCKSTEP_INSTANTIATE(Fp16)
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep

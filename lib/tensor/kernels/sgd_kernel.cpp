@@ -1,4 +1,4 @@
-#include "optim/sgd_kernel.hpp"
+#include "tensor/kernels/sgd_kernel.hpp"
 
 namespace lockstep {
 
@@ -44,7 +44,22 @@ void sgd_update(const SgdFactors<M>& factors, std::int64_t count, const M* gradi
   if (compute) round_to<M>(count, weight, compute);
 }
 
-template void sgd_update<float>(const SgdFactors<float>&, std::int64_t, const float*, float*, float*, Bf16*);
-template void sgd_update<double>(const SgdFactors<double>&, std::int64_t, const double*, double*, double*, Bf16*);
+template <class M>
+void sgd(const std::vector<Stretch<SgdFactors<M>>>& stretches, std::int64_t length, const UpdatedWeights<M>& weights,
+         const M* gradient, M* buffer) {
+  for_each_part(stretches, length, weights,
+                [=](std::int64_t begin, std::int64_t end, const SgdFactors<M>& factors, M* weight, Bf16* compute) {
+                  sgd_update<M>(factors, end - begin, gradient + begin, weight, buffer ? buffer + begin : nullptr,
+                                compute);
+                });
+}
+
+#define LOCKSTEP_INSTANTIATE(M)                                                                                      \
+  template void sgd_update<M>(const SgdFactors<M>&, std::int64_t, const M*, M*, M*, Bf16*);                          \
+  template void sgd<M>(const std::vector<Stretch<SgdFactors<M>>>&, std::int64_t, const UpdatedWeights<M>&, const M*, \
+                       M*);
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(double)
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep

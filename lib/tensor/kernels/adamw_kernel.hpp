@@ -1,7 +1,11 @@
-// The arithmetic of AdamW and of gradient norms on raw pointers: plain functions.
+// The arithmetic of AdamW on raw pointers: plain functions.
 #pragma once
 
 #include "tensor/kernels/number.hpp"
+#include "tensor/kernels/update_kernel.hpp"
+
+#include <cstdint>
+#include <vector>
 
 namespace lockstep {
 
@@ -22,8 +26,9 @@ template <class M, class S>
 void adamw_update(const AdamWFactors<M>& factors, std::int64_t count, const M* gradient, M* weight, S* first, S* second,
                   Bf16* compute);
 
-/// Σ value², in fp64 over blocks of fixed size: the same for any number of threads.
-template <class M>
-double sum_of_squares(const M* values, std::int64_t count);
+/// Updates the weights of a unit of `length` elements: gradient, first and second are its flat buffers.
+template <class M, class S>
+void adamw(const std::vector<Stretch<AdamWFactors<M>>>& stretches, std::int64_t length,
+           const UpdatedWeights<M>& weights, const M* gradient, S* first, S* second);
 
 }  // namespace lockstep

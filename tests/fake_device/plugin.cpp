@@ -1,0 +1,129 @@
+// A plug-in with a device that needs no GPU: memory that the host may not touch, and queues that run late. For tests,
+// which open it by LOCKSTEP_TEST_DEVICE. LOCKSTEP_FAKE_DEVICE has its parameters, as "seed=7,memory=1000000":
+//   seed           draws the order of jobs
+//   turns          one of so many times a job runs when another one is queued (3); 0: never
+//   memory         bytes of the device
+//   count          devices of the machine
+//   wait_left_out  the number of a wait of the host that returns at once
+//   report         a file with the counts, written at each wait
+#include "device/device_plugin.hpp"
+
+#include "base/error.hpp"
+#include "device/device_build.hpp"
+#include "memory.hpp"
+#include "queues.hpp"
+#include "tensor/functions/kernel_table.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <sstream>
+#include <string>
+
+namespace lockstep::fake {
+
+void register_operations();
+const KernelTables& kernels(const KernelTables& cpu);
+
+namespace {
+
+std::map<std::string, std::string> parameters() {
+  std::map<std::string, std::string> all;
+  const char* const given = std::getenv("LOCKSTEP_FAKE_DEVICE");
+  std::istringstream list(given == nullptr ? "" : given);
+  for (std::string one; std::getline(list, one, ',');) {
+    const std::size_t end = one.find('=');
+    invariant(end != std::string::npos, "a parameter of the fake device is NAME=VALUE");
+    all[one.substr(0, end)] = one.substr(end + 1);
+  }
+  return all;
+}
+
+std::int64_t number(const char* name, std::int64_t otherwise) {
+  const auto all = parameters();
+  const auto found = all.find(name);
+  return found == all.end() ? otherwise : std::stoll(found->second);
+}
+
+std::size_t memory() { return static_cast<std::size_t>(number("memory", std::int64_t{8} << 30)); }
+
+DeviceProperties properties(int index) {
+  return {.name = "fake device",
+          .uuid = "fake-" + std::to_string(index),
+          .memory_bytes = static_cast<std::int64_t>(memory()),
+          .tensor_type = static_cast<int>(c10::kPrivateUse1),
+          .is_host = false};
+}
+
+class FakeDevice final : public Device {
+ public:
+  FakeDevice(int index, void (*count)(std::int64_t bytes)) : properties_(fake::properties(index)) {
+    reserve_memory(memory(), count);
+    const auto all = parameters();
+    const auto report = all.find("report");
+    set_order({.seed = static_cast<std::uint64_t>(number("seed", 1)),
+               .turns = static_cast<std::uint64_t>(number("turns", 3)),
+               .wait_left_out = number("wait_left_out", 0),
+               .report = report == all.end() ? std::string() : report->second});
+    register_operations();
+  }
+  const DeviceProperties& properties() const override { return properties_; }
+  DeviceCounts counts() const override { return {.waits = fake::counts().waits}; }
+  std::shared_ptr<std::byte> pinned_memory(std::size_t bytes) override { return fake::pinned_memory(bytes); }
+  void copy(std::span<const RegionCopy> copies, DeviceQueue queue) override {
+    bool waits = false;
+    for (const RegionCopy& one : copies) {
+      invariant(one.from.bytes == one.to.bytes, "the two regions of a copy have one length");
+      if (one.from.bytes == 0) continue;
+      if (one.from.arena == Arena::host && !is_pinned(one.from.pointer)) {
+        std::vector<std::byte> kept(one.from.pointer, one.from.pointer + one.from.bytes);
+        submit(queue, [kept = std::move(kept), to = place_of(one.to)] { std::memcpy(to, kept.data(), kept.size()); });
+        continue;
+      }
+      waits |= one.to.arena == Arena::host && !is_pinned(one.to.pointer);
+      submit(queue, [from = place_of(one.from), to = place_of(one.to), bytes = one.from.bytes] {
+        std::memcpy(to, from, bytes);
+      });
+    }
+    if (waits) wait_for(now(queue));
+  }
+  DeviceMoment record(DeviceQueue queue) override { return std::make_shared<Moment>(now(queue)); }
+  void follow(DeviceQueue queue, const DeviceMoment& moment) override {
+    if (moment) fake::follow(queue, *std::static_pointer_cast<Moment>(moment));
+  }
+  bool is_over(const DeviceMoment& moment) override {
+    return !moment || fake::is_over(*std::static_pointer_cast<Moment>(moment));
+  }
+  void wait(const DeviceMoment& moment) override {
+    if (moment) wait_for(*std::static_pointer_cast<Moment>(moment));
+  }
+
+ private:
+  static std::byte* place_of(const Region& region) {
+    return region.arena == Arena::host ? region.pointer : static_cast<std::byte*>(opened(region.pointer));
+  }
+  DeviceProperties properties_;
+};
+
+class Plugin final : public DevicePlugin {
+ public:
+  std::vector<DeviceProperties> devices() override {
+    std::vector<DeviceProperties> all;
+    for (int index = 0; index < number("count", 8); ++index) all.push_back(properties(index));
+    return all;
+  }
+  std::unique_ptr<Device> open(int index, void (*count)(std::int64_t bytes)) override {
+    return std::make_unique<FakeDevice>(index, count);
+  }
+  const void* kernels(const void* of_cpu) override { return &fake::kernels(*static_cast<const KernelTables*>(of_cpu)); }
+};
+
+}  // namespace
+
+}  // namespace lockstep::fake
+
+extern "C" __attribute__((visibility("default"))) const lockstep::DevicePluginTable* lockstep_device() {
+  static auto* const plugin = new lockstep::fake::Plugin;
+  static const lockstep::DevicePluginTable table{lockstep::device_build, plugin};
+  return &table;
+}

@@ -1,0 +1,122 @@
+#include "queues.hpp"
+
+#include "base/error.hpp"
+#include "memory.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+
+#include <deque>
+#include <fstream>
+#include <mutex>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace lockstep::fake {
+
+namespace {
+
+struct Job {
+  std::function<void()> work;
+  Moment after;  // number 0: any time
+};
+
+struct Queue {
+  std::deque<Job> jobs;
+  std::uint64_t queued = 0, done = 0;
+};
+
+// Recursive: a job that ends may free tensors, which queues jobs.
+std::recursive_mutex mutex;
+auto& queues = *new std::array<Queue, queue_count>;  // static tensors may be freed after all else
+std::mt19937_64 draw(1);
+Order chosen;
+Counts counted;
+bool is_running = false;
+
+Queue& of(DeviceQueue queue) { return queues[static_cast<std::size_t>(queue)]; }
+
+bool over(const Moment& moment) { return of(moment.queue).done >= moment.number; }
+
+bool may_run(const Queue& queue) { return !queue.jobs.empty() && over(queue.jobs.front().after); }
+
+/// Runs the next job of a drawn queue. Returns false if none may run.
+bool run_any() {
+  std::vector<Queue*> ready;
+  for (Queue& queue : queues)
+    if (may_run(queue)) ready.push_back(&queue);
+  if (ready.empty()) return false;
+  Queue& queue = *ready[draw() % ready.size()];
+  Job job = std::move(queue.jobs.front());
+  queue.jobs.pop_front();
+  is_running = true;
+  {
+    const at::NoGradGuard no_grad;
+    at::globalContext().setFlushDenormal(true);  // as threads that compute have it
+    job.work();
+    job.work = {};
+  }
+  is_running = false;
+  ++queue.done;
+  ++counted.jobs;
+  return true;
+}
+
+}  // namespace
+
+void set_order(const Order& order) {
+  const std::lock_guard lock(mutex);
+  chosen = order;
+  draw.seed(order.seed);
+}
+
+void submit(DeviceQueue queue, std::function<void()> work) {
+  const std::lock_guard lock(mutex);
+  Queue& to = of(queue);
+  to.jobs.push_back({std::move(work), {}});
+  ++to.queued;
+  while (!is_running && chosen.turns > 0 && draw() % chosen.turns == 0 && run_any()) {
+  }
+}
+
+Moment now(DeviceQueue queue) {
+  const std::lock_guard lock(mutex);
+  return {queue, of(queue).queued};
+}
+
+void follow(DeviceQueue queue, const Moment& moment) {
+  const std::lock_guard lock(mutex);
+  Queue& to = of(queue);  // a job of its own, so that a moment recorded afterwards is behind the other one too
+  to.jobs.push_back({[] {}, moment});
+  ++to.queued;
+}
+
+bool is_over(const Moment& moment) {
+  const std::lock_guard lock(mutex);
+  constexpr std::uint64_t most = 8;  // jobs that run meanwhile
+  for (std::uint64_t jobs = draw() % most; !over(moment) && jobs > 0 && !is_running && run_any(); --jobs) {
+  }
+  return over(moment);
+}
+
+void wait_for(const Moment& moment) {
+  const std::lock_guard lock(mutex);
+  if (++counted.waits == chosen.wait_left_out) return;
+  while (!over(moment)) invariant(run_any(), "the queues of the device wait for each other");
+  if (!chosen.report.empty())
+    std::ofstream(chosen.report) << "jobs " << counted.jobs << " waits " << counted.waits << " peak "
+                                 << peak_bytes_in_use() << "\n";
+}
+
+void run_and_wait(std::function<void()> work) {
+  submit(DeviceQueue::compute, std::move(work));
+  wait_for(now(DeviceQueue::compute));
+}
+
+Counts counts() {
+  const std::lock_guard lock(mutex);
+  return counted;
+}
+
+}  // namespace lockstep::fake

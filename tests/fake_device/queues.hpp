@@ -1,0 +1,48 @@
+// The queues of the fake device. Jobs run late, one at a time, in an order that a seed draws among those that the
+// queues and the moments between them allow. A thread that queues a job may run some; a thread that waits for a moment
+// runs jobs until the moment is over.
+#pragma once
+
+#include "device/device.hpp"
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace lockstep::fake {
+
+inline constexpr std::size_t queue_count = 3;
+
+/// A moment in one queue: after its first `number` jobs.
+struct Moment {
+  DeviceQueue queue = DeviceQueue::compute;
+  std::uint64_t number = 0;
+};
+
+struct Order {
+  std::uint64_t seed = 1;
+  std::uint64_t turns = 3;         // one of so many times a job runs when another one is queued; 0: never
+  std::int64_t wait_left_out = 0;  // the number of a wait that returns at once; 0: none
+  std::string report = {};         // file for the counts
+};
+
+void set_order(const Order& order);
+
+void submit(DeviceQueue queue, std::function<void()> work);
+Moment now(DeviceQueue queue);
+void follow(DeviceQueue queue, const Moment& moment);
+/// Runs some jobs, so that a thread that asks again and again comes to an end. Any thread.
+bool is_over(const Moment& moment);
+/// Runs jobs until the moment is over. Any thread.
+void wait_for(const Moment& moment);
+/// Queues the job and waits for it.
+void run_and_wait(std::function<void()> work);
+
+struct Counts {
+  std::int64_t jobs = 0;
+  std::int64_t waits = 0;
+};
+Counts counts();
+
+}  // namespace lockstep::fake
