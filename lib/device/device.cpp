@@ -1,5 +1,6 @@
 #include "device/device.hpp"
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/free_memory.hpp"
 
@@ -33,6 +34,7 @@ class Cpu final : public Device {
   DeviceMoment record(DeviceQueue) override { return nullptr; }
   void follow(DeviceQueue, const DeviceMoment&) override {}
   bool is_over(const DeviceMoment&) override { return true; }
+  double seconds_of(const DeviceMoment&) override { return monotonic_seconds(); }
   void wait(const DeviceMoment&) override {}
 
  private:
@@ -40,7 +42,7 @@ class Cpu final : public Device {
 };
 
 std::unique_ptr<Device>& device_in_use() {
-  static auto* const device = new std::unique_ptr<Device>(std::make_unique<Cpu>());  // outlives static tensors
+  static auto* const device = new std::unique_ptr<Device>(make_cpu());  // outlives static tensors
   return *device;
 }
 
@@ -62,6 +64,10 @@ class PinnedPool {
     std::byte* const memory = block.memory.get();
     return {memory, [this, kept = std::move(block)](std::byte*) mutable { give(std::move(kept)); }};
   }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    released_.clear();
+  }
 
  private:
   struct Block {
@@ -82,6 +88,11 @@ class PinnedPool {
   std::vector<Block> released_;
 };
 
+PinnedPool& pinned_pool() {
+  static auto* const pool = new PinnedPool;  // outlives static tensors
+  return *pool;
+}
+
 void copy_behind_kernels(const Region& from, const Region& to) {
   const RegionCopy copy{from, to};
   this_device().copy({&copy, 1}, DeviceQueue::compute);
@@ -89,16 +100,16 @@ void copy_behind_kernels(const Region& from, const Region& to) {
 
 }  // namespace
 
+std::unique_ptr<Device> make_cpu() { return std::make_unique<Cpu>(); }
+
 Device& this_device() { return *device_in_use(); }
 
-void use_device(std::unique_ptr<Device> device) {
-  device_in_use() = device ? std::move(device) : std::make_unique<Cpu>();
+std::unique_ptr<Device> use_device(std::unique_ptr<Device> device) {
+  pinned_pool().clear();
+  return std::exchange(device_in_use(), std::move(device));
 }
 
-std::shared_ptr<std::byte> pinned_memory(std::size_t bytes) {
-  static auto* const pool = new PinnedPool;  // outlives static tensors
-  return pool->take(bytes);
-}
+std::shared_ptr<std::byte> pinned_memory(std::size_t bytes) { return pinned_pool().take(bytes); }
 
 bool is_host_memory(const Region& region) { return region.arena == Arena::host || this_device().properties().is_host; }
 

@@ -49,14 +49,20 @@ class Device {
   /// Work that is queued from now on begins after the moment. Any thread.
   virtual void follow(DeviceQueue queue, const DeviceMoment& moment) = 0;
   virtual bool is_over(const DeviceMoment& moment) = 0;
+  /// When a moment that is over was reached, in monotonic seconds of the host. Any thread.
+  virtual double seconds_of(const DeviceMoment& moment) = 0;
   /// Waits for the moment. Any thread. Throws Error(resources) if the device has failed.
   virtual void wait(const DeviceMoment& moment) = 0;
 };
 
+/// Returns the CPU as a device.
+std::unique_ptr<Device> make_cpu();
+
 /// The device of this process: the CPU unless another one is in use.
 Device& this_device();
-/// From now on this process computes on `device`; null: on the CPU. Call it before the first tensor, from one thread.
-void use_device(std::unique_ptr<Device> device);
+/// From now on this process computes on `device`. Returns the device that it leaves. Call it while there are no tensors
+/// and no pinned memory is in use, from one thread.
+std::unique_ptr<Device> use_device(std::unique_ptr<Device> device);
 
 /// Pinned memory of this process's device, from a pool. Released memory is used again once the work that is queued at
 /// its release has ended. Any thread. Throws as Device::pinned_memory does.

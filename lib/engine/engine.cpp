@@ -1,12 +1,13 @@
 #include "engine/engine.hpp"
 
-#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/process.hpp"
+#include "base/text.hpp"
 #include "comm/failure.hpp"
 #include "device/device.hpp"
 #include "engine/make_model_plan.hpp"
 #include "engine/run.hpp"
+#include "program/memory_estimate.hpp"
 
 #include <c10/util/Exception.h>
 
@@ -131,6 +132,19 @@ void naming(const StepProgram& program, const Action& action, std::size_t positi
 }
 
 }  // namespace
+
+Error out_of_memory(const c10::OutOfMemoryError& error, const RankClass& ranks) {
+  std::string held;
+  for (const auto& [kind, bytes] : memory_of(ranks).bytes)
+    if (bytes > 0)
+      held += fmt::format("{}{} {}", held.empty() ? "" : ", ", name_of(kind),
+                          human_bytes(static_cast<std::uint64_t>(bytes)));
+  const std::string told = error.what_without_backtrace();
+  return Error(ExitCode::resources,
+               fmt::format("{}; at its peak the step holds {}", told.substr(0, told.find('\n')), held),
+               "use a smaller train.micro_batch, --train.recompute block, train.offload, or more ranks that share the "
+               "weights");
+}
 
 Transport make_transport(Session& session, const Catalogue& programs) {
   std::vector<std::string> lanes;
@@ -290,7 +304,8 @@ void Engine::go_through(Run& run) {
     // A rank that failed drains: it computes nothing more, but takes part in what remains of the communication, so that
     // no other rank waits for it. The heartbeat then tells all ranks.
     if (run.skips_update && is_update(action.op)) {
-      if (run.times) run.time_of(action).begin_s = run.time_of(action).end_s = monotonic_seconds();
+      run.mark(action, Run::Mark::begin);
+      run.mark(action, Run::Mark::end);
       run.slots.release(static_cast<int>(position));
       continue;
     }
@@ -310,7 +325,7 @@ void Engine::go_through(Run& run) {
       run.attempt([&] { naming(run.program, action, position, [&] { perform(run, action); }); });
       if (moments && !run.failure) moments->behind(position);
     }
-    if (run.times && runs_here(action)) run.time_of(action).end_s = monotonic_seconds();
+    if (runs_here(action)) run.mark(action, Run::Mark::end);
     run.slots.release(static_cast<int>(position));
     if (run.memory && runs_here(action)) (*run.memory)[position] = resident_bytes();
   }
@@ -321,7 +336,7 @@ void Engine::wait_for(Run& run, const Action& action) {
     transport_.wait(run.tickets[static_cast<std::size_t>(earlier)]);
     run.slots.release_ended(earlier);
   }
-  if (run.times && runs_here(action)) run.time_of(action).begin_s = monotonic_seconds();
+  if (runs_here(action)) run.mark(action, Run::Mark::begin);
 }
 
 void Engine::drain(Run& run) {
@@ -332,6 +347,7 @@ void Engine::drain(Run& run) {
 void Engine::take_times(Run& run) {
   transport_.take_records(records_);
   if (!run.times) return;
+  run.take_marks();
   for (const OperationRecord& record : records_) {
     const auto position = std::ranges::find(run.tickets, record.ticket) - run.tickets.begin();
     if (position == std::ssize(run.tickets)) continue;  // the heartbeat, which is measured where it is waited for

@@ -24,7 +24,7 @@ std::vector<Rank> drawing_ranks(const StepProgram& program) {
 
 void Engine::reduce_norm(Run& run, const Action& action) {
   drain(run);
-  read_numbers(run);
+  run.attempt([&] { read_numbers(run); });
   run.clipped_norm_squared = run.squared_norm;
   const auto bytes = std::as_writable_bytes(std::span(&run.clipped_norm_squared, 1));
   transport_.wait(transport_.all_reduce(static_cast<int>(action.lane), transport_.group_along(action.group), bytes,
@@ -33,7 +33,7 @@ void Engine::reduce_norm(Run& run, const Action& action) {
 
 void Engine::heartbeat(Run& run, const Action& action) {
   const int cells = cell_count(run.program);
-  read_numbers(run);
+  run.attempt([&] { read_numbers(run); });
   HeartbeatData mine;
   mine.loss_sum = run.loss_sum;
   mine.aux_loss_sum = run.aux_loss_sum;
@@ -96,7 +96,7 @@ void Engine::average(const std::vector<at::Tensor>& buffers, std::int64_t step) 
 }
 
 void Engine::reduce_loss(Run& run, const Action& action) {
-  read_numbers(run);
+  run.attempt([&] { read_numbers(run); });
   HeartbeatData mine;
   mine.loss_sum = run.loss_sum;
   mine.correct = static_cast<std::int64_t>(run.correct);

@@ -2,9 +2,13 @@
 // engine/engine.hpp.
 #pragma once
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
+#include "device/device.hpp"
 #include "engine/engine.hpp"
 #include "tensor/number_types.hpp"
+
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -16,6 +20,9 @@
 #include <vector>
 
 namespace lockstep {
+
+/// The error of a rank whose device has no memory left: what was asked for, and what the plan holds, by kind.
+Error out_of_memory(const c10::OutOfMemoryError& error, const RankClass& ranks);
 
 /// One execution of a program: its inputs, the memory of its slots, its tickets, and the first failure of this rank.
 struct Engine::Run {
@@ -59,6 +66,13 @@ struct Engine::Run {
   std::vector<Ticket> tickets;                   // by position, of actions that run beside the computation
   std::set<int> summed;                          // units whose gradient already holds a sum of this step
   std::shared_ptr<std::vector<Interval>> times;  // not null: the step is measured
+  enum class Mark : std::uint8_t { begin, end };
+  struct DeviceMark {
+    const Action* action;
+    Mark what;
+    DeviceMoment moment;
+  };
+  std::vector<DeviceMark> marks;  // of a step that is measured on a device
   std::shared_ptr<std::vector<std::int64_t>> memory;
   std::vector<std::int64_t> rows_of;  // by micro-batch: rows of this rank
   std::vector<at::Tensor> stand_ins;  // sent by a rank that failed, in place of the values that it did not compute
@@ -87,7 +101,11 @@ struct Engine::Run {
   void attempt(Work&& work) {
     if (failure) return;
     try {
-      std::forward<Work>(work)();
+      try {
+        std::forward<Work>(work)();
+      } catch (const c10::OutOfMemoryError& error) {
+        throw out_of_memory(error, ranks);
+      }
     } catch (...) {
       if (irrevocable) throw;
       failure = std::current_exception();
@@ -105,6 +123,25 @@ struct Engine::Run {
     Interval& interval = (*times)[static_cast<std::size_t>(position)];
     interval.action = static_cast<int>(position);
     return interval;
+  }
+
+  /// Notes the time at which an action begins or ends: of the host, or of the device, which tells it later.
+  void mark(const Action& action, Mark what) {
+    if (!times) return;
+    if (this_device().properties().is_host) {
+      (what == Mark::begin ? time_of(action).begin_s : time_of(action).end_s) = monotonic_seconds();
+    } else {
+      marks.push_back({&action, what, this_device().record(DeviceQueue::compute)});
+    }
+  }
+  /// Fills in the times that the device tells. Waits for the device.
+  void take_marks() {
+    if (marks.empty()) return;
+    this_device().wait(marks.back().moment);
+    for (const DeviceMark& one : marks)
+      (one.what == Mark::begin ? time_of(*one.action).begin_s : time_of(*one.action).end_s) =
+          this_device().seconds_of(one.moment);
+    marks.clear();
   }
 
   /// The factor of a layer's auxiliary loss, summed over samples, in the gradient. It corresponds to the mean over all

@@ -1,8 +1,10 @@
-// Peak rates of accelerators according to their makers; MFU divides by them.
+// Peak rates and memory of accelerators according to their makers: MFU divides by the rates, and plans for a device
+// that is not present compare with the memory.
 #pragma once
 
 #include "base/precision.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,7 +15,8 @@ namespace lockstep {
 /// Dense peak of matrix products in a type, in TFLOP/s; products in narrower types than fp32 are summed in fp32. Not
 /// set: the maker states none.
 struct DevicePeaks {
-  std::string_view name;  // "NVIDIA H100 80GB HBM3", as its driver reports it
+  std::string_view name;   // "NVIDIA H100 80GB HBM3", as its driver reports it
+  std::int64_t memory_gb;  // of 10^9 bytes
   std::optional<double> bf16, fp16, fp32, fp64;
   std::optional<double> of(Precision type) const;
 };

@@ -8,6 +8,7 @@
 #include "comm/together.hpp"
 #include "data/data_loader.hpp"
 #include "data/prefetcher.hpp"
+#include "device/device.hpp"
 #include "engine/engine.hpp"
 #include "optim/loss_scale.hpp"
 #include "optim/schedule.hpp"
@@ -143,6 +144,7 @@ class StepTimer {
                     .next_uses = next.uses,
                     .failure = failure};
     const StepOutcome outcome = engine_.run_step(batch_, order);
+    this_device().wait(this_device().record(DeviceQueue::compute));  // the update belongs to the step
     if (!outcome.updated) ++skipped_;
     if (scales_loss(config_)) scale = after_step(scale, config_.precision.loss_scale, outcome.updated);
     batch_ = std::move(next);

@@ -176,7 +176,8 @@ bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
 int answer_from_plan(const TrainConfig& given, Session& session, Output& output) {
   session.configure(session_settings(given, {}));  // no folder: nothing is written
   agree_on_start(session.world(), output.settings());
-  together(session.world(), "plan the run", [&] { refuse_plan_for_device(given); });
+  std::optional<DeviceOfPlan> device;
+  together(session.world(), "plan the run", [&] { device = device_planned_for(given); });
   TrainConfig of_cpu = given;
   of_cpu.train.device = DeviceChoice::cpu;
   const Machines machines = set_up_machines(of_cpu, session.world());
@@ -187,6 +188,7 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
   const WeightsReport weights = agree_on_weights(config, session.world());
   TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()), agree_on_kept(config, session.world()),
                                    weights, WithoutDataset::planned);
+  plan.device = device;
   const std::vector<std::string> notes = notes_on(config, plan);
   const bool for_these_machines = !config.world_size && !config.ranks_per_node;
   std::optional<std::string> shortage;
@@ -194,6 +196,7 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
     choose_background(session.world(), config.checkpoint.background, plan, MemoryCompared::total);
     shortage = memory_warning(session.world(), plan);
   }
+  if (config.train.memory_check && !shortage) shortage = device_shortage(plan);
   if (session.world().rank() != 0) return 0;
   const Placement placement = placement_planned(config, machines, ranks);
   for (const std::string& warning : placement_warnings(plan.mesh, placement.nodes)) output.log().warning("{}", warning);
@@ -203,6 +206,7 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
     output.log().info("{} is not prepared yet: a run prepares it in {}; the plan does not include it", text,
                       cache_of(config).string());
   for (const std::string& note : notes) output.log().info("{}", note);
+  if (plan.device) output.log().info("the plan is for ranks on {} (log.peak_device)", plan.device->name);
   if (config.print_program) print_programs(config, plan, output);
   if (config.print_layout) print_layout(config, plan, output);
   if (config.print_groups) output.print(groups_text(config, plan));

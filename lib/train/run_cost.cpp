@@ -131,6 +131,16 @@ Row memory_row(const TrainPlan& plan, const Placement& placement) {
       fmt::format("--mem={}G for {}: each at most {}", bytes / bytes_per_gib, counted(largest, "rank"), of_rank));
 }
 
+/// Of the rank that needs most.
+Row device_memory_row(const TrainPlan& plan) {
+  std::int64_t most = 0;
+  for (const RankClass& ranks : plan.programs.train.classes)
+    most = std::max(most, device_memory_needed(plan, ranks.ranks.front()));
+  return cost_row("device_memory_bytes", "memory of a device", most,
+                  fmt::format("{} of the {} of {}, without the memory of its libraries", bytes_text(most),
+                              bytes_text(plan.device->memory_bytes), plan.device->name));
+}
+
 std::vector<Row> save_cost_rows(const TrainConfig& config, const TrainPlan& plan, const std::optional<Hours>& hours) {
   if (plan.length.steps == 0) return {};
   std::optional<double> epochs;
@@ -205,6 +215,7 @@ std::vector<Row> cost_rows(const TrainConfig& config, const TrainPlan& plan, con
   const std::optional<Hours> hours = hours_of(config, plan, step_s);
   std::vector<Row> rows = hours_rows(plan, placement, hours);
   rows.push_back(memory_row(plan, placement));
+  if (plan.device) rows.push_back(device_memory_row(plan));
   std::ranges::move(save_cost_rows(config, plan, hours), std::back_inserter(rows));
   return rows;
 }

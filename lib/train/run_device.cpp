@@ -5,6 +5,7 @@
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "device/device_plugin.hpp"
+#include "report/device_peaks.hpp"
 #include "tensor/functions/kernel_table.hpp"
 #include "tensor/live_memory.hpp"
 
@@ -12,8 +13,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <memory>
-#include <optional>
+#include <utility>
 
 namespace lockstep {
 
@@ -21,28 +23,43 @@ namespace {
 
 /// The device of this rank, or why it has none.
 struct DeviceOfRank {
-  std::optional<int> index;
-  std::string reason;
+  int index = 0;
+  std::string uuid;
+  std::string reason;  // empty: it has one
 };
 
 DeviceOfRank find_device_of_rank(int local_rank) {
   DevicePlugin* const plugin = device_plugin();
   if (plugin == nullptr)
-    return {{}, fmt::format("there is no {} in libexec/lockstep beside the programs", DevicePlugin::file)};
+    return {.uuid = {},
+            .reason = fmt::format("there is no {} in libexec/lockstep beside the programs", DevicePlugin::file)};
   try {
-    const auto count = std::ssize(plugin->devices());
-    if (local_rank < count) return {local_rank, {}};
-    return {{}, fmt::format("this is rank {} of a machine with {} devices", local_rank, count)};
+    const std::vector<DeviceProperties> devices = plugin->devices();
+    const bool is_bound = devices.size() == 1;  // by a scheduler, which shows each rank one device
+    const auto index = is_bound ? 0 : static_cast<std::size_t>(local_rank);
+    if (index < devices.size()) return {.index = static_cast<int>(index), .uuid = devices[index].uuid, .reason = {}};
+    return {.uuid = {},
+            .reason = fmt::format("this is rank {} of a machine with {} devices", local_rank, devices.size())};
   } catch (const Error& error) {
-    return {{}, error.what()};
+    return {.uuid = {}, .reason = error.what()};
   }
 }
 
-/// What no device runs yet; empty: nothing of this configuration.
-std::string unsupported(const TrainConfig& config) {
-  if (config.calibrate) return "--calibrate";
-  if (config.log.profile_start_step) return "profiles of steps";
-  return {};
+/// Collective over `world`.
+void refuse_shared_devices(const DeviceOfRank& mine, Communicator& world, const std::vector<std::string>& hosts) {
+  std::map<std::pair<std::string, std::string>, int> owners;
+  int rank = 0;
+  for (const std::string& uuid : world.all_gather(mine.uuid)) {
+    const std::string& host = hosts[static_cast<std::size_t>(rank)];
+    const auto [owner, is_first] = owners.try_emplace({host, uuid}, rank);
+    if (!is_first)
+      throw AgreedError(
+          Error(ExitCode::resources,
+                fmt::format("ranks {} and {} on {} would share the device {}", owner->second, rank, host, uuid),
+                "start as many ranks on each machine as it has devices, or set train.device cpu"),
+          0);
+    ++rank;
+  }
 }
 
 }  // namespace
@@ -76,16 +93,12 @@ std::string open_device(const TrainConfig& config, Communicator& world, const st
                                         without.size() == 1 ? "rank" : "ranks", join(without, ", "), reason),
                             "start as many ranks on each machine as it has devices, or set train.device cpu"),
                       0);
-  if (const std::string what = unsupported(config); !what.empty()) {
-    if (!asked) return fmt::format("the CPU (no device runs {} yet)", what);
-    throw AgreedError(
-        Error(ExitCode::usage, fmt::format("train.device cuda does not run {} yet", what), "set train.device cpu"), 0);
-  }
+  refuse_shared_devices(found, world, hosts);
   std::string name;
   together(world, "open the device", [&] {
     const KernelTables of_cpu = cpu_kernels();
     std::unique_ptr<Device> device =
-        device_plugin()->open(*found.index, [](std::int64_t bytes) { count_live_bytes(bytes); });
+        device_plugin()->open(found.index, [](std::int64_t bytes) { count_live_bytes(bytes); });
     register_kernels(static_cast<at::DeviceType>(device->properties().tensor_type),
                      *static_cast<const KernelTables*>(device_plugin()->kernels(&of_cpu)));
     name = fmt::format("{} ({})", device->properties().name, asked ? "train.device" : "every rank has a device");
@@ -94,10 +107,16 @@ std::string open_device(const TrainConfig& config, Communicator& world, const st
   return name;
 }
 
-void refuse_plan_for_device(const TrainConfig& config) {
+std::optional<DeviceOfPlan> device_planned_for(const TrainConfig& config) {
+  if (config.train.device == DeviceChoice::cpu) return std::nullopt;
+  const DevicePeaks* const device = config.log.peak_device ? find_device(*config.log.peak_device) : nullptr;
+  constexpr std::int64_t bytes_per_gb = 1'000'000'000;
+  if (device != nullptr)
+    return DeviceOfPlan{.name = std::string(device->name), .memory_bytes = device->memory_gb * bytes_per_gb};
   if (config.train.device == DeviceChoice::cuda)
-    throw Error(ExitCode::usage, "a plan for train.device cuda needs a job: --dry-run plans for the CPU alone",
-                "set train.device cpu or auto");
+    throw Error(ExitCode::usage, "a plan for train.device cuda needs the name of the device",
+                "set log.peak_device, or train.device cpu; lockstep-performance(7) lists the names");
+  return std::nullopt;
 }
 
 }  // namespace lockstep

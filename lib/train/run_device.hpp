@@ -3,19 +3,23 @@
 
 #include "comm/communicator.hpp"
 #include "config/train_config.hpp"
+#include "train/train_plan.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep {
 
 /// Opens the device that train.device asks for, and registers its kernels; with auto, a GPU if every rank has one.
-/// `hosts` has the host name of each rank: rank i of a machine takes its device i. Returns the device and the reason
-/// for it, for people. Collective over `world`; before the first tensor. Throws Error(usage) if train.device cuda has
-/// no plug-in, no device, or an option that no device runs yet, and Error(resources) if only some ranks have a device.
+/// `hosts` has the host name of each rank: rank i of a machine takes its device i, or the only one that it sees.
+/// Returns the device and the reason for it, for people. Collective over `world`; before the first tensor. Throws
+/// Error(usage) if train.device cuda has no plug-in or no device, and Error(resources) if only some ranks have a device
+/// or two have one.
 std::string open_device(const TrainConfig& config, Communicator& world, const std::vector<std::string>& hosts);
 
-/// Refuses to plan for a device of which no rank has one. Local. Throws Error(usage).
-void refuse_plan_for_device(const TrainConfig& config);
+/// Returns the device that a plan without a job is for: the one that log.peak_device names, unless train.device is cpu.
+/// Not set: the CPU. Local. Throws Error(usage) if train.device cuda comes without a name.
+std::optional<DeviceOfPlan> device_planned_for(const TrainConfig& config);
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include "base/json.hpp"
 #include "base/words.hpp"
 #include "comm/together.hpp"
+#include "device/device.hpp"
 #include "exchange/file_tensors.hpp"
 #include "exchange/hf_config.hpp"
 #include "optim/groups.hpp"
@@ -192,6 +193,8 @@ TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world) {
   TrainPlan plan;
   together(world, "plan the run", [&] {
     plan = make_train_plan(config, world.size(), processor, kept, weights);
+    if (const DeviceProperties& device = this_device().properties(); !device.is_host)
+      plan.device = {.name = device.name, .memory_bytes = device.memory_bytes};
     notes_on(config, plan);
   });
   std::string hashes;

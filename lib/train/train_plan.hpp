@@ -40,6 +40,12 @@ struct EvaluationPlan {
   std::int64_t rounds = 0;   // executions of programs.eval that cover the samples
 };
 
+/// A device with memory of its own, of each rank: the one in use, or the one that a plan is for.
+struct DeviceOfPlan {
+  std::string name;
+  std::int64_t memory_bytes = 0;
+};
+
 struct TrainPlan {
   Architecture architecture;
   Remarks weights;                                       // remarks on the files of model.path; on rank 0 alone
@@ -76,6 +82,8 @@ struct TrainPlan {
   bool saves_weights_alone = false;  // such copies hold no optimizer state
   // with checkpoint.background auto: why saves are synchronous
   std::string no_snapshot;
+  // not set: the CPU
+  std::optional<DeviceOfPlan> device;
 
   /// Returns the name of the deciding set in the metrics of checkpoints: "validation".
   std::string deciding_metrics(const TrainConfig& config) const;

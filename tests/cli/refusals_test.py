@@ -473,7 +473,7 @@ TABLE = [
     ),
     (2, {"checkpoint.every": "often"}, '"often" is not of the form CADENCE'),
     (2, {"train.micro_batch": 13}, "train.micro_batch 13 is more than train.global_batch 12"),
-    (2, {"train.device": "cuda"}, "a plan for train.device cuda needs a job"),
+    (2, {"train.device": "cuda"}, "a plan for train.device cuda needs the name of the device"),
     (2, {"train.max_time": 0}, "leaves no time for a step"),
     (2, {"train.callbacks": "[sample]"}, "the sample callback has nothing to continue"),
     (

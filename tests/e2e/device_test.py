@@ -1,5 +1,7 @@
 """Runs on a device whose memory the host may not touch and whose queue runs late: they have the bits of the CPU."""
 
+import json
+
 from checkpoint_files import state_digest, step_folders
 from lockstep_testing import (
     BUILD,
@@ -151,13 +153,17 @@ def test_a_wait_that_is_left_out_shows(tmp):
 def test_a_device_that_is_not_there_is_refused_and_named(tmp):
     prepare(tmp, GPT2_TINY)
     words = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / "run"]
-    words += ["--train.max_steps", 1, "--data.sequence_length", 32, "--train.global_batch", 2]
+    words += ["--train.max_steps", 1, "--data.sequence_length", 32, "--train.global_batch", 3]
     told = run("train", *words, "--train.device", "cuda", expect=2).stderr
     assert "lockstep-cuda.so" in told and "train.device cpu" in told, told
     told = run("train", *words, "--train.device", "cuda", expect=2, env=fake_device(count=0)).stderr
     assert "rank 0 of a machine with 0 devices" in told, told
+    told = run("train", *words, "--train.device", "cuda", ranks=3, expect=5, env=fake_device(count=2)).stderr
+    assert "only some ranks have a device; without one: rank 2" in told, told
     told = run("train", *words, "--train.device", "cuda", ranks=2, expect=5, env=fake_device(count=1)).stderr
-    assert "only some ranks have a device; without one: rank 1" in told, told
+    assert "ranks 0 and 1 on " in told and "would share the device fake-0" in told, told
+    bound = [tmp / "bound" if word == tmp / "run" else word for word in words]
+    run("train", *bound, "--train.device", "cuda", ranks=3, env=fake_device(bound=1))
     told = run("train", *words, "--train.device", "auto", env=fake_device(count=0)).stderr
     assert "on the CPU (this is rank 0 of a machine with 0 devices)" in told, told
     (tmp / "not-a-plugin.so").write_text("text")
@@ -172,9 +178,100 @@ def test_a_device_that_is_not_there_is_refused_and_named(tmp):
     assert told.returncode == 3 and "cannot load" in told.stderr, (told.returncode, told.stderr)
 
 
-def test_a_plan_for_a_device_needs_a_job(tmp):
+def test_a_plan_without_a_job_is_for_a_named_device(tmp):
     prepare(tmp, GPT2_TINY)
     words = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / "run", "--dry-run"]
-    words += ["--train.max_steps", 1, "--data.sequence_length", 32, "--train.global_batch", 2]
+    words += ["--train.max_steps", 1, "--data.sequence_length", 32, "--train.global_batch", 2, "--json"]
     told = run("train", *words, "--train.device", "cuda", expect=2).stderr
-    assert "--dry-run plans for the CPU alone" in told, told
+    assert "a plan for train.device cuda needs the name of the device" in told and "log.peak_device" in told, told
+    on_cpu = json.loads(run("train", *words).stdout)["cost"]
+    assert "device_memory_bytes" not in on_cpu
+    for device in ("cuda", "auto"):
+        told = run("train", *words, "--train.device", device, "--log.peak_device", "NVIDIA H200")
+        cost = json.loads(told.stdout)["cost"]
+        assert 0 < cost["device_memory_bytes"] <= on_cpu["node_memory_bytes"], cost
+        assert "the plan is for ranks on NVIDIA H200" in told.stderr and "exit code 5" not in told.stderr, told.stderr
+    write_config(tmp / "model", {**GPT2_TINY, "n_embd": 4096, "n_layer": 24})
+    told = run("train", *words, "--log.peak_device", "Tesla T4", "--precision.dtype", "fp16").stderr
+    assert "of memory on Tesla T4, which has 14.9 GiB: a run would end with exit code 5" in told, told
+
+
+def test_a_device_that_fails_on_one_rank_ends_all_of_them(tmp):
+    prepare(tmp, LLAMA_TINY)
+    layouts = ({"parallel.dp_replicate": 2}, {"parallel.dp_shard": 2}, {"parallel.tp": 2}, {"parallel.pp": 2})
+    for number, layout in enumerate(layouts):
+        options = {"train.max_steps": 4, "checkpoint.at_end": "false", "eval.at_end": "false", **layout}
+        where = {"report": tmp / f"report{number}"}
+        train(tmp, tmp / f"sound{number}", options, "cuda", ranks=2, **where)
+        jobs = int((tmp / f"report{number}").read_text().split()[1])
+        for fault, text in (("dies_after", "the device has failed"), ("no_memory_at", "out of memory")):
+            last = jobs // 2 if fault == "dies_after" else 150
+            done = train(
+                tmp, tmp / f"{fault}{number}", options, "cuda", ranks=2, expect=5, only_rank=1, **{fault: last}
+            )
+            assert text in done.stderr and "rank 1" in done.stderr, (layout, fault, done.stderr[-2000:])
+            if fault == "no_memory_at":
+                assert "asked for" in done.stderr and "at its peak the step holds" in done.stderr, done.stderr[-2000:]
+
+
+def test_ranks_on_devices_have_the_bits_of_ranks_on_the_cpu(tmp):
+    prepare(tmp, LLAMA_TINY)
+    layouts = (
+        {"parallel.dp_shard": 2, "optimizer.name": "muon", "log.statistics": "[weights, gradients]"},
+        {"parallel.tp": 2, "optimizer.name": "adafactor", "precision.dtype": "bf16"},
+        {"parallel.pp": 2, "parallel.schedule": "zbv", "train.micro_batch": 1},
+        {"parallel.ring": 2, "train.offload": "[optimizer, activations]"},
+        {"parallel.dp_shard": 2, "train.offload": "[shards]", "parallel.zero": 3},
+    )
+    for number, layout in enumerate(layouts):
+        options = {**layout, "eval.every": 3, "eval.batches": 1, "checkpoint.every": 4}
+        train(tmp, tmp / f"cpu{number}", options, ranks=2)
+        train(tmp, tmp / f"device{number}", options, "cuda", ranks=2, seed=number)
+        assert numbers(tmp / f"cpu{number}") == numbers(tmp / f"device{number}"), layout
+
+
+def test_a_checkpoint_of_a_device_resumes_on_another_layout_and_device(tmp):
+    prepare(tmp, LLAMA_TINY)
+    layouts = [{"parallel.dp_shard": 2}, {"parallel.tp": 2}, {"parallel.pp": 2}, {}]
+    pairs = [(a, b) for a in layouts for b in layouts if a != b]
+    options = {"precision.dtype": "fp64", "checkpoint.every": 3, "log.every": 1}
+    for number, (first, second) in enumerate(share(pairs, 3)):
+        folder = tmp / f"run{number}"
+        here, there = ("cpu", "cuda") if number % 2 else ("cuda", "cpu")
+        train(tmp, folder, {**options, **first, "train.max_steps": 3}, here, ranks=2 if first else 1, seed=number)
+        before = state_digest(step_folders(folder)[-1])
+        train(tmp, folder, {**options, **second, "train.max_steps": 3}, there, ranks=2 if second else 1)
+        assert state_digest(step_folders(folder)[-1]) == before
+        train(tmp, folder, {**options, **second}, there, ranks=2 if second else 1, seed=number)
+        losses = [record["loss"] for record in records(folder, "step")]
+        assert len(losses) == 6 and losses[-1] < losses[0], losses
+
+
+def test_a_plan_that_does_not_fit_on_the_device_is_refused(tmp):
+    prepare(tmp, GPT2_TINY)
+    done = train(tmp, tmp / "run", {}, "cuda", expect=5, memory=1000000)
+    assert "on fake device, which has 977 KiB" in done.stderr and "train.micro_batch" in done.stderr, done.stderr
+    train(tmp, tmp / "run", {}, "cuda", memory=4000000)
+
+
+def test_the_allocator_of_the_device_counts_what_the_plan_says(tmp):
+    prepare(tmp, GPT2_TINY)
+    options = {"train.micro_batch": 6, "checkpoint.at_end": "false", "eval.at_end": "false", "train.max_steps": 3}
+    done = train(tmp, tmp / "run", options, "cuda", report=tmp / "report")
+    plan = [line.split() for line in done.stderr.splitlines() if line.split()[:1] == ["peak"]]
+    words = (tmp / "report").read_text().split()
+    counted = int(words[words.index("peak") + 1]) / 1024**2
+    assert plan[0][2] == "MiB" and abs(counted - float(plan[0][1])) < 0.1 * counted, (plan, counted)
+
+
+def test_profiles_and_calibrations_take_times_from_the_device(tmp):
+    prepare(tmp, GPT2_TINY)
+    options = {"log.profile_start_step": 2, "log.profile_end_step": 4, "train.max_steps": 5}
+    train(tmp, tmp / "run", options, "cuda", turns=0)
+    events = json.loads((tmp / "run" / "profile.json").read_text())["traceEvents"]
+    spans = {event["name"]: event["dur"] for event in events if event.get("ph") == "X"}
+    assert any("backward" in name and duration > 0 for name, duration in spans.items()), spans
+    where = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / "other"]
+    words = [word for name, value in {**BASE, "train.device": "cuda"}.items() for word in (f"--{name}", value)]
+    told = run("train", *where, *words, "--calibrate=3", "--json", env=fake_device(turns=0)).stdout
+    assert json.loads(told)["measured"]["step_s"] > 0, told

@@ -36,6 +36,7 @@ struct UsedBlock {
 };
 auto& used_blocks = *new std::map<std::size_t, UsedBlock>;
 std::int64_t in_use = 0, peak = 0;
+std::int64_t allocations = 0, failing_allocation = 0;
 void (*count_of_program)(std::int64_t bytes) = nullptr;
 
 std::mutex pinned_mutex;
@@ -95,8 +96,9 @@ class TensorMemory final : public c10::Allocator {
     const std::size_t size = rounded_up(bytes, granule);
     const std::lock_guard lock(blocks_mutex);
     const auto fits = std::ranges::find_if(free_blocks, [&](const auto& block) { return block.second >= size; });
-    TORCH_CHECK_WITH(OutOfMemoryError, fits != free_blocks.end(), "fake device: out of memory: asked for ", bytes,
-                     " bytes, of ", size_of_all, " are ", in_use, " in use");
+    TORCH_CHECK_WITH(OutOfMemoryError, ++allocations != failing_allocation && fits != free_blocks.end(),
+                     "fake device: out of memory: asked for ", bytes, " bytes, of ", size_of_all, " are ", in_use,
+                     " in use");
     const auto [offset, whole] = *fits;
     free_blocks.erase(fits);
     if (whole > size) free_blocks.emplace(offset + size, whole - size);
@@ -115,7 +117,8 @@ class TensorMemory final : public c10::Allocator {
 
 }  // namespace
 
-void reserve_memory(std::size_t bytes, void (*count)(std::int64_t bytes)) {
+void reserve_memory(std::size_t bytes, std::int64_t fails, void (*count)(std::int64_t bytes)) {
+  failing_allocation = fails;
   count_of_program = count;
   const int file = ::memfd_create("fake device", 0);
   if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0)

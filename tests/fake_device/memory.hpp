@@ -10,8 +10,9 @@
 
 namespace lockstep::fake {
 
-/// Reserves `bytes` of device memory, once. `count` is told what tensors ask for. Throws Error(resources).
-void reserve_memory(std::size_t bytes, void (*count)(std::int64_t bytes));
+/// Reserves `bytes` of device memory, once. Allocation number `fails` fails; 0: none. `count` is told what tensors ask
+/// for. Throws Error(resources).
+void reserve_memory(std::size_t bytes, std::int64_t fails, void (*count)(std::int64_t bytes));
 std::size_t reserved_bytes();
 
 /// The allocator of tensors on the device. Above the limit it throws c10::OutOfMemoryError.

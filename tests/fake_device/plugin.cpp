@@ -4,7 +4,11 @@
 //   turns          one of so many times a job runs when another one is queued (3); 0: never
 //   memory         bytes of the device
 //   count          devices of the machine
+//   bound          1: each rank sees one device, of its own
 //   wait_left_out  the number of a wait of the host that returns at once
+//   no_memory_at   the number of an allocation that fails
+//   dies_after     so many jobs that the device runs before it fails
+//   only_rank      the rank that has these two faults; default: each
 //   report         a file with the counts, written at each wait
 #include "device/device_plugin.hpp"
 
@@ -39,6 +43,15 @@ std::map<std::string, std::string> parameters() {
   return all;
 }
 
+std::int64_t number(const char* name, std::int64_t otherwise);
+
+/// A fault of this rank alone, or of all.
+std::int64_t fault(const char* name) {
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  const std::int64_t only = number("only_rank", -1);
+  return only < 0 || (rank != nullptr && std::stoll(rank) == only) ? number(name, 0) : 0;
+}
+
 std::int64_t number(const char* name, std::int64_t otherwise) {
   const auto all = parameters();
   const auto found = all.find(name);
@@ -58,12 +71,13 @@ DeviceProperties properties(int index) {
 class FakeDevice final : public Device {
  public:
   FakeDevice(int index, void (*count)(std::int64_t bytes)) : properties_(fake::properties(index)) {
-    reserve_memory(memory(), count);
+    reserve_memory(memory(), fault("no_memory_at"), count);
     const auto all = parameters();
     const auto report = all.find("report");
     set_order({.seed = static_cast<std::uint64_t>(number("seed", 1)),
                .turns = static_cast<std::uint64_t>(number("turns", 3)),
                .wait_left_out = number("wait_left_out", 0),
+               .dies_after = fault("dies_after"),
                .report = report == all.end() ? std::string() : report->second});
     register_operations();
   }
@@ -94,6 +108,9 @@ class FakeDevice final : public Device {
   bool is_over(const DeviceMoment& moment) override {
     return !moment || fake::is_over(*std::static_pointer_cast<Moment>(moment));
   }
+  double seconds_of(const DeviceMoment& moment) override {
+    return fake::seconds_of(*std::static_pointer_cast<Moment>(moment));
+  }
   void wait(const DeviceMoment& moment) override {
     if (moment) wait_for(*std::static_pointer_cast<Moment>(moment));
   }
@@ -109,6 +126,8 @@ class Plugin final : public DevicePlugin {
  public:
   std::vector<DeviceProperties> devices() override {
     std::vector<DeviceProperties> all;
+    const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+    if (number("bound", 0) == 1) return {properties(rank == nullptr ? 0 : std::stoi(rank))};
     for (int index = 0; index < number("count", 8); ++index) all.push_back(properties(index));
     return all;
   }

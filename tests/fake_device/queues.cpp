@@ -1,5 +1,6 @@
 #include "queues.hpp"
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "memory.hpp"
 
@@ -25,6 +26,7 @@ struct Job {
 struct Queue {
   std::deque<Job> jobs;
   std::uint64_t queued = 0, done = 0;
+  std::vector<double> done_at;  // by job
 };
 
 // Recursive: a job that ends may free tensors, which queues jobs.
@@ -35,6 +37,13 @@ Order chosen;
 Counts counted;
 bool is_running = false;
 
+/// A device that has died runs no more jobs, and tells everybody who asks.
+bool is_dead() { return chosen.dies_after > 0 && counted.jobs >= chosen.dies_after; }
+void require_life() {
+  if (is_dead())
+    throw Error(ExitCode::resources, "the device has failed: it no longer runs jobs", "replace the device");
+}
+
 Queue& of(DeviceQueue queue) { return queues[static_cast<std::size_t>(queue)]; }
 
 bool over(const Moment& moment) { return of(moment.queue).done >= moment.number; }
@@ -43,6 +52,7 @@ bool may_run(const Queue& queue) { return !queue.jobs.empty() && over(queue.jobs
 
 /// Runs the next job of a drawn queue. Returns false if none may run.
 bool run_any() {
+  if (is_dead()) return false;
   std::vector<Queue*> ready;
   for (Queue& queue : queues)
     if (may_run(queue)) ready.push_back(&queue);
@@ -59,6 +69,7 @@ bool run_any() {
   }
   is_running = false;
   ++queue.done;
+  queue.done_at.push_back(monotonic_seconds());
   ++counted.jobs;
   return true;
 }
@@ -95,15 +106,27 @@ void follow(DeviceQueue queue, const Moment& moment) {
 bool is_over(const Moment& moment) {
   const std::lock_guard lock(mutex);
   constexpr std::uint64_t most = 8;  // jobs that run meanwhile
+  require_life();
   for (std::uint64_t jobs = draw() % most; !over(moment) && jobs > 0 && !is_running && run_any(); --jobs) {
   }
   return over(moment);
 }
 
+double seconds_of(const Moment& moment) {
+  const std::lock_guard lock(mutex);
+  invariant(over(moment), "the time of a moment is known when it is over");
+  return moment.number == 0 ? 0 : of(moment.queue).done_at[moment.number - 1];
+}
+
 void wait_for(const Moment& moment) {
   const std::lock_guard lock(mutex);
   if (++counted.waits == chosen.wait_left_out) return;
-  while (!over(moment)) invariant(run_any(), "the queues of the device wait for each other");
+  while (!over(moment)) {
+    require_life();
+    const bool ran = run_any();
+    require_life();
+    invariant(ran, "the queues of the device wait for each other");
+  }
   if (!chosen.report.empty())
     std::ofstream(chosen.report) << "jobs " << counted.jobs << " waits " << counted.waits << " peak "
                                  << peak_bytes_in_use() << "\n";

@@ -24,6 +24,7 @@ struct Order {
   std::uint64_t seed = 1;
   std::uint64_t turns = 3;         // one of so many times a job runs when another one is queued; 0: never
   std::int64_t wait_left_out = 0;  // the number of a wait that returns at once; 0: none
+  std::int64_t dies_after = 0;     // so many jobs; 0: never
   std::string report = {};         // file for the counts
 };
 
@@ -34,6 +35,8 @@ Moment now(DeviceQueue queue);
 void follow(DeviceQueue queue, const Moment& moment);
 /// Runs some jobs, so that a thread that asks again and again comes to an end. Any thread.
 bool is_over(const Moment& moment);
+/// When the moment was reached, in monotonic seconds.
+double seconds_of(const Moment& moment);
 /// Runs jobs until the moment is over. Any thread.
 void wait_for(const Moment& moment);
 /// Queues the job and waits for it.

@@ -1,13 +1,16 @@
 // A run that goes on elsewhere: from each way to divide a step to each other one, on one to eight ranks, the state is
 // the same to the bit, and the losses, samples and numbers of tokens are those of one rank that was never interrupted.
-// A few of all pairs; with LOCKSTEP_TEST_ALL each of them, in fp64 and in fp32, for twenty steps.
+// A few of all pairs; with LOCKSTEP_TEST_ALL each of them, in fp64 and in fp32, for twenty steps. With
+// LOCKSTEP_TEST_DEVICE each run goes on across devices: in fp64 from the CPU to the device of tests, in fp32 back.
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "checkpoint/save.hpp"
 #include "comm/together.hpp"
 #include "config/reshard_config.hpp"
 #include "config/train_config.hpp"
+#include "device/device.hpp"
 #include "harness/share.hpp"
+#include "harness/test_device.hpp"
 #include "programs.hpp"
 #include "reshard/reshard.hpp"
 #include "store/checkpoint_verify.hpp"
@@ -27,6 +30,8 @@ BOOST_AUTO_TEST_SUITE(layout_changes)
 
 using namespace lockstep;
 using test::call;
+using test::has_test_device;
+using test::open_test_device;
 using test::Workplace;
 using test::world;
 
@@ -72,11 +77,14 @@ constexpr const char* model = R"({{"model_type": "mixtral", "vocab_size": 257, "
   "num_experts_per_tok": 2, "output_router_logits": true, "router_aux_loss_coef": 0.01}})";
 constexpr int saved_at = 3;
 
+enum class Place : std::uint8_t { cpu, device };
+
 struct Kind {
   const char* dtype;
-  double bound;  // of losses, relative
+  double bound;         // of losses, relative
+  Place before, after;  // where the first run and the one that goes on compute
 };
-constexpr Kind fp64{"fp64", 1e-9}, fp32{"fp32", 1e-5};
+constexpr Kind fp64{"fp64", 1e-9, Place::cpu, Place::device}, fp32{"fp32", 1e-5, Place::device, Place::cpu};
 
 std::string model_of(const Kind& kind) { return fmt::format(fmt::runtime(model), kind.bound > fp64.bound); }
 
@@ -138,8 +146,17 @@ int load_and_save(const TrainConfig& config, Session& session, Output& output) {
 /// The first ranks of the world at work, while the others sleep.
 class Campaign {
  public:
-  explicit Campaign(const Path& folder) : folder_(folder) {}
+  explicit Campaign(const Path& folder) : folder_(folder) {
+    open_test_device();
+    if (has_test_device()) other_ = use_device(make_cpu());
+  }
 
+  /// The jobs that follow run on the CPU, or on the device of tests, if there is one. Local.
+  void go_to(Place place) {
+    if (!other_ || place == place_) return;
+    other_ = use_device(std::move(other_));
+    place_ = place;
+  }
   void train_on(const Division& how, const Kind& kind, const Path& run, int steps) {
     on(how, [&](std::unique_ptr<Communicator> ranks) {
       return call<TrainConfig>(train, std::move(ranks), words(how, kind, run, steps));
@@ -184,7 +201,9 @@ class Campaign {
                                        "--optimizer.eps",
                                        "1e-4",
                                        "--precision.dtype",
-                                       kind.dtype};
+                                       kind.dtype,
+                                       "--train.device",
+                                       "cpu"};  // none is opened: the device in use stays
     arguments.insert(arguments.end(), how.options.begin(), how.options.end());
     return arguments;
   }
@@ -211,6 +230,8 @@ class Campaign {
 
   Path folder_;
   int jobs_ = 0;
+  Place place_ = Place::cpu;
+  std::unique_ptr<Device> other_;  // not in use
 };
 
 /// Local.
@@ -254,8 +275,10 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_from_each_division_on_each_other_with_the_sam
     });
     const auto run_from = [&](int from) { return home / fmt::format("from-{}", from); };
     Steps want;
+    campaign.go_to(Place::cpu);
     campaign.train_on(division(0), kind, home / "whole", last_step());
     rank0_looks([&] { want = steps_of(home / "whole"); });
+    campaign.go_to(kind.before);
     for (int from = 0; from < count; ++from) {
       campaign.train_on(division(from), kind, run_from(from), saved_at);
       rank0_looks([&] { check_steps(steps_of(run_from(from)), want, 1, kind.bound, division(from).name); });
@@ -273,7 +296,9 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_from_each_division_on_each_other_with_the_sam
         BOOST_TEST(digest_of(again) == digest_of(saved), what);
         BOOST_TEST(verify_checkpoint(again, VerifyLevel::fingerprints).defects.empty(), what);
       });
+      campaign.go_to(kind.after);
       campaign.load_and_save_on(division(to), kind, number % 2 == 0 ? saved : resharded, run);
+      campaign.go_to(kind.before);
       campaign.load_and_save_on(division(from), kind, checkpoint_folder(run, saved_at), back);
       rank0_looks([&] {
         BOOST_TEST(digest_of(checkpoint_folder(run, saved_at)) == digest_of(saved), what);
@@ -282,6 +307,7 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_from_each_division_on_each_other_with_the_sam
         const bool same = parts_of(checkpoint_folder(back, saved_at)) == parts_of(saved);
         BOOST_TEST(same, what << ": a part differs when the state has come back");
       });
+      campaign.go_to(kind.after);
       campaign.train_on(division(to), kind, run, last_step());
       rank0_looks([&] {
         check_steps(steps_of(run), want, saved_at + 1, kind.bound, what);
