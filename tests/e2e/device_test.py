@@ -150,6 +150,24 @@ def test_a_wait_that_is_left_out_shows(tmp):
         assert done.returncode != 0 or told != right, wait
 
 
+def test_faults_of_memory_copies_and_moments_show(tmp):
+    prepare(tmp, GPT2_TINY)
+    options = {"train.max_steps": 2, "train.offload": "[optimizer, activations]"}
+    train(tmp, tmp / "cpu", options)
+
+    def is_wrong(name, **parameters):
+        done = train(tmp, tmp / name, options, "cuda", expect=None, **parameters)
+        return done.returncode != 0 or numbers(tmp / name) != numbers(tmp / "cpu")
+
+    assert not is_wrong("sound", turns=0)
+    for copy in (1, 10, 30):
+        assert is_wrong(f"copy{copy}", turns=0, copy_cut_short=copy), copy
+    # A fault may be hidden by the order of jobs, or by what lies in the memory.
+    for moment in (3, 5, 16):
+        assert any(is_wrong(f"moment{moment}-{n}", seed=n, turns=n, other_moment=moment) for n in (0, 2, 3, 4)), moment
+    assert sum(is_wrong(f"freed{n}", turns=0, freed_early=n) for n in range(1, 402, 50)) >= 2
+
+
 def test_a_device_that_is_not_there_is_refused_and_named(tmp):
     prepare(tmp, GPT2_TINY)
     words = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / "run"]

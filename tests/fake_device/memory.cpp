@@ -36,7 +36,8 @@ struct UsedBlock {
 };
 auto& used_blocks = *new std::map<std::size_t, UsedBlock>;
 std::int64_t in_use = 0, peak = 0;
-std::int64_t allocations = 0, failing_allocation = 0;
+std::int64_t allocations = 0;
+MemoryFaults faults;
 void (*count_of_program)(std::int64_t bytes) = nullptr;
 
 std::mutex pinned_mutex;
@@ -94,9 +95,9 @@ class TensorMemory final : public c10::Allocator {
     const c10::Device device(c10::kPrivateUse1, 0);
     if (bytes == 0) return {nullptr, device};
     const std::size_t size = rounded_up(bytes, granule);
-    const std::lock_guard lock(blocks_mutex);
+    std::unique_lock lock(blocks_mutex);
     const auto fits = std::ranges::find_if(free_blocks, [&](const auto& block) { return block.second >= size; });
-    TORCH_CHECK_WITH(OutOfMemoryError, ++allocations != failing_allocation && fits != free_blocks.end(),
+    TORCH_CHECK_WITH(OutOfMemoryError, ++allocations != faults.no_memory_at && fits != free_blocks.end(),
                      "fake device: out of memory: asked for ", bytes, " bytes, of ", size_of_all, " are ", in_use,
                      " in use");
     const auto [offset, whole] = *fits;
@@ -107,6 +108,11 @@ class TensorMemory final : public c10::Allocator {
     in_use += static_cast<std::int64_t>(size);
     peak = std::max(peak, in_use);
     std::byte* const address = closed_start + offset;
+    if (allocations == faults.freed_early) {
+      lock.unlock();
+      give(address);
+      return {address, address, [](void*) {}, device};
+    }
     return {address, address, &give, device};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &give; }
@@ -117,8 +123,8 @@ class TensorMemory final : public c10::Allocator {
 
 }  // namespace
 
-void reserve_memory(std::size_t bytes, std::int64_t fails, void (*count)(std::int64_t bytes)) {
-  failing_allocation = fails;
+void reserve_memory(std::size_t bytes, const MemoryFaults& to_have, void (*count)(std::int64_t bytes)) {
+  faults = to_have;
   count_of_program = count;
   const int file = ::memfd_create("fake device", 0);
   if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0)

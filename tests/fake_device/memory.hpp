@@ -10,9 +10,14 @@
 
 namespace lockstep::fake {
 
-/// Reserves `bytes` of device memory, once. Allocation number `fails` fails; 0: none. `count` is told what tensors ask
-/// for. Throws Error(resources).
-void reserve_memory(std::size_t bytes, std::int64_t fails, void (*count)(std::int64_t bytes));
+/// Numbers of allocations; 0: none.
+struct MemoryFaults {
+  std::int64_t no_memory_at = 0;  // throws
+  std::int64_t freed_early = 0;   // is given to the next one too
+};
+
+/// Reserves `bytes` of device memory, once. `count` is told what tensors ask for. Throws Error(resources).
+void reserve_memory(std::size_t bytes, const MemoryFaults& to_have, void (*count)(std::int64_t bytes));
 std::size_t reserved_bytes();
 
 /// The allocator of tensors on the device. Above the limit it throws c10::OutOfMemoryError.

@@ -6,6 +6,9 @@
 //   count          devices of the machine
 //   bound          1: each rank sees one device, of its own
 //   wait_left_out  the number of a wait of the host that returns at once
+//   other_moment   the number of a follow that gets the moment of an earlier job
+//   copy_cut_short the number of a copy of which half is made
+//   freed_early    the number of an allocation that is given to the next one too
 //   no_memory_at   the number of an allocation that fails
 //   dies_after     so many jobs that the device runs before it fails
 //   only_rank      the rank that has these two faults; default: each
@@ -71,12 +74,14 @@ DeviceProperties properties(int index) {
 class FakeDevice final : public Device {
  public:
   FakeDevice(int index, void (*count)(std::int64_t bytes)) : properties_(fake::properties(index)) {
-    reserve_memory(memory(), fault("no_memory_at"), count);
+    reserve_memory(memory(), {.no_memory_at = fault("no_memory_at"), .freed_early = number("freed_early", 0)}, count);
+    cut_short_ = number("copy_cut_short", 0);
     const auto all = parameters();
     const auto report = all.find("report");
     set_order({.seed = static_cast<std::uint64_t>(number("seed", 1)),
                .turns = static_cast<std::uint64_t>(number("turns", 3)),
                .wait_left_out = number("wait_left_out", 0),
+               .other_moment = number("other_moment", 0),
                .dies_after = fault("dies_after"),
                .report = report == all.end() ? std::string() : report->second});
     register_operations();
@@ -89,15 +94,14 @@ class FakeDevice final : public Device {
     for (const RegionCopy& one : copies) {
       invariant(one.from.bytes == one.to.bytes, "the two regions of a copy have one length");
       if (one.from.bytes == 0) continue;
+      const std::size_t bytes = count_copy(one.from.bytes) == cut_short_ ? one.from.bytes / 2 : one.from.bytes;
       if (one.from.arena == Arena::host && !is_pinned(one.from.pointer)) {
-        std::vector<std::byte> kept(one.from.pointer, one.from.pointer + one.from.bytes);
+        std::vector<std::byte> kept(one.from.pointer, one.from.pointer + bytes);
         submit(queue, [kept = std::move(kept), to = place_of(one.to)] { std::memcpy(to, kept.data(), kept.size()); });
         continue;
       }
       waits |= one.to.arena == Arena::host && !is_pinned(one.to.pointer);
-      submit(queue, [from = place_of(one.from), to = place_of(one.to), bytes = one.from.bytes] {
-        std::memcpy(to, from, bytes);
-      });
+      submit(queue, [from = place_of(one.from), to = place_of(one.to), bytes] { std::memcpy(to, from, bytes); });
     }
     if (waits) wait_for(now(queue));
   }
@@ -120,6 +124,7 @@ class FakeDevice final : public Device {
     return region.arena == Arena::host ? region.pointer : static_cast<std::byte*>(opened(region.pointer));
   }
   DeviceProperties properties_;
+  std::int64_t cut_short_ = 0;
 };
 
 class Plugin final : public DevicePlugin {

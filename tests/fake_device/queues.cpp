@@ -99,7 +99,7 @@ Moment now(DeviceQueue queue) {
 void follow(DeviceQueue queue, const Moment& moment) {
   const std::lock_guard lock(mutex);
   Queue& to = of(queue);  // a job of its own, so that a moment recorded afterwards is behind the other one too
-  to.jobs.push_back({[] {}, moment});
+  to.jobs.push_back({[] {}, ++counted.follows == chosen.other_moment ? Moment{moment.queue, 0} : moment});
   ++to.queued;
 }
 
@@ -128,13 +128,20 @@ void wait_for(const Moment& moment) {
     invariant(ran, "the queues of the device wait for each other");
   }
   if (!chosen.report.empty())
-    std::ofstream(chosen.report) << "jobs " << counted.jobs << " waits " << counted.waits << " peak "
-                                 << peak_bytes_in_use() << "\n";
+    std::ofstream(chosen.report) << "jobs " << counted.jobs << " waits " << counted.waits << " follows "
+                                 << counted.follows << " copies " << counted.copies << " bytes " << counted.copied_bytes
+                                 << " peak " << peak_bytes_in_use() << "\n";
 }
 
 void run_and_wait(std::function<void()> work) {
   submit(DeviceQueue::compute, std::move(work));
   wait_for(now(DeviceQueue::compute));
+}
+
+std::int64_t count_copy(std::size_t bytes) {
+  const std::lock_guard lock(mutex);
+  counted.copied_bytes += static_cast<std::int64_t>(bytes);
+  return ++counted.copies;
 }
 
 Counts counts() {

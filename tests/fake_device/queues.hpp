@@ -24,6 +24,7 @@ struct Order {
   std::uint64_t seed = 1;
   std::uint64_t turns = 3;         // one of so many times a job runs when another one is queued; 0: never
   std::int64_t wait_left_out = 0;  // the number of a wait that returns at once; 0: none
+  std::int64_t other_moment = 0;   // the number of a follow that gets the moment of an earlier job; 0: none
   std::int64_t dies_after = 0;     // so many jobs; 0: never
   std::string report = {};         // file for the counts
 };
@@ -45,7 +46,11 @@ void run_and_wait(std::function<void()> work);
 struct Counts {
   std::int64_t jobs = 0;
   std::int64_t waits = 0;
+  std::int64_t follows = 0;
+  std::int64_t copies = 0, copied_bytes = 0;
 };
 Counts counts();
+/// Counts a copy, and returns its number.
+std::int64_t count_copy(std::size_t bytes);
 
 }  // namespace lockstep::fake
