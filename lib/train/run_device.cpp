@@ -64,8 +64,8 @@ void refuse_shared_devices(const DeviceOfRank& mine, Communicator& world, const 
 
 }  // namespace
 
-std::string open_device(const TrainConfig& config, Communicator& world, const std::vector<std::string>& hosts) {
-  if (config.train.device == DeviceChoice::cpu) return "the CPU (train.device)";
+RunDevices open_device(const TrainConfig& config, Communicator& world, const std::vector<std::string>& hosts) {
+  if (config.train.device == DeviceChoice::cpu) return {.chosen = "the CPU (train.device)", .of_ranks = {}};
   const bool asked = config.train.device == DeviceChoice::cuda;
   const auto mine = hosts.begin() + world.rank();
   DeviceOfRank found;
@@ -82,7 +82,7 @@ std::string open_device(const TrainConfig& config, Communicator& world, const st
     ++rank;
   }
   if (std::ssize(without) == world.size()) {
-    if (!asked) return fmt::format("the CPU ({})", reason);
+    if (!asked) return {.chosen = fmt::format("the CPU ({})", reason), .of_ranks = {}};
     throw AgreedError(Error(ExitCode::usage, fmt::format("train.device cuda finds no device: {}", reason),
                             "build and install the plug-in, start on a machine with a GPU, or set train.device cpu"),
                       0);
@@ -94,17 +94,19 @@ std::string open_device(const TrainConfig& config, Communicator& world, const st
                             "start as many ranks on each machine as it has devices, or set train.device cpu"),
                       0);
   refuse_shared_devices(found, world, hosts);
-  std::string name;
+  RunDevices devices;
   together(world, "open the device", [&] {
     const KernelTables of_cpu = cpu_kernels();
     std::unique_ptr<Device> device =
         device_plugin()->open(found.index, [](std::int64_t bytes) { count_live_bytes(bytes); });
     register_kernels(static_cast<at::DeviceType>(device->properties().tensor_type),
                      *static_cast<const KernelTables*>(device_plugin()->kernels(&of_cpu)));
-    name = fmt::format("{} ({})", device->properties().name, asked ? "train.device" : "every rank has a device");
+    devices.chosen =
+        fmt::format("{} ({})", device->properties().name, asked ? "train.device" : "every rank has a device");
     use_device(std::move(device));
   });
-  return name;
+  devices.of_ranks = world.all_gather(fmt::format("{}, device {}, {}", *mine, found.index, found.uuid));
+  return devices;
 }
 
 std::optional<DeviceOfPlan> device_planned_for(const TrainConfig& config) {

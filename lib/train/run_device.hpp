@@ -11,12 +11,18 @@
 
 namespace lockstep {
 
+/// The devices of a run.
+struct RunDevices {
+  std::string chosen;                 // the device of this rank and the reason for it, for people
+  std::vector<std::string> of_ranks;  // of each rank, for people: "node-a, device 0, GPU-8b23"; empty on the CPU
+};
+
 /// Opens the device that train.device asks for, and registers its kernels; with auto, a GPU if every rank has one.
 /// `hosts` has the host name of each rank: rank i of a machine takes its device i, or the only one that it sees.
-/// Returns the device and the reason for it, for people. Collective over `world`; before the first tensor. Throws
+/// Collective over `world`; before the first tensor. Throws
 /// Error(usage) if train.device cuda has no plug-in or no device, and Error(resources) if only some ranks have a device
 /// or two have one.
-std::string open_device(const TrainConfig& config, Communicator& world, const std::vector<std::string>& hosts);
+RunDevices open_device(const TrainConfig& config, Communicator& world, const std::vector<std::string>& hosts);
 
 /// Returns the device that a plan without a job is for: the one that log.peak_device names, unless train.device is cpu.
 /// Not set: the CPU. Local. Throws Error(usage) if train.device cuda comes without a name.

@@ -17,7 +17,6 @@
 #include "train/kept_run.hpp"
 #include "train/memory_check.hpp"
 #include "train/nonfinite.hpp"
-#include "train/run_device.hpp"
 #include "train/run_mesh.hpp"
 
 #include <algorithm>
@@ -74,7 +73,7 @@ Machines set_up_machines(const TrainConfig& config, Communicator& world) {
   set_up_runtime(machines.threads);
   limit_host_memory(offload_options(config.train).host_limit_bytes);
   want_matrix_unit(config.precision.matrix_unit);
-  machines.device = open_device(config, world, machines.hosts);
+  machines.devices = open_device(config, world, machines.hosts);
   return machines;
 }
 

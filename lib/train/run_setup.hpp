@@ -13,6 +13,7 @@
 #include "train/callbacks.hpp"
 #include "train/cell_state.hpp"
 #include "train/resume_or_start.hpp"
+#include "train/run_device.hpp"
 #include "train/train_plan.hpp"
 #include "train/train_state.hpp"
 
@@ -30,8 +31,8 @@ Session::Settings session_settings(const TrainConfig& config, const Path& folder
 struct Machines {
   std::vector<std::string> hosts;  // host name of each rank
   Placement placement = {};
-  int threads = 1;          // threads of this rank
-  std::string device = {};  // that this rank computes on, and why, for people
+  int threads = 1;  // threads of this rank
+  RunDevices devices = {};
 };
 /// Sets up the threads, the device and the kernels of this rank. Collective over `world`. Throws as open_device does.
 Machines set_up_machines(const TrainConfig& config, Communicator& world);

@@ -97,10 +97,19 @@ void log_start(const TrainConfig& config, const TrainPlan& plan, const Machines&
   if (resumed) log.info("{} {}", start.step > 0 ? "resuming from" : "starting with the weights of", resumed->string());
   std::vector<Row> rows = rows_of(config, plan, machines.placement);
   std::erase_if(rows, [](const Row& row) { return row.section == "cost"; });  // of a job that has its machines
-  std::string text = to_text(config.plan ? rows : brief(rows));
+  if (!config.plan) rows = brief(rows);
+  for (const std::string& device : machines.devices.of_ranks) {
+    const auto rank = &device - machines.devices.of_ranks.data();
+    rows.push_back({.section = "devices",
+                    .key = fmt::format("rank_{}", rank),
+                    .label = fmt::format("rank {}", rank),
+                    .value = device,
+                    .text = device});
+  }
+  std::string text = to_text(rows);
   text.pop_back();  // a log line brings its own end
   log.info("{} per rank, {}, on {}; this run:\n{}", counted(machines.threads, "thread"), describe_arithmetic(),
-           machines.device, text);
+           machines.devices.chosen, text);
 }
 
 /// Rank 0 records it, and the rank whose node has none says it.

@@ -36,7 +36,7 @@ namespace {
 
 /// From the first call on, this process computes on the device of the tests.
 void use_closed_memory() {
-  static const std::string opened = [] {
+  static const RunDevices opened = [] {
     set_up_runtime(2);
     TrainConfig config;
     config.train.device = DeviceChoice::cuda;
