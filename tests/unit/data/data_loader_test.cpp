@@ -329,10 +329,13 @@ BOOST_AUTO_TEST_CASE(an_absent_dataset_is_refused_with_what_to_type) {
   BOOST_CHECK_EXCEPTION(
       open_dataset("nowhere/text"), Error,
       says("make it with: prepare-data INPUT… --output nowhere/text --data.tokenizer bytes|chars|TOKENIZER"));
-  publish_file(path / "DATASET.json", to_text(manifest));
-  for (const Path& near : {path.parent_path(), path / "train", path / "train/", path / "DATASET.json"})
-    BOOST_CHECK_EXCEPTION(open_dataset(near), Error, says("name the dataset itself: " + path.string()));
-  BOOST_CHECK_EXCEPTION(open_dataset(path).open(DataSplit::validation), Error, [](const Error& error) {
+  const Path own = path / "text";  // the folder above has no dataset of another test
+  make_folder(own);
+  test::write_split(own, manifest, DataSplit::train, split);
+  publish_file(own / "DATASET.json", to_text(manifest));
+  for (const Path& near : {path, own / "train", own / "train/", own / "DATASET.json"})
+    BOOST_CHECK_EXCEPTION(open_dataset(near), Error, says("name the dataset itself: " + own.string()));
+  BOOST_CHECK_EXCEPTION(open_dataset(own).open(DataSplit::validation), Error, [](const Error& error) {
     return error.code() == ExitCode::input && std::string(error.what()).ends_with("has no validation split");
   });
 }
