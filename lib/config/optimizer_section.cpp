@@ -96,6 +96,9 @@ void describe(Declaration& visit, PrecisionOptions& precision) {
                .details = "bf16 keeps no other copy and needs precision.dtype bf16. Updates that are small beside a "
                           "weight are then lost unless optimizer.kahan keeps them",
                .on_resume = OnResume::fixed()});
+  visit.field("matmul", precision.matmul,
+              {.brief = "precision of products of fp32 matrices on a GPU",
+               .details = "On the CPU it has no effect: products have the precision of fp32"});
   visit.field("matrix_unit", precision.matrix_unit,
               {.brief = "use the matrix unit (Intel AMX) for matrix products",
                .details = "fp32 products are computed as six products of three bf16 parts, with the accuracy of fp32. "

@@ -121,6 +121,9 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
                .unit = "micro-batches",
                .min = 1,
                .max = most_count});
+  visit.field("transport", parallel.transport,
+              {.brief = "how ranks exchange data that lies on GPUs",
+               .details = "On the CPU it has no effect: ranks use MPI. See lockstep-devices(7)"});
 }
 
 void describe(Declaration& visit, PostLocalSgdOptions& local) {

@@ -204,12 +204,18 @@ void check_loss(const TrainConfig& config, Problems& problems) {
                              loss.plugin->file()));
 }
 
+void check_transport(const TrainConfig& config, Problems& problems) {
+  if (config.parallel.transport == RankTransport::nccl)
+    problems.add({"parallel.transport"}, "parallel.transport nccl is not available: use auto or host");
+}
+
 }  // namespace
 
 void check(const TrainConfig& given, Problems& problems) {
   const TrainConfig config = given.eval_only ? evaluation_alone(given) : given;
   check_rules(needs(), config, problems);
   check_length(config.train, problems);
+  check_transport(config, problems);
   check_batch(config, problems);
   check_schedule(config, problems);
   check_optimizer(config, problems);

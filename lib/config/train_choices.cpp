@@ -136,6 +136,15 @@ ChoiceList<DeviceChoice> choices_of(DeviceChoice) {
           {DeviceChoice::cpu, "cpu", "the processor"},
           {DeviceChoice::cuda, "cuda", "a GPU for each rank, through the plug-in lockstep-cuda.so"}};
 }
+ChoiceList<RankTransport> choices_of(RankTransport) {
+  return {{RankTransport::automatic, "auto", "nccl where it is available, else host"},
+          {RankTransport::nccl, "nccl", "NCCL, from GPU to GPU; this version does not have it"},
+          {RankTransport::host, "host", "MPI, through host memory; ranks may share a GPU"}};
+}
+ChoiceList<MatmulPrecision> choices_of(MatmulPrecision) {
+  return {{MatmulPrecision::fp32, "fp32", "fp32"},
+          {MatmulPrecision::tf32, "tf32", "TF32 where the GPU has it: 10 bits of mantissa, sums in fp32"}};
+}
 ChoiceList<CallbackName> choices_of(CallbackName) {
   return open_choice<CallbackName>(
       {{CallbackName::sample, "sample", "generate text from sample.prompts at evaluations and at the end"}},

@@ -27,6 +27,8 @@ ChoiceList<StageSplitter> choices_of(StageSplitter);
 ChoiceList<PipelineOrder> choices_of(PipelineOrder);
 ChoiceList<LossName> choices_of(LossName);
 ChoiceList<DeviceChoice> choices_of(DeviceChoice);
+ChoiceList<RankTransport> choices_of(RankTransport);
+ChoiceList<MatmulPrecision> choices_of(MatmulPrecision);
 ChoiceList<CallbackName> choices_of(CallbackName);
 ChoiceList<Offload> choices_of(Offload);
 ChoiceList<RecomputeKeep> choices_of(RecomputeKeep);

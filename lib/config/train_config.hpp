@@ -28,6 +28,8 @@ enum class ScheduleName { linear, cosine, constant, polynomial, inverse_sqrt, ws
 enum class CooldownShape { linear, cosine, sqrt };
 enum class WarmupFrom { one, zero };  // first step of warm-up
 enum class DeviceChoice { automatic, cpu, cuda };
+enum class RankTransport { automatic, nccl, host };
+enum class MatmulPrecision { fp32, tf32 };
 enum class CallbackName { sample };  // plug-ins add names
 enum class Offload { optimizer, shards, activations };
 enum class RecomputeKeep { attention, projections, mlp, matmul, experts };
@@ -143,7 +145,8 @@ struct ParallelOptions {
   std::optional<std::int64_t> stages_per_rank;  // virtual stages; default: 2 for zbv and interleaved, else 1
   std::vector<std::string> split_points;  // first blocks of the stages after the first; empty: stage_splitter decides
   Defaulted<StageSplitter> stage_splitter{StageSplitter::balanced};
-  std::optional<std::int64_t> micro_batches;  // of a pass through the schedule; default: given by the batch
+  std::optional<std::int64_t> micro_batches;           // of a pass through the schedule; default: given by the batch
+  RankTransport transport = RankTransport::automatic;  // of data on devices
 };
 
 /// Returns whether weights that are sharded over dp_shard are sharded along this context-parallel axis too.
@@ -171,7 +174,8 @@ struct PrecisionOptions {
   std::optional<Precision> reduce_dtype;  // of gradient reduction; default: the master weights' type
   std::optional<Precision> output_dtype;  // of activations between blocks; default: the master weights' type
   WeightsKept weights = WeightsKept::master;
-  bool matrix_unit = true;  // used where the processor has one
+  MatmulPrecision matmul = MatmulPrecision::fp32;  // of products of fp32 matrices on a GPU
+  bool matrix_unit = true;                         // used where the processor has one
   LossScaleOptions loss_scale;
 };
 

@@ -20,6 +20,7 @@ class Cpu final : public Device {
  public:
   const DeviceProperties& properties() const override { return properties_; }
   DeviceCounts counts() const override { return {}; }
+  std::int64_t free_memory() const override { return 0; }
   std::shared_ptr<std::byte> pinned_memory(std::size_t bytes) override {
     constexpr std::size_t alignment = 64;
     auto* const memory =

@@ -21,12 +21,20 @@ enum class DeviceQueue : std::uint8_t { compute, to_device, from_device };
 /// A moment in a queue: all work queued before it has ended. Null: it is over.
 using DeviceMoment = std::shared_ptr<void>;
 
+/// Memory of a device that a process takes besides its tensors.
+struct DeviceOverhead {
+  std::int64_t context_bytes = 0;    // when the device is opened
+  std::int64_t workspace_bytes = 0;  // of libraries, once they compute
+};
+
 struct DeviceProperties {
   std::string name;               // "CPU", "NVIDIA H100 80GB HBM3"
   std::string uuid;               // distinguishes devices of a machine; empty for the CPU
   std::int64_t memory_bytes = 0;  // 0: that of the machine
-  int tensor_type = 0;            // c10::DeviceType of its tensors
-  bool is_host = true;            // its memory is that of the host
+  DeviceOverhead overhead = {};
+  int numa_node = -1;   // nearest to it; -1: unknown
+  int tensor_type = 0;  // c10::DeviceType of its tensors
+  bool is_host = true;  // its memory is that of the host
 };
 
 /// Numbers of a device since it was opened.
@@ -39,6 +47,8 @@ class Device {
   virtual ~Device() = default;
   virtual const DeviceProperties& properties() const = 0;
   virtual DeviceCounts counts() const = 0;
+  /// Bytes of device memory that no process uses now. Throws Error(resources) if the device has failed.
+  virtual std::int64_t free_memory() const = 0;
   /// Host memory that the device reads and writes directly. Any thread. Throws Error(resources).
   virtual std::shared_ptr<std::byte> pinned_memory(std::size_t bytes) = 0;
   /// Queues copies. Pinned host memory must stay unchanged until they have ended; other host memory may be reused at

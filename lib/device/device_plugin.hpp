@@ -9,6 +9,11 @@
 
 namespace lockstep {
 
+/// How a device computes.
+struct DeviceSettings {
+  bool tf32 = false;  // products of fp32 matrices may round their factors to TF32, where the device has it
+};
+
 class DevicePlugin {
  public:
   static constexpr const char* entry = "lockstep_device";  // const DevicePluginTable* lockstep_device()
@@ -20,7 +25,8 @@ class DevicePlugin {
   virtual std::vector<DeviceProperties> devices() = 0;
   /// Opens a device, once. The plug-in stays open as long as the process. It calls `count` with the bytes of each
   /// tensor that takes device memory, negative when they are released; any thread. Throws Error(resources).
-  virtual std::unique_ptr<Device> open(int index, void (*count)(std::int64_t bytes)) = 0;
+  virtual std::unique_ptr<Device> open(int index, const DeviceSettings& settings,
+                                       void (*count)(std::int64_t bytes)) = 0;
   /// Its kernels, a KernelTables. `of_cpu` are those of the CPU, with which the device of the tests computes.
   virtual const void* kernels(const void* of_cpu) = 0;
 };

@@ -38,6 +38,12 @@ void mixed_precision(const Node& value, Lowering& lowering) {
   if (value.text != "no" || lowering.given("default_dtype") == nullptr) param_dtype(value, lowering);
 }
 
+void matmul_precision(const Node& value, Lowering& lowering) {
+  if (value.text != "highest" && value.text != "high" && value.text != "medium")
+    return lowering.refuse(value, "it must be one of highest, high and medium");
+  lowering.set("precision.matmul", value.text == "highest" ? "fp32" : "tf32", value);
+}
+
 void activation_budget(const Node& value, Lowering& lowering) {
   double share = 0;
   const auto [end, error] = std::from_chars(value.text.data(), value.text.data() + value.text.size(), share);
@@ -228,7 +234,8 @@ constexpr std::array forgather_keys{
                "true: also on_nonfinite stop", "", "", detect_anomaly},
     DialectKey{"sdpa_backend", text, "", moot, "", "there is one attention kernel, computed in blocks"},
     DialectKey{"sdpa_set_priority", flag, "false", moot, "", "there is one attention kernel, computed in blocks"},
-    DialectKey{"float32_matmul_precision", text, "", moot, "", "fp32 products always have the precision of highest"},
+    DialectKey{"float32_matmul_precision", text, "", taken, "precision.matmul", "highest: fp32; high, medium: tf32", "",
+               "", matmul_precision},
     DialectKey{"dynamo_recompile_limit", number, "", moot, "", hf::no_compile},
     DialectKey{"mixed_precision", text, "", taken, "precision.dtype", "no: default_dtype, else fp32; bf16; fp16", "",
                "", mixed_precision},

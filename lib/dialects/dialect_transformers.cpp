@@ -34,6 +34,16 @@ void fp16(const Node& value, Lowering& lowering) {
   if (flag_word(value.text).value_or(false)) lowering.set("precision.dtype", "fp16", value);
 }
 
+void tf32(const Node& value, Lowering& lowering) {
+  if (const auto on = flag_word(value.text)) lowering.set("precision.matmul", *on ? "tf32" : "fp32", value);
+}
+
+void ddp_backend(const Node& value, Lowering& lowering) {
+  if (value.text == "nccl") return lowering.set("parallel.transport", "auto", value);
+  if (value.text == "gloo" || value.text == "mpi") return lowering.set("parallel.transport", "host", value);
+  lowering.refuse(value, "it must be one of nccl, gloo and mpi");
+}
+
 void save_only_model(const Node& value, Lowering& lowering) {
   if (flag_word(value.text).value_or(false)) lowering.set("checkpoint.components", "model", value);
 }
@@ -189,7 +199,7 @@ constexpr std::array trainer_keys{
     DialectKey{"fp16", flag, "false", taken, "precision.dtype", "true: fp16", "", "", fp16},
     DialectKey{"bf16_full_eval", flag, "false", refused, "", "evaluations use the types of training", "false"},
     DialectKey{"fp16_full_eval", flag, "false", refused, "", "evaluations use the types of training", "false"},
-    DialectKey{"tf32", flag, "", moot, "", "fp32 products always have full precision"},
+    DialectKey{"tf32", flag, "", taken, "precision.matmul", "true: tf32, false: fp32", "", "", tf32},
     DialectKey{"activation_checkpointing", flag, "", taken, "train.recompute", "block or none", "", "", jointly},
     DialectKey{"activation_checkpointing_kwargs", map, "", taken, "train.recompute", "every_n_layers: every:N", "", "",
                jointly},
@@ -224,7 +234,8 @@ constexpr std::array trainer_keys{
     DialectKey{"label_smoothing_factor", number, "0.0", taken, "train.label_smoothing",
                "of steps; there evaluations are smoothed too"},
     DialectKey{"torch_empty_cache_steps", number, "", moot, "", "memory is planned once, before the first step"},
-    DialectKey{"ddp_backend", text, "", moot, "", hf::launched},
+    DialectKey{"ddp_backend", text, "", taken, "parallel.transport", "nccl: auto; gloo, mpi: host", "", "",
+               ddp_backend},
     DialectKey{"ddp_bucket_cap_mb", number, "", taken, "parallel.bucket_size", "in MiB", "", "", hf::bucket_cap},
     DialectKey{"ddp_find_unused_parameters", flag, "", moot, "", hf::not_needed},
     DialectKey{"ddp_broadcast_buffers", flag, "", moot, "", hf::not_needed},

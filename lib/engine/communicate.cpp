@@ -34,9 +34,10 @@ void Engine::communicate(Run& run, const Action& action, std::size_t position) {
       Unit& unit = unit_of(action.subject);
       const at::Tensor whole =
           unit_memory(unit, unit.whole_length(), compute_type(unit.precision()), "gathered weights");
-      run.slots.acquire(action.slots.acquires.front(), {.input = {}, .value = whole});
+      const int lent = action.slots.acquires.front();
+      run.slots.acquire(lent, {.input = {}, .value = whole});
       const DType dtype = compute_dtype(unit.precision());
-      unit.lend_weights(whole);
+      unit.lend_weights(whole, lent);
       if (const int slot = kept_slot(run.ranks, action); slot >= 0)
         ticket = transport_.all_gather(lane, group, region_of(kept_weights(run, unit, slot)), region_of(whole),
                                        unit.kept_map(), dtype);
@@ -147,9 +148,9 @@ void Engine::lend_gradient(Run& run, Unit& unit, int slot) {
       unit_memory(unit, local ? unit.whole_length() : unit.length(), master_type(unit.precision()), "gradient");
   run.slots.acquire(slot, {.input = {}, .value = memory});
   if (local)
-    unit.lend_local_gradient(memory);
+    unit.lend_local_gradient(memory, slot);
   else
-    unit.lend_gradient(memory);
+    unit.lend_gradient(memory, slot);
 }
 
 void Engine::lend_step_gradient(Run& run, Unit& unit, const Action& action) {
@@ -166,7 +167,7 @@ void Engine::lend_gradients(Run& run, const Action& action) {
       lend_gradient(run, unit_of(run.slots.slot(slot).subject), slot);
   for (const int slot : action.slots.writes)
     if (kind_of(slot) == SlotKind::local_gradient)
-      unit_of(run.slots.slot(slot).subject).resume_local_gradient(run.slots.at(slot).value);
+      unit_of(run.slots.slot(slot).subject).resume_local_gradient(run.slots.at(slot).value, slot);
 }
 
 const at::Tensor& Engine::own_shard(Run& run, const Unit& unit, const Action& action) {
@@ -192,9 +193,8 @@ Region Engine::give_up_gradient(Run& run, Unit& unit, const Action& action) {
     else
       lend_gradient(run, unit, slot);
   }
-  const at::Tensor& whole = run.slots.at(slot).value;  // the slot holds it until the transport has done with it
-  if (!cast) unit.end_local_gradient(whole);
-  return region_of(whole);
+  if (!cast) unit.end_local_gradient(slot);
+  return region_of(run.slots.at(slot).value);  // the slot holds it until the transport has done with it
 }
 
 std::pair<at::Tensor, SumInto> Engine::shard_of(Run& run, const Unit& unit, const Action& action) const {

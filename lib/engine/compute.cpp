@@ -72,14 +72,14 @@ void Engine::perform(Run& run, const Action& action, Unit& unit) {
   } else if (action.op == Op::finish_gradient) {
     const int own = (action.slots.releases.empty() ? action.slots.writes : action.slots.releases).front();
     const bool lent = run.slots.slot(own).kind == SlotKind::local_gradient;
-    if (lent) unit.resume_local_gradient(run.slots.at(own).value);
+    if (lent) unit.resume_local_gradient(run.slots.at(own).value, own);
     unit.finish_gradients();
     if (session_.take_injected_nan()) unit.local_gradient()[0] = not_a_number;  // not the padding, which stays
     if (search_) search_->look_at_gradient(unit, run.program.micro_batches - 1);
     if (!action.slots.acquires.empty()) {
       made = unit_memory(unit, unit.whole_length(), scalar_type(reduce_dtype_), "cast gradient");
       made.copy_(unit.local_gradient());
-      if (lent) unit.end_local_gradient(run.slots.at(own).value);
+      if (lent) unit.end_local_gradient(own);
     }
   } else if (action.op == Op::add_gradient) {
     unit.gradient().add_(run.slots.at(SlotKind::peer_gradient, action.subject, no_micro_batch).value);

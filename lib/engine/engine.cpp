@@ -289,10 +289,7 @@ void Engine::execute(Run& run) {
 }
 
 void Engine::await_offloads(const Run& run) {
-  const bool offloads = std::ranges::any_of(run.ranks.actions, [](const Action& action) {
-    return action.op == Op::offload_state || action.op == Op::offload_gradient;
-  });
-  if (offloads) this_device().wait(this_device().record(DeviceQueue::from_device));
+  if (offloads_state(run.ranks)) this_device().wait(this_device().record(DeviceQueue::from_device));
 }
 
 void Engine::go_through(Run& run) {

@@ -6,6 +6,7 @@
 #include "base/json.hpp"
 #include "base/json_integer.hpp"
 #include "base/output_folder.hpp"
+#include "base/processors.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "comm/failure.hpp"
@@ -35,7 +36,6 @@
 #include "tokenizer/pre_tokenizer.hpp"
 #include "tokenizer/tokenizers.hpp"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -105,11 +105,8 @@ int default_threads(Communicator& world) {
   const std::string own = host.data();
   const auto hosts = world.all_gather(own);
   const auto neighbours = std::ranges::count(hosts, own);
-  cpu_set_t bound;
-  CPU_ZERO(&bound);
-  const int allowed = ::sched_getaffinity(0, sizeof bound, &bound) == 0 ? CPU_COUNT(&bound) : 1;
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return std::max(1, std::min(allowed, cores / static_cast<int>(neighbours)));
+  return std::max(1, std::min(usable_processors(), cores / static_cast<int>(neighbours)));
 }
 
 class Preparation {

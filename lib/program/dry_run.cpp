@@ -343,6 +343,11 @@ std::vector<Row> brief(const std::vector<Row>& rows) {
                                                        "hours_unknown",
                                                        "node_memory_bytes",
                                                        "rank_memory_bytes",
+                                                       "device_memory_bytes",
+                                                       "device_tensor_bytes",
+                                                       "device_workspace_bytes",
+                                                       "device_context_bytes",
+                                                       "device_waits",
                                                        "checkpoints_on_disk_bytes",
                                                        "cells",
                                                        "recomputed_blocks"};

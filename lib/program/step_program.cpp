@@ -150,6 +150,23 @@ const std::vector<BlockExchange>& exchanges_of(const StepProgram& program, const
   return action.op == Op::forward ? block.forward : block.backward;
 }
 
+bool offloads_state(const RankClass& ranks) {
+  return std::ranges::any_of(ranks.actions, [](const Action& action) {
+    return action.op == Op::offload_state || action.op == Op::offload_gradient;
+  });
+}
+
+int device_waits(const StepProgram& program, const RankClass& ranks) {
+  int waits = offloads_state(ranks) ? 1 : 0;
+  for (const Action& action : ranks.actions) {
+    if (action.op == Op::heartbeat || action.op == Op::reduce_loss || action.op == Op::draw_token) ++waits;
+    waits += static_cast<int>(std::ranges::count_if(exchanges_of(program, action), [](const BlockExchange& exchange) {
+      return exchange.kind == BlockExchange::Kind::all_gather && exchange.axes == std::vector{expert_axis};
+    }));
+  }
+  return waits;
+}
+
 int cell_count(const StepProgram& program) {
   int count = 1;
   for (const AxisName& name : program.apart) count *= find_axis(program.mesh, name)->size;

@@ -102,6 +102,12 @@ KeepSet keeps_of(const StepProgram& program, int block);
 /// The exchanges of the group's ranks in the middle of an action, in order.
 const std::vector<BlockExchange>& exchanges_of(const StepProgram& program, const Action& action);
 
+/// Whether the ranks copy state from the device to host memory, so that the host waits for these copies at the end.
+bool offloads_state(const RankClass& ranks);
+/// How many times the host of these ranks waits for a device with memory of its own: where it reads the sums of a step,
+/// of an evaluation, or of a text; for the table of expert parallelism in each layer; and for offloaded state.
+int device_waits(const StepProgram& program, const RankClass& ranks);
+
 /// Number of cells of ranks that hold weights of their own while the program runs: 1 if all have the same.
 int cell_count(const StepProgram& program);
 /// Axes along which ranks belong to one cell.

@@ -21,6 +21,11 @@ struct DevicePeaks {
   std::optional<double> of(Precision type) const;
 };
 
+/// Memory that plans assume for a context on a device that is not present, and for the workspaces of its libraries.
+constexpr std::int64_t assumed_context_bytes = std::int64_t{512} << 20;
+/// cuBLAS recommends 32 MiB on Hopper (cuBLAS 13.0, cublasSetWorkspace); LibTorch has as much for its own products.
+constexpr std::int64_t assumed_workspace_bytes = std::int64_t{64} << 20;
+
 /// All known devices, in the order of the table.
 const std::vector<DevicePeaks>& known_devices();
 

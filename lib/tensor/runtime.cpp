@@ -1,5 +1,6 @@
 #include "tensor/runtime.hpp"
 
+#include "base/processors.hpp"
 #include "tensor/gemm.hpp"
 #include "tensor/memory.hpp"
 #include "tensor/parallel.hpp"
@@ -9,9 +10,6 @@
 #include <ATen/Version.h>
 #include <c10/core/AutogradState.h>
 #include <fmt/format.h>
-
-#include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -23,24 +21,11 @@ extern "C" __attribute__((visibility("default"))) int mkl_serv_intel_cpu_true() 
 
 namespace lockstep {
 
-namespace {
-
-int cores_of(pid_t process) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (sched_getaffinity(process, sizeof cores, &cores) != 0) return 1;
-  return std::max(1, CPU_COUNT(&cores));
-}
-
-}  // namespace
-
 int threads_per_rank(int asked, int local_ranks) {
   if (asked > 0) return asked;
   if (const char* told = std::getenv("OMP_NUM_THREADS"); told && std::atoi(told) > 0) return std::atoi(told);
-  constexpr pid_t this_process = 0;
-  const int cores = cores_of(this_process);
-  const bool bound_by_launcher = cores < cores_of(getppid());
-  return bound_by_launcher ? cores : std::max(1, cores / std::max(1, local_ranks));
+  const int cores = usable_processors();
+  return is_bound_by_launcher() ? cores : std::max(1, cores / std::max(1, local_ranks));
 }
 
 void set_up_runtime(int threads) {

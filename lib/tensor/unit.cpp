@@ -194,21 +194,23 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
   }
 }
 
-const Unit::Views& Unit::views_of(const at::Tensor& whole) {
-  invariant(whole.numel() == whole_length(), "memory lent to a unit has the length of the whole unit");
-  const auto [found, fresh] = lent_.try_emplace({whole.const_data_ptr(), whole.scalar_type()});
-  if (fresh) {
-    const at::Tensor flat = at::from_blob(whole.mutable_data_ptr(), {whole.numel()}, whole.options());
-    for (const auto& parameter : parameters_)
-      found->second.push_back(view(flat, parameter->offset(), parameter->shape()));
-  }
-  return found->second;
+const Unit::Views& Unit::views_of(const at::Tensor& memory, int slot, Part part) {
+  invariant(memory.numel() == (part == Part::whole ? whole_length() : length()),
+            "memory lent to a unit has the length of the unit");
+  LentViews& lent = lent_[{slot, part}];
+  if (lent.memory == memory.const_data_ptr() && lent.type == memory.scalar_type()) return lent.views;
+  lent = {memory.const_data_ptr(), memory.scalar_type(), {}};
+  const at::Tensor flat = at::from_blob(memory.mutable_data_ptr(), {memory.numel()}, memory.options());
+  for (const auto& parameter : parameters_)
+    lent.views.push_back(part == Part::whole ? view(flat, parameter->offset(), parameter->shape())
+                                             : view(flat, parameter->shard_offset(), parameter->box().extent));
+  return lent.views;
 }
 
-void Unit::lend_weights(const at::Tensor& whole) {
+void Unit::lend_weights(const at::Tensor& whole, int slot) {
   invariant(cut_, "only a sharded unit borrows memory for whole weights");
   weights_ = whole;
-  const Views* views = whole.defined() ? &views_of(whole) : nullptr;
+  const Views* views = whole.defined() ? &views_of(whole, slot, Part::whole) : nullptr;
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->compute_ = views ? (*views)[i] : at::Tensor();
 }
 
@@ -219,37 +221,38 @@ at::Tensor Unit::keep_weights() const {
   return kept;
 }
 
-void Unit::view_local_gradient(const at::Tensor& whole) {
+void Unit::view_local_gradient(const at::Tensor& whole, int slot) {
   if (local_gradient_.defined()) {
-    std::vector<int>& touches = touches_[local_gradient_.const_data_ptr()];
+    std::vector<int>& touches = touches_[local_slot_];
     touches.clear();
     for (const auto& parameter : parameters_) touches.push_back(parameter->touches_);
   }
   local_gradient_ = whole.defined() || cut_ ? whole : gradient_;
-  const Views* views = whole.defined() ? &views_of(whole) : nullptr;
+  local_slot_ = slot;
+  const Views* views = whole.defined() ? &views_of(whole, slot, Part::whole) : nullptr;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& parameter = *parameters_[i];
     parameter.local_gradient_ = views ? (*views)[i] : cut_ ? at::Tensor() : parameter.gradient_;
   }
 }
 
-void Unit::lend_local_gradient(const at::Tensor& whole) {
-  view_local_gradient(whole);
+void Unit::lend_local_gradient(const at::Tensor& whole, int slot) {
+  view_local_gradient(whole, slot);
   if (!cut_) zero_padding(whole);
   zero_grad();
 }
 
-void Unit::resume_local_gradient(const at::Tensor& whole) {
-  if (local_gradient_.defined() && local_gradient_.const_data_ptr() == whole.const_data_ptr()) return;
-  const auto left = touches_.extract(whole.const_data_ptr());
+void Unit::resume_local_gradient(const at::Tensor& whole, int slot) {
+  if (local_gradient_.defined() && local_slot_ == slot) return;
+  const auto left = touches_.extract(slot);
   invariant(!left.empty(), "a resumed local gradient was lent before");
-  view_local_gradient(whole);
+  view_local_gradient(whole, slot);
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->touches_ = left.mapped()[i];
 }
 
-void Unit::end_local_gradient(const at::Tensor& whole) {
-  if (local_gradient_.defined() && local_gradient_.const_data_ptr() == whole.const_data_ptr()) view_local_gradient({});
-  touches_.erase(whole.const_data_ptr());
+void Unit::end_local_gradient(int slot) {
+  if (local_gradient_.defined() && local_slot_ == slot) view_local_gradient({}, no_slot);
+  touches_.erase(slot);
 }
 
 void Unit::zero_padding(const at::Tensor& flat) const {
@@ -260,19 +263,13 @@ void Unit::zero_padding(const at::Tensor& flat) const {
   }
 }
 
-void Unit::lend_gradient(const at::Tensor& own) {
+void Unit::lend_gradient(const at::Tensor& own, int slot) {
   const bool is_local = !cut_ && (!local_gradient_.defined() || local_gradient_.is_same(gradient_));
   gradient_ = own.defined() ? own : home_.gradient;
   if (is_local) local_gradient_ = gradient_;
   const Views* views = nullptr;
   if (gradient_.defined()) {
-    const auto [found, fresh] = lent_gradients_.try_emplace(gradient_.const_data_ptr());
-    if (fresh) {
-      const at::Tensor flat = at::from_blob(gradient_.mutable_data_ptr(), {gradient_.numel()}, gradient_.options());
-      for (const auto& parameter : parameters_)
-        found->second.push_back(view(flat, parameter->shard_offset(), parameter->box().extent));
-    }
-    views = &found->second;
+    views = &views_of(gradient_, slot, Part::shard);
     for (std::size_t i = 0; own.defined() && i < parameters_.size(); ++i) {  // padding counts in sums over the buffer
       const std::int64_t end = parameters_[i]->shard_offset() + parameters_[i]->shard_elements();
       const std::int64_t next = i + 1 < parameters_.size() ? parameters_[i + 1]->shard_offset() : length();

@@ -85,24 +85,26 @@ class Unit {
   const std::vector<at::Tensor>& state() const { return state_; }      // optimizer state, in declaration order
   const std::vector<StateDescription>& kept() const { return kept_; }  // describes state(); empty if frozen
 
+  // Memory is lent from a slot of a step program. Views of it are created again only if the slot has moved.
+  static constexpr int no_slot = -1;
   /// For a sharded unit: parameters view the gathered weights in `whole`, (whole_length()) in the compute type, until
-  /// the next call. With an undefined tensor they have none. Lending the same memory again creates no new views. Local.
-  void lend_weights(const at::Tensor& whole);
+  /// the next call. With an undefined tensor they have none. Local.
+  void lend_weights(const at::Tensor& whole, int slot = no_slot);
   /// Lends memory, (whole_length()) in the master type, for this rank's whole gradient, which counts as cleared.
   /// Several such gradients may exist, for instance of micro-batches with a split backward; contributions go to one of
   /// them at a time.
-  void lend_local_gradient(const at::Tensor& whole);
+  void lend_local_gradient(const at::Tensor& whole, int slot);
   /// Makes a gradient that was lent earlier the current one again.
-  void resume_local_gradient(const at::Tensor& whole);
+  void resume_local_gradient(const at::Tensor& whole, int slot);
   /// Ends the use of this memory: the gradient is complete. Parameters then have none until one is lent or resumed; if
   /// the unit is not sharded, they have their own.
-  void end_local_gradient(const at::Tensor& whole);
+  void end_local_gradient(int slot);
   /// Copies this rank's part, by kept_map(), of the lent weights to fresh memory. Local.
   at::Tensor keep_weights() const;
   /// With GradientMemory::lent: the reduced gradient lies in `own`, (length()) in the master type, until the next call;
   /// with an undefined tensor there is none. Padding becomes zero. If the unit is not sharded, it is also this rank's
   /// own gradient, and counts as cleared. Local.
-  void lend_gradient(const at::Tensor& own);
+  void lend_gradient(const at::Tensor& own, int slot = no_slot);
   // The next functions are for a unit with buffers in host memory (offloading). Local.
   /// Bytes of the host buffers that an update uses.
   std::int64_t update_bytes();
@@ -145,8 +147,14 @@ class Unit {
   /// Stores the positions of this state in `places`, and returns the length of its buffer.
   std::int64_t place_state(const StateDescription& kept, const std::vector<LogicalTensor>& tensors, Rank rank,
                            std::vector<ParameterPlace>& places) const;
-  const Views& views_of(const at::Tensor& whole);
-  void view_local_gradient(const at::Tensor& whole);
+  struct LentViews {
+    const void* memory = nullptr;  // that they view, without owning it
+    at::ScalarType type = at::kFloat;
+    Views views;
+  };
+  enum class Part : std::uint8_t { whole, shard };
+  const Views& views_of(const at::Tensor& memory, int slot, Part part);
+  void view_local_gradient(const at::Tensor& whole, int slot);
   /// Zeroes the padding between parameters, because the buffer is reduced as a whole.
   void zero_padding(const at::Tensor& flat) const;
   std::string name_;
@@ -164,9 +172,9 @@ class Unit {
   at::Tensor master_, compute_, gradient_, local_gradient_;
   std::vector<at::Tensor> state_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
-  std::map<std::pair<const void*, at::ScalarType>, Views> lent_;  // by memory; views do not own it
-  std::map<const void*, std::vector<int>> touches_;  // touches of lent gradients that are not current, by memory
-  std::map<const void*, Views> lent_gradients_;      // views of reduced gradients, by memory
+  std::map<std::pair<int, Part>, LentViews> lent_;  // by slot
+  int local_slot_ = no_slot;                        // of the current local gradient, if it is lent
+  std::map<int, std::vector<int>> touches_;         // touches of lent gradients that are not current, by slot
 };
 
 /// Returns the bytes of a flat buffer or of a view of one, for reductions, checkpoints and hashes. The tensor must be

@@ -4,9 +4,16 @@
 #include "base/text.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
+#include "device/device.hpp"
 #include "program/memory_estimate.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -77,13 +84,58 @@ void choose_background(Communicator& world, Background background, TrainPlan& pl
   plan.no_snapshot = *shortage;
 }
 
+namespace {
+
+/// Of a rank, or of ranks that share a device: "1.2 GiB for tensors and 32 MiB for libraries".
+std::string device_needs_text(std::int64_t needed, std::int64_t workspace) {
+  return fmt::format("{} for tensors and {} for libraries", human_bytes(needed - workspace), human_bytes(workspace));
+}
+
+/// The ranks on a device that is in use.
+struct DeviceNeeds {
+  std::vector<std::string> ranks = {};
+  std::int64_t needed_bytes = 0;
+  std::int64_t free_bytes = std::numeric_limits<std::int64_t>::max();
+};
+
+/// By host and UUID. Collective over `world`.
+std::map<std::string, DeviceNeeds> needs_on_devices(Communicator& world, std::int64_t needed, std::int64_t free) {
+  const std::string mine = fmt::format("{}, {}\n{}\n{}", host_name(), this_device().properties().uuid, needed, free);
+  std::map<std::string, DeviceNeeds> devices;
+  std::size_t rank = 0;
+  for (const std::string& text : world.all_gather(mine)) {
+    const std::vector<std::string> fields = split(text, '\n');
+    DeviceNeeds& device = devices[fields[0]];
+    device.ranks.push_back(std::to_string(rank++));
+    device.needed_bytes += std::stoll(fields[1]);
+    device.free_bytes = std::min<std::int64_t>(device.free_bytes, std::stoll(fields[2]));
+  }
+  return devices;
+}
+
+/// Collective over `world`.
+void require_device_memory(Communicator& world, const TrainPlan& plan) {
+  const std::int64_t workspace = plan.device->overhead.workspace_bytes;
+  const std::int64_t needed = device_memory_needed(plan, world.rank()) + workspace;
+  for (const auto& [place, device] : needs_on_devices(world, needed, plan.device->free_bytes.value())) {
+    if (device.needed_bytes <= device.free_bytes) continue;
+    const auto ranks = std::ssize(device.ranks);
+    throw AgreedError(
+        Error(ExitCode::resources,
+              fmt::format("{} {} {} {} of memory on {} ({}): {}; {} of {} are free", ranks == 1 ? "rank" : "ranks",
+                          join(device.ranks, ", "), ranks == 1 ? "needs" : "need", human_bytes(device.needed_bytes),
+                          plan.device->name, place, device_needs_text(device.needed_bytes, ranks * workspace),
+                          human_bytes(device.free_bytes), human_bytes(plan.device->memory_bytes)),
+              "use a smaller train.micro_batch, --train.recompute block, train.offload, or more ranks that share the "
+              "weights; --train.memory_check off starts in any case"),
+        std::stoi(device.ranks.front()));
+  }
+}
+
+}  // namespace
+
 void require_memory(Communicator& world, const TrainPlan& plan) {
-  together(world, "compare the plan with the memory of the device", [&] {
-    if (const auto shortage = device_shortage(plan))
-      throw Error(ExitCode::resources, *shortage,
-                  "use a smaller train.micro_batch, --train.recompute block, train.offload, or more ranks that share "
-                  "the weights; --train.memory_check off starts in any case");
-  });
+  if (plan.device) require_device_memory(world, plan);
   const auto shortage = memory_shortage(needs_of(world, plan), MemoryCompared::available);
   if (!shortage) return;
   const Error error(ExitCode::resources, *shortage,
@@ -94,13 +146,14 @@ void require_memory(Communicator& world, const TrainPlan& plan) {
 
 std::optional<std::string> device_shortage(const TrainPlan& plan) {
   if (!plan.device) return std::nullopt;
+  const auto& [context, workspace] = plan.device->overhead;
   for (const RankClass& ranks : plan.programs.all().front()->classes) {
     const Rank rank = ranks.ranks.front();
-    const std::int64_t needed = device_memory_needed(plan, rank);
-    if (needed > plan.device->memory_bytes)
-      return fmt::format("rank {} needs {} of memory on {}, which has {}", rank,
-                         human_bytes(static_cast<std::uint64_t>(needed)), plan.device->name,
-                         human_bytes(static_cast<std::uint64_t>(plan.device->memory_bytes)));
+    const std::int64_t needed = device_memory_needed(plan, rank) + workspace;
+    if (needed + context > plan.device->memory_bytes)
+      return fmt::format("rank {} needs {} of memory on {}: {}, and {} for the context; {} are there", rank,
+                         human_bytes(needed + context), plan.device->name, device_needs_text(needed, workspace),
+                         human_bytes(context), human_bytes(plan.device->memory_bytes));
   }
   return std::nullopt;
 }

@@ -15,7 +15,7 @@ namespace lockstep {
 /// Returns the bytes of the machine's memory that `rank` needs at most while it loads, trains, evaluates and saves.
 /// Local.
 std::int64_t memory_needed(const TrainPlan& plan, Rank rank);
-/// Returns the bytes of plan.device that `rank` needs at most. Local.
+/// Returns the bytes of plan.device that tensors of `rank` need at most. Local.
 std::int64_t device_memory_needed(const TrainPlan& plan, Rank rank);
 
 /// With checkpoint.background auto, makes saves synchronous if the ranks of a machine have no memory for copies of
@@ -23,10 +23,10 @@ std::int64_t device_memory_needed(const TrainPlan& plan, Rank rank);
 void choose_background(Communicator& world, Background background, TrainPlan& plan, MemoryCompared compared);
 
 /// Throws AgreedError(resources) with the arithmetic if the ranks of a machine or of a control group need more than is
-/// available there, or if a rank needs more than its device has. Collective over `world`.
+/// available there, or if the ranks on a device need more than is free there. Collective over `world`.
 void require_memory(Communicator& world, const TrainPlan& plan);
 
-/// Returns the shortage if a rank needs more than plan.device has, else nothing. Local.
+/// For --dry-run: returns the shortage if a rank needs more than plan.device has, else nothing. Local.
 std::optional<std::string> device_shortage(const TrainPlan& plan);
 
 /// For --dry-run: returns the shortage if the ranks of `plan` need more than the total memory, else nothing. A plan for

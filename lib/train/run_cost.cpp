@@ -131,14 +131,23 @@ Row memory_row(const TrainPlan& plan, const Placement& placement) {
       fmt::format("--mem={}G for {}: each at most {}", bytes / bytes_per_gib, counted(largest, "rank"), of_rank));
 }
 
-/// Of the rank that needs most.
-Row device_memory_row(const TrainPlan& plan) {
-  std::int64_t most = 0;
+/// Of the rank that needs most, or waits most.
+std::vector<Row> device_rows(const TrainPlan& plan) {
+  std::int64_t tensors = 0;
   for (const RankClass& ranks : plan.programs.train.classes)
-    most = std::max(most, device_memory_needed(plan, ranks.ranks.front()));
-  return cost_row("device_memory_bytes", "memory of a device", most,
-                  fmt::format("{} of the {} of {}, without the memory of its libraries", bytes_text(most),
-                              bytes_text(plan.device->memory_bytes), plan.device->name));
+    tensors = std::max(tensors, device_memory_needed(plan, ranks.ranks.front()));
+  int waits = 0;
+  for (const RankClass& ranks : plan.programs.train.classes)
+    waits = std::max(waits, device_waits(plan.programs.train, ranks));
+  const auto& [context, workspace] = plan.device->overhead;
+  const std::int64_t all = tensors + context + workspace;
+  return {cost_row("device_memory_bytes", "memory of a device", all,
+                   fmt::format("{} of the {} of {}", bytes_text(all), bytes_text(plan.device->memory_bytes),
+                               plan.device->name)),
+          cost_row("device_tensor_bytes", "of its tensors", tensors, bytes_text(tensors)),
+          cost_row("device_workspace_bytes", "of its libraries", workspace, bytes_text(workspace)),
+          cost_row("device_context_bytes", "of its context", context, bytes_text(context)),
+          cost_row("device_waits", "waits for a device", std::int64_t{waits}, fmt::format("{} a step", waits))};
 }
 
 std::vector<Row> save_cost_rows(const TrainConfig& config, const TrainPlan& plan, const std::optional<Hours>& hours) {
@@ -215,7 +224,7 @@ std::vector<Row> cost_rows(const TrainConfig& config, const TrainPlan& plan, con
   const std::optional<Hours> hours = hours_of(config, plan, step_s);
   std::vector<Row> rows = hours_rows(plan, placement, hours);
   rows.push_back(memory_row(plan, placement));
-  if (plan.device) rows.push_back(device_memory_row(plan));
+  if (plan.device) std::ranges::move(device_rows(plan), std::back_inserter(rows));
   std::ranges::move(save_cost_rows(config, plan, hours), std::back_inserter(rows));
   return rows;
 }

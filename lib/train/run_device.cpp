@@ -1,6 +1,7 @@
 #include "train/run_device.hpp"
 
 #include "base/error.hpp"
+#include "base/processors.hpp"
 #include "base/text.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
@@ -28,7 +29,7 @@ struct DeviceOfRank {
   std::string reason;  // empty: it has one
 };
 
-DeviceOfRank find_device_of_rank(int local_rank) {
+DeviceOfRank find_device_of_rank(int local_rank, RankTransport transport) {
   DevicePlugin* const plugin = device_plugin();
   if (plugin == nullptr)
     return {.uuid = {},
@@ -36,7 +37,8 @@ DeviceOfRank find_device_of_rank(int local_rank) {
   try {
     const std::vector<DeviceProperties> devices = plugin->devices();
     const bool is_bound = devices.size() == 1;  // by a scheduler, which shows each rank one device
-    const auto index = is_bound ? 0 : static_cast<std::size_t>(local_rank);
+    auto index = is_bound ? 0 : static_cast<std::size_t>(local_rank);
+    if (transport == RankTransport::host && !devices.empty()) index %= devices.size();
     if (index < devices.size()) return {.index = static_cast<int>(index), .uuid = devices[index].uuid, .reason = {}};
     return {.uuid = {},
             .reason = fmt::format("this is rank {} of a machine with {} devices", local_rank, devices.size())};
@@ -56,10 +58,15 @@ void refuse_shared_devices(const DeviceOfRank& mine, Communicator& world, const 
       throw AgreedError(
           Error(ExitCode::resources,
                 fmt::format("ranks {} and {} on {} would share the device {}", owner->second, rank, host, uuid),
-                "start as many ranks on each machine as it has devices, or set train.device cpu"),
+                "start as many ranks on each machine as it has devices, or set parallel.transport host"),
           0);
     ++rank;
   }
+}
+
+/// Memory that these threads pin afterwards lies on their NUMA node, as Linux gives memory to who touches it first.
+void stay_near(int numa_node) {
+  if (numa_node >= 0 && !is_bound_by_launcher()) use_processors(processors_of_numa_node(numa_node));
 }
 
 }  // namespace
@@ -69,8 +76,9 @@ RunDevices open_device(const TrainConfig& config, Communicator& world, const std
   const bool asked = config.train.device == DeviceChoice::cuda;
   const auto mine = hosts.begin() + world.rank();
   DeviceOfRank found;
-  together(world, "find a device",
-           [&] { found = find_device_of_rank(static_cast<int>(std::count(hosts.begin(), mine, *mine))); });
+  together(world, "find a device", [&] {
+    found = find_device_of_rank(static_cast<int>(std::count(hosts.begin(), mine, *mine)), config.parallel.transport);
+  });
   std::vector<std::string> without;
   std::string reason;
   int rank = 0;
@@ -93,19 +101,23 @@ RunDevices open_device(const TrainConfig& config, Communicator& world, const std
                                         without.size() == 1 ? "rank" : "ranks", join(without, ", "), reason),
                             "start as many ranks on each machine as it has devices, or set train.device cpu"),
                       0);
-  refuse_shared_devices(found, world, hosts);
+  if (config.parallel.transport != RankTransport::host) refuse_shared_devices(found, world, hosts);
   RunDevices devices;
   together(world, "open the device", [&] {
     const KernelTables of_cpu = cpu_kernels();
+    const DeviceSettings settings{.tf32 = config.precision.matmul == MatmulPrecision::tf32};
     std::unique_ptr<Device> device =
-        device_plugin()->open(found.index, [](std::int64_t bytes) { count_live_bytes(bytes); });
+        device_plugin()->open(found.index, settings, [](std::int64_t bytes) { count_live_bytes(bytes); });
     register_kernels(static_cast<at::DeviceType>(device->properties().tensor_type),
                      *static_cast<const KernelTables*>(device_plugin()->kernels(&of_cpu)));
     devices.chosen =
         fmt::format("{} ({})", device->properties().name, asked ? "train.device" : "every rank has a device");
     use_device(std::move(device));
+    stay_near(this_device().properties().numa_node);
   });
-  devices.of_ranks = world.all_gather(fmt::format("{}, device {}, {}", *mine, found.index, found.uuid));
+  const int node = this_device().properties().numa_node;
+  devices.of_ranks = world.all_gather(fmt::format("{}, device {}, {}{}", *mine, found.index, found.uuid,
+                                                  node < 0 ? "" : fmt::format(", NUMA node {}", node)));
   return devices;
 }
 
@@ -114,7 +126,10 @@ std::optional<DeviceOfPlan> device_planned_for(const TrainConfig& config) {
   const DevicePeaks* const device = config.log.peak_device ? find_device(*config.log.peak_device) : nullptr;
   constexpr std::int64_t bytes_per_gb = 1'000'000'000;
   if (device != nullptr)
-    return DeviceOfPlan{.name = std::string(device->name), .memory_bytes = device->memory_gb * bytes_per_gb};
+    return DeviceOfPlan{
+        .name = std::string(device->name),
+        .memory_bytes = device->memory_gb * bytes_per_gb,
+        .overhead = {.context_bytes = assumed_context_bytes, .workspace_bytes = assumed_workspace_bytes}};
   if (config.train.device == DeviceChoice::cuda)
     throw Error(ExitCode::usage, "a plan for train.device cuda needs the name of the device",
                 "set log.peak_device, or train.device cpu; lockstep-performance(7) lists the names");

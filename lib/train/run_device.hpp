@@ -13,15 +13,17 @@ namespace lockstep {
 
 /// The devices of a run.
 struct RunDevices {
-  std::string chosen;                 // the device of this rank and the reason for it, for people
-  std::vector<std::string> of_ranks;  // of each rank, for people: "node-a, device 0, GPU-8b23"; empty on the CPU
+  std::string chosen;  // the device of this rank and the reason for it, for people
+  // of each rank, for people: "node-a, device 0, GPU-8b23, NUMA node 1"; empty on the CPU
+  std::vector<std::string> of_ranks;
 };
 
 /// Opens the device that train.device asks for, and registers its kernels; with auto, a GPU if every rank has one.
-/// `hosts` has the host name of each rank: rank i of a machine takes its device i, or the only one that it sees.
-/// Collective over `world`; before the first tensor. Throws
+/// `hosts` has the host name of each rank: rank i of a machine takes its device i, or the only one that it sees. With
+/// parallel.transport host, ranks beyond the devices share them in turn. The threads of a rank that the launcher did
+/// not bind then run on the NUMA node of its device. Collective over `world`; before the first tensor. Throws
 /// Error(usage) if train.device cuda has no plug-in or no device, and Error(resources) if only some ranks have a device
-/// or two have one.
+/// or, unless parallel.transport is host, two have one.
 RunDevices open_device(const TrainConfig& config, Communicator& world, const std::vector<std::string>& hosts);
 
 /// Returns the device that a plan without a job is for: the one that log.peak_device names, unless train.device is cpu.

@@ -89,6 +89,8 @@ GroupRemarks remarks_on_groups(const TrainConfig& config, const TrainPlan& plan)
 
 std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& plan) {
   std::vector<std::string> notes = remarks_on_groups(config, plan).notes;
+  if (config.precision.matmul != MatmulPrecision::fp32 && !plan.device)
+    notes.emplace_back("precision.matmul tf32 has no effect on the CPU");
   std::ranges::copy(plan.weights.notes, std::back_inserter(notes));
   if (config.optimizer.in_backward && plan.batch.accumulation > 1)
     notes.push_back(fmt::format(
@@ -193,7 +195,10 @@ TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world) {
   together(world, "plan the run", [&] {
     plan = make_train_plan(config, world.size(), processor, kept, weights);
     if (const DeviceProperties& device = this_device().properties(); !device.is_host)
-      plan.device = {.name = device.name, .memory_bytes = device.memory_bytes};
+      plan.device = {.name = device.name,
+                     .memory_bytes = device.memory_bytes,
+                     .overhead = device.overhead,
+                     .free_bytes = this_device().free_memory()};
     notes_on(config, plan);
   });
   std::string hashes;

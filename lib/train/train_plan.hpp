@@ -9,6 +9,7 @@
 #include "data/data_loader.hpp"
 #include "data/dataset.hpp"
 #include "data/mixture.hpp"
+#include "device/device.hpp"
 #include "engine/make_model_plan.hpp"
 #include "exchange/file_tensors.hpp"
 #include "layout/nodes.hpp"
@@ -44,6 +45,9 @@ struct EvaluationPlan {
 struct DeviceOfPlan {
   std::string name;
   std::int64_t memory_bytes = 0;
+  DeviceOverhead overhead = {};
+  // of the one in use, when this rank has opened it
+  std::optional<std::int64_t> free_bytes = {};
 };
 
 struct TrainPlan {

@@ -180,6 +180,14 @@ def test_a_device_that_is_not_there_is_refused_and_named(tmp):
     assert "only some ranks have a device; without one: rank 2" in told, told
     told = run("train", *words, "--train.device", "cuda", ranks=2, expect=5, env=fake_device(count=1)).stderr
     assert "ranks 0 and 1 on " in told and "would share the device fake-0" in told, told
+    shared = [tmp / "shared" if word == tmp / "run" else word for word in words]
+    shared += ["--train.device", "cuda", "--parallel.transport", "host"]
+    told = run("train", *shared, ranks=3, env=fake_device(count=2, numa=0)).stderr
+    lines = [line.split() for line in told.splitlines() if line.split()[:1] == ["rank"]]
+    places = [["device", f"{rank % 2},", f"fake-{rank % 2},", "NUMA", "node", "0"] for rank in range(3)]
+    assert [line[-6:] for line in lines] == places, told
+    told = run("train", *words, "--parallel.transport", "nccl", expect=2).stderr
+    assert "parallel.transport nccl is not available: use auto or host" in told, told
     bound = [tmp / "bound" if word == tmp / "run" else word for word in words]
     told = run("train", *bound, "--train.device", "cuda", ranks=3, env=fake_device(bound=1)).stderr
     lines = [line.split() for line in told.splitlines() if line.split()[:1] == ["rank"]]
@@ -209,11 +217,15 @@ def test_a_plan_without_a_job_is_for_a_named_device(tmp):
     for device in ("cuda", "auto"):
         told = run("train", *words, "--train.device", device, "--log.peak_device", "NVIDIA H200")
         cost = json.loads(told.stdout)["cost"]
-        assert 0 < cost["device_memory_bytes"] <= on_cpu["node_memory_bytes"], cost
+        parts = [cost[f"device_{part}_bytes"] for part in ("tensor", "workspace", "context")]
+        assert cost["device_memory_bytes"] == sum(parts) and parts[1:] == [64 << 20, 512 << 20], cost
+        assert 0 < parts[0] <= on_cpu["node_memory_bytes"], cost
         assert "the plan is for ranks on NVIDIA H200" in told.stderr and "exit code 5" not in told.stderr, told.stderr
     write_config(tmp / "model", {**GPT2_TINY, "n_embd": 4096, "n_layer": 24})
     told = run("train", *words, "--log.peak_device", "Tesla T4", "--precision.dtype", "fp16").stderr
-    assert "of memory on Tesla T4, which has 14.9 GiB: a run would end with exit code 5" in told, told
+    assert "of memory on Tesla T4: " in told and "512 MiB for the context; 14.9 GiB are there: a run would" in told, (
+        told
+    )
 
 
 def test_a_device_that_fails_on_one_rank_ends_all_of_them(tmp):
@@ -270,8 +282,16 @@ def test_a_checkpoint_of_a_device_resumes_on_another_layout_and_device(tmp):
 def test_a_plan_that_does_not_fit_on_the_device_is_refused(tmp):
     prepare(tmp, GPT2_TINY)
     done = train(tmp, tmp / "run", {}, "cuda", expect=5, memory=1000000)
-    assert "on fake device, which has 977 KiB" in done.stderr and "train.micro_batch" in done.stderr, done.stderr
+    assert "of memory on fake device (" in done.stderr and "train.micro_batch" in done.stderr, done.stderr
+    assert "977 KiB of 977 KiB are free" in done.stderr, done.stderr
     train(tmp, tmp / "run", {}, "cuda", memory=4000000)
+    for number, other in enumerate(({"taken": 3500000}, {"workspace": 3500000})):
+        done = train(tmp, tmp / f"other{number}", {}, "cuda", expect=5, memory=4000000, **other)
+        free, libraries = ("488 KiB", "0 B") if "taken" in other else ("3.8 MiB", "3.3 MiB")
+        assert f"{libraries} for libraries; {free} of 3.8 MiB are free" in done.stderr, done.stderr
+    options = {"parallel.transport": "host", "train.memory_check": "true"}
+    done = train(tmp, tmp / "shared", options, "cuda", ranks=2, expect=5, memory=2500000, count=1)
+    assert "ranks 0, 1 need " in done.stderr and ", fake-0): " in done.stderr, done.stderr
 
 
 def test_the_allocator_of_the_device_counts_what_the_plan_says(tmp):

@@ -4,6 +4,9 @@
 //   turns          one of so many times a job runs when another one is queued (3); 0: never
 //   memory         bytes of the device
 //   count          devices of the machine
+//   taken          bytes of it that other processes use
+//   workspace      bytes that its libraries take
+//   numa           the NUMA node of its devices
 //   bound          1: each rank sees one device, of its own
 //   wait_left_out  the number of a wait of the host that returns at once
 //   other_moment   the number of a follow that gets the moment of an earlier job
@@ -67,6 +70,8 @@ DeviceProperties properties(int index) {
   return {.name = "fake device",
           .uuid = "fake-" + std::to_string(index),
           .memory_bytes = static_cast<std::int64_t>(memory()),
+          .overhead = {.context_bytes = 0, .workspace_bytes = number("workspace", 0)},
+          .numa_node = static_cast<int>(number("numa", -1)),
           .tensor_type = static_cast<int>(c10::kPrivateUse1),
           .is_host = false};
 }
@@ -88,6 +93,9 @@ class FakeDevice final : public Device {
   }
   const DeviceProperties& properties() const override { return properties_; }
   DeviceCounts counts() const override { return {.waits = fake::counts().waits}; }
+  std::int64_t free_memory() const override {
+    return properties_.memory_bytes - fake::bytes_in_use() - number("taken", 0);
+  }
   std::shared_ptr<std::byte> pinned_memory(std::size_t bytes) override { return fake::pinned_memory(bytes); }
   void copy(std::span<const RegionCopy> copies, DeviceQueue queue) override {
     bool waits = false;
@@ -136,7 +144,7 @@ class Plugin final : public DevicePlugin {
     for (int index = 0; index < number("count", 8); ++index) all.push_back(properties(index));
     return all;
   }
-  std::unique_ptr<Device> open(int index, void (*count)(std::int64_t bytes)) override {
+  std::unique_ptr<Device> open(int index, const DeviceSettings&, void (*count)(std::int64_t bytes)) override {
     return std::make_unique<FakeDevice>(index, count);
   }
   const void* kernels(const void* of_cpu) override { return &fake::kernels(*static_cast<const KernelTables*>(of_cpu)); }

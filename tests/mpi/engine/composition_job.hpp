@@ -217,15 +217,19 @@ class Job {
     std::vector<LogicalTensor> trained = tensors();
     std::erase_if(trained, [](const LogicalTensor& tensor) { return !tensor.trained; });
     gradients_ = std::make_shared<TensorStatistics>(trained);
-    return engine_.run_step({.step = number, .micro_batches = part(number), .valid_tokens = 0},
-                            {.step = number,
-                             .valid_tokens = valid_tokens(number),
-                             .samples = global_batch,
-                             .lr = 1e-3,
-                             .seed = 3,
-                             .loss = {.smoothing = smoothing_},
-                             .failure = nullptr,
-                             .gradients = gradients_});
+    const StepProgram& program = programs_.pick(number, ProgramPhase::training);
+    const std::int64_t declared = device_waits(program, program.class_of(rank_)), before = this_device().counts().waits;
+    const StepOutcome outcome = engine_.run_step({.step = number, .micro_batches = part(number), .valid_tokens = 0},
+                                                 {.step = number,
+                                                  .valid_tokens = valid_tokens(number),
+                                                  .samples = global_batch,
+                                                  .lr = 1e-3,
+                                                  .seed = 3,
+                                                  .loss = {.smoothing = smoothing_},
+                                                  .failure = nullptr,
+                                                  .gradients = gradients_});
+    if (!this_device().properties().is_host) BOOST_TEST(this_device().counts().waits - before == declared);
+    return outcome;
   }
   /// Statistics of the last step's gradients. Collective, once a step.
   const TensorStatistics& gradients() {

@@ -122,23 +122,26 @@ BOOST_AUTO_TEST_CASE(whole_memory_is_lent_to_a_unit_that_is_cut_and_taken_back) 
   Parameter& c = *unit.parameters()[3];
   BOOST_TEST((!c.compute().defined() && !c.local_gradient().defined()));
   const at::Tensor whole = at::zeros({unit.whole_length()}, at::kBFloat16);
-  unit.lend_weights(whole);
+  unit.lend_weights(whole, 4);
   whole[c.offset() + 7].fill_(3);
   BOOST_TEST(c.compute().sizes() == at::IntArrayRef(c.shape()));
   BOOST_TEST(c.compute()[1][1][1].item<double>() == 3);
   const void* view = c.compute().unsafeGetTensorImpl();
   unit.lend_weights({});
   BOOST_TEST(!c.compute().defined());
-  unit.lend_weights(whole);
+  unit.lend_weights(whole, 4);
   BOOST_TEST(c.compute().unsafeGetTensorImpl() == view);  // no new views
+  const at::Tensor moved = at::ones({unit.whole_length()}, at::kBFloat16);
+  unit.lend_weights(moved, 4);
+  BOOST_TEST(c.compute().eq(1).all().item<bool>());
 
   const at::Tensor gradient = at::full({unit.whole_length()}, 9.0, at::kFloat);
-  unit.lend_local_gradient(gradient);
+  unit.lend_local_gradient(gradient, 5);
   c.accumulate(at::full({2, 2, 2}, 2.0));
   unit.finish_gradients();
   BOOST_TEST(gradient[c.offset()].item<double>() == 2);
   BOOST_TEST(unit.parameters()[0]->local_gradient().eq(0).all().item<bool>());
-  unit.lend_local_gradient(gradient);
+  unit.lend_local_gradient(gradient, 5);
   BOOST_TEST(c.touches() == 0);  // lent anew: forgotten
 }
 
