@@ -71,7 +71,7 @@ class Block {
 
   /// Sets the lanes to the ranks that compute the block together. Along tp they hold other parts of the block, and its
   /// parameters are parts. Along ring and ulysses they hold other rows of the batch. These ranks exchange data in the
-  /// middle of the block's passes (exchanges_of of architecture/block_profile.hpp), so its passes are Collective over
+  /// middle of the block's passes (profile of architecture/block_profile.hpp), so its passes are Collective over
   /// them. The lanes must outlive the block's last pass.
   virtual void share(const BlockLanes& lanes) = 0;
 

@@ -31,7 +31,7 @@ ModelPlan plan_for_stages(const Architecture& whole, const Architecture& shared,
   part.config = part_of(whole.config, sharding.blocks);
   BatchShape batch;
   batch.length = model.sequence_length;
-  batch.experts = sharding.blocks.experts;
+  batch.sharing = sharding.blocks;
   for (std::size_t i = 0; i < part.blocks.size(); ++i) {
     const BlockProfile costs = profile(part, i, batch);
     plan.blocks.push_back({.name = block_name(part.blocks[i]),

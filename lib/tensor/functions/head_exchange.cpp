@@ -99,10 +99,6 @@ struct ToOwnRows : torch::autograd::Function<ToOwnRows> {
 
 }  // namespace
 
-AttentionShape share_of(const AttentionShape& all, std::int64_t ranks) {
-  return {all.heads / ranks, std::max<std::int64_t>(1, all.kv_heads / ranks), all.head_size, all.window};
-}
-
 at::Tensor to_own_heads(const at::Tensor& qkv, const AttentionShape& all, const BlockLane& lane,
                         const at::Tensor& known) {
   return ToOwnHeads::apply(qkv, all, &lane, &known);

@@ -10,9 +10,6 @@
 
 namespace lockstep {
 
-/// The heads of one rank when `ranks` ranks share the heads of `all`.
-AttentionShape share_of(const AttentionShape& all, std::int64_t ranks);
-
 // Both are Collective over the U ranks of `lane`, with N rows on each; all rows are ordered by rank. A defined `known`
 // result is returned without communication.
 /// qkv (N, (H + 2·KV)·D) → (U·N, (H/U + 2·max(1, KV/U))·D).

@@ -1,7 +1,7 @@
 // The end of a model: logits and token-summed cross entropy in one function, computed for a slice of rows at a time.
 #pragma once
 
-#include "architecture/block_profile.hpp"
+#include "architecture/function_costs.hpp"
 #include "tensor/block_lane.hpp"
 #include "tensor/parameter.hpp"
 

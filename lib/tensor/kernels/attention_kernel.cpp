@@ -118,16 +118,6 @@ void differentiate(const Task& task, const T* dy, const T* qkv, const Math<T>* l
 
 }  // namespace
 
-std::int64_t attention_forward_scratch_bytes(std::int64_t length, std::int64_t head_size, std::int64_t number_bytes) {
-  return number_bytes * AttentionWorkspace<float>::elements(length, head_size) +
-         2 * turned_bytes(length, head_size, number_bytes);
-}
-
-std::int64_t attention_backward_scratch_bytes(std::int64_t length, std::int64_t head_size, std::int64_t number_bytes) {
-  return number_bytes * 2 * AttentionWorkspace<float>::elements(length, head_size) +
-         2 * turned_bytes(length, head_size, number_bytes);
-}
-
 template <class T>
 void attention_forward(const T* qkv, const AttentionShape& shape, Segments segments, Rotation<Math<T>> rotation,
                        const std::int32_t* positions, T* y, Math<T>* log_sums, const AttentionDropout& dropout) {

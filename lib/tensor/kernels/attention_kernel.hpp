@@ -3,19 +3,11 @@
 // not attend to each other, so there is no mask tensor.
 #pragma once
 
+#include "architecture/attention_shape.hpp"
 #include "tensor/kernels/dropout_kernel.hpp"
 #include "tensor/kernels/number.hpp"
 
 namespace lockstep {
-
-struct AttentionShape {
-  std::int64_t heads = 0;      // H
-  std::int64_t kv_heads = 0;   // divides H; query head h reads key head h / (H / kv_heads)
-  std::int64_t head_size = 0;  // D
-  // Sliding window: the most keys that a query attends to, including its own; 0: no window.
-  std::int64_t window = 0;
-  std::int64_t width() const { return (heads + 2 * kv_heads) * head_size; }  // elements of one token of qkv
-};
 
 /// cos and sin of position · frequency, times a factor: (positions, D/2) each. Elements i and i + D/2 of a head form a
 /// pair. nullptr: no rotation.
@@ -37,11 +29,6 @@ struct Segments {
 template <class T>
 void attention_forward(const T* qkv, const AttentionShape& shape, Segments segments, Rotation<Math<T>> rotation,
                        const std::int32_t* positions, T* y, Math<T>* log_sums, const AttentionDropout& dropout = {});
-
-/// Scratch bytes of one thread for segments of up to `length` tokens and numbers of number_bytes (4 or 8), on a
-/// processor with AVX-512.
-std::int64_t attention_forward_scratch_bytes(std::int64_t length, std::int64_t head_size, std::int64_t number_bytes);
-std::int64_t attention_backward_scratch_bytes(std::int64_t length, std::int64_t head_size, std::int64_t number_bytes);
 
 template <class T>
 void attention_backward(const T* dy, const T* qkv, const Math<T>* log_sums, const AttentionShape& shape,

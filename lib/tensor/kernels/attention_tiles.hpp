@@ -2,6 +2,7 @@
 // queries with keys and values. Shared by the attention kernels of this folder.
 #pragma once
 
+#include "architecture/attention_scratch.hpp"
 #include "tensor/gemm.hpp"
 #include "tensor/kernels/attention_kernel.hpp"
 #include "tensor/kernels/causal_products.hpp"
@@ -15,9 +16,6 @@
 #include <type_traits>
 
 namespace lockstep {
-
-constexpr std::int64_t vector_keys = 16;  // scores of a row are padded to whole vectors
-constexpr std::int64_t tile_rows = 64;    // queries whose scores against all earlier keys are held at once
 
 /// Packs one head of `length` rows, `stride` elements apart, to a matrix (length, D) in the math type, scaled and, with
 /// a rotation, rotated.
@@ -33,8 +31,6 @@ template <class T>
 void store_rows(const Math<T>* in, const Math<T>* scales, std::int64_t rows, std::int64_t columns, T* out,
                 std::int64_t stride);
 
-constexpr std::int64_t stride_of(std::int64_t width) { return (width + vector_keys - 1) / vector_keys * vector_keys; }
-
 /// A tile of queries and the keys that they attend to. `first` is the index of its first query, counted from the first
 /// of `keys` consecutive keys. Keys before `begin` lie outside all windows of the tile and are skipped; `begin` is a
 /// multiple of a vector's length.
@@ -49,13 +45,10 @@ struct VisibleKeys {
   CausalTile tile;
 };
 
-/// Scratch memory of one thread for up to `length` keys.
+/// Scratch memory of one thread for up to `length` keys; attention_scratch knows its size.
 template <class M>
 class AttentionWorkspace {
  public:
-  static std::int64_t elements(std::int64_t length, std::int64_t head_size) {
-    return 2 * (length + tile_rows) * head_size + tile_rows * (stride_of(length) + 1);
-  }
   AttentionWorkspace(std::int64_t length, std::int64_t head_size)
       : keys(size(length, head_size)),
         values(keys.size()),
@@ -66,12 +59,6 @@ class AttentionWorkspace {
   static std::size_t size(std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns); }
   ScratchVector<M> keys, values, queries, outputs, scores, sums;
 };
-
-/// Bytes of TileProducts for its transposed factor, if it needs one.
-inline std::int64_t turned_bytes(std::int64_t length, std::int64_t head_size, std::int64_t number_bytes) {
-  if (number_bytes != sizeof(float) || !fills_vectors(head_size)) return 0;
-  return turned_elements(length, head_size) * number_bytes + turned_alignment;
-}
 
 /// Products of tiles with one factor (length, D) of a head, its keys or its values: by AVX-512 kernels if the processor
 /// has them, else of whole tiles.

@@ -3,13 +3,14 @@
 // queries are not multiplied. Called from tensor/kernels/attention_kernel.cpp, which also has the portable form.
 #pragma once
 
+#include "architecture/attention_scratch.hpp"
+
 #include <cstdint>
 
 namespace lockstep {
 
 /// True if this processor has the instructions and heads of this size fill vectors. The functions below need both.
 bool has_causal_products(std::int64_t head_size);
-constexpr bool fills_vectors(std::int64_t head_size) { return head_size % 16 == 0; }
 
 constexpr std::int64_t all_keys = std::int64_t{1} << 62;  // window value: no window
 /// Number of keys before the window of query `place`.
@@ -26,12 +27,7 @@ struct CausalTile {
   std::int64_t width() const { return first + rows < keys ? first + rows : keys; }
 };
 
-/// Elements of the transpose made by turn_rows, and its alignment in bytes.
-constexpr std::int64_t turned_elements(std::int64_t length, std::int64_t head_size) {
-  return (length + 15) / 16 * 16 * head_size;
-}
-constexpr std::int64_t turned_alignment = 64;
-/// turned = the transpose of matrix (length, D), in the order that causal_scores reads.
+/// turned (turned_elements, aligned) = the transpose of matrix (length, D), in the order that causal_scores reads.
 void turn_rows(const float* matrix, std::int64_t length, std::int64_t head_size, float* turned);
 
 /// scores (rows, stride) = x (rows, D) · matrixᵀ at visible positions; hidden ones hold arbitrary values.

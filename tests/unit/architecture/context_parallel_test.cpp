@@ -23,6 +23,16 @@ ModelConfig model(std::int64_t heads, std::int64_t key_heads) {
       .config;
 }
 
+/// Axes and bytes of exchanges, in order.
+std::string text(const std::vector<BlockExchange>& exchanges) {
+  std::string text;
+  for (const BlockExchange& exchange : exchanges)
+    text += fmt::format("{} {}; ", exchange.axes.front(), exchange.bytes());
+  return text;
+}
+
+constexpr std::size_t decoder = 1;  // the first, after the embedding
+
 std::string refusal(const ModelConfig& config, std::int64_t tensor_ranks, int ulysses) {
   try {
     check_heads(config, tensor_ranks, {ulysses});
@@ -52,52 +62,42 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_rows_exchange_heads_around_attention_as_of
   const ModelConfig config = model(12, 2);  // heads of 2 elements
   BatchShape batch{2, 7, DType::bf16};      // 14 rows
   batch.sequence = {4};                     // 4 of each, and the key heads twice
-  const auto kinds = [](const std::vector<BlockExchange>& exchanges) {
-    std::string text;
-    for (const BlockExchange& exchange : exchanges)
-      text += fmt::format("{} {}; ", exchange.axes.front(), exchange.bytes());
-    return text;
-  };
-  const BlockExchanges alone = exchanges_of(config, BlockDescription::Kind::decoder, batch, {});
-  BOOST_TEST(kinds(alone.forward) == "ulysses 320; ulysses 192; ");
-  BOOST_TEST(kinds(alone.backward) == "ulysses 192; ulysses 320; ");
-  for (const auto kind : {BlockDescription::Kind::embedding, BlockDescription::Kind::head})
-    BOOST_TEST((exchanges_of(config, kind, batch, {}) == BlockExchanges{}));
-  const ModelConfig half = part_of(model(12, 12), {.ranks = 2});
+  const Architecture whole = describe(config);
+  const BlockExchanges alone = profile(whole, decoder, batch).exchanges;
+  BOOST_TEST(text(alone.forward) == "ulysses 320; ulysses 192; ");
+  BOOST_TEST(text(alone.backward) == "ulysses 192; ulysses 320; ");
+  for (const std::size_t block : {std::size_t{0}, whole.blocks.size() - 1})
+    BOOST_TEST((profile(whole, block, batch).exchanges == BlockExchanges{}));
+  ModelConfig half = part_of(model(12, 12), {.ranks = 2});
+  batch.sharing.ranks = 2;
   batch.sequence = {2};  // 7 rows of each
-  const BlockExchanges both = exchanges_of(half, BlockDescription::Kind::decoder, batch, {.ranks = 2});
-  BOOST_TEST(kinds(both.forward) == "ulysses 504; ulysses 168; tp 672; tp 672; ");
-  BOOST_TEST(kinds(both.backward) == "tp 336; ulysses 168; ulysses 504; tp 336; ");
-  const auto again = [&](KeepSet keeps) { return kinds(repeated_exchanges(half, batch, {.ranks = 2}, keeps)); };
+  const BlockExchanges both = profile(describe(half), decoder, batch).exchanges;
+  BOOST_TEST(text(both.forward) == "ulysses 504; ulysses 168; tp 672; tp 672; ");
+  BOOST_TEST(text(both.backward) == "tp 336; ulysses 168; ulysses 504; tp 336; ");
+  const auto again = [&](KeepSet keeps) {
+    return text(profile(describe(half), decoder, batch).recomputations[keeps.index()].exchanges);
+  };
   BOOST_TEST(again({}) == "ulysses 504; ulysses 168; tp 672; ");
   BOOST_TEST(again({Keep::attention}) == "ulysses 504; tp 672; ");
   BOOST_TEST(again({Keep::projections, Keep::mlp}) == "ulysses 168; ");
   BOOST_TEST(again({Keep::projections}) == "ulysses 168; ");
   BOOST_TEST(again({Keep::mlp}) == "ulysses 504; ulysses 168; tp 672; ");
   BOOST_TEST(again({Keep::attention, Keep::projections, Keep::mlp}) == "");
-  batch.row_shares = 2;  // 4 rows of each of the 7
+  batch.sharing.rows = true;  // 4 rows of each of the 7
   BOOST_TEST(again({}) == "tp 192; ulysses 504; ulysses 168; tp 672; tp 192; ");
   BOOST_TEST(again({Keep::projections, Keep::mlp}) == "ulysses 168; ");
   BOOST_TEST(again({Keep::attention, Keep::projections}) == "tp 192; ");
   BOOST_TEST(again({Keep::mlp}) == "tp 192; ulysses 504; ulysses 168; tp 672; ");
-  ModelConfig normed = half;
-  normed.query_key_norm = true;  // is repeated, and what ranks make of it too
-  BOOST_TEST(kinds(repeated_exchanges(normed, batch, {.ranks = 2}, {Keep::attention, Keep::projections, Keep::mlp})) ==
-             "ulysses 504; ");
+  half.query_key_norm = true;  // is repeated, and the exchange of its result too
+  BOOST_TEST(again({Keep::attention, Keep::projections, Keep::mlp}) == "ulysses 504; ");
 }
 
 BOOST_AUTO_TEST_CASE(keys_go_around_a_ring_and_in_backward_their_gradients_with_them_and_home) {
   BatchShape batch{2, 7, DType::bf16};
   batch.sequence = {2, 3};  // two rows in each of two parts of a sample: 8, and 4 of each along ulysses
-  const auto kinds = [](const std::vector<BlockExchange>& exchanges) {
-    std::string text;
-    for (const BlockExchange& exchange : exchanges)
-      text += fmt::format("{} {}; ", exchange.axes.front(), exchange.bytes());
-    return text;
-  };
-  const BlockExchanges said = exchanges_of(model(12, 2), BlockDescription::Kind::decoder, batch, {});
-  BOOST_TEST(kinds(said.forward) == "ulysses 256; ring 64; ring 64; ulysses 192; ");
-  BOOST_TEST(kinds(said.backward) ==
+  const BlockExchanges said = profile(describe(model(12, 2)), decoder, batch).exchanges;
+  BOOST_TEST(text(said.forward) == "ulysses 256; ring 64; ring 64; ulysses 192; ");
+  BOOST_TEST(text(said.backward) ==
              "ulysses 192; ring 64; ring 128; ring 64; ring 128; ring 128; ulysses 256; ");  // gradients in fp32
 }
 
@@ -107,8 +107,8 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_rows_sum_what_balances_experts_of_each_sam
   balanced.aux = 0.1;
   BatchShape batch{3, 7, DType::bf16};  // 21 rows, 11 of each
   batch.sequence = {2};
-  const auto said = [&](const Architecture& model, int layer, ForwardFor purpose = ForwardFor::batch) {
-    return exchanges_of(model.config, BlockDescription::Kind::decoder, batch, {}, purpose, layer);
+  const auto said = [&](const Architecture& model, std::size_t layer, ForwardFor purpose = ForwardFor::batch) {
+    return profile(model, decoder + layer, batch, purpose).exchanges;
   };
   const BlockExchanges with = said(tiny_mixtral(balanced), 0), without = said(tiny_mixtral(of), 0);
   BOOST_TEST(without.forward.size() == 2u);

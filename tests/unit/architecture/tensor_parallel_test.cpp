@@ -94,25 +94,24 @@ BOOST_AUTO_TEST_CASE(what_ranks_hold_alike_has_units_of_its_own) {
 }
 
 BOOST_AUTO_TEST_CASE(what_ranks_say_within_a_block_is_of_rows_and_a_long_loss_comes_in_slices) {
-  const ModelConfig part = part_of(shared(2).config, {.ranks = 2});
-  const BatchShape batch{2, 7, DType::bf16};
-  const BlockExchanges layer = exchanges_of(part, BlockDescription::Kind::decoder, batch, {.ranks = 2});
+  const Architecture part = describe(part_of(shared(2).config, {.ranks = 2}));
+  const std::size_t last = part.blocks.size() - 1;
+  const BatchShape batch{.samples = 2, .length = 7, .compute = DType::bf16, .sharing = {.ranks = 2}};
+  const BlockExchanges layer = profile(part, 1, batch).exchanges;
   BOOST_TEST(layer.forward.size() == 2u);
   BOOST_TEST(layer.forward[0].bytes() == 14 * 24 * 4);  // of the stream
   BOOST_TEST(layer.backward.size() == 2u);
   BOOST_TEST(layer.backward[0].bytes() == 14 * 24 * 2);
   BOOST_TEST(layer.backward[0].bytes_of(5, 1) == 5 * 24 * 2);
-  ModelConfig wide = part;
-  wide.vocabulary = logits_at_once / 5;
-  const BlockExchanges head = exchanges_of(wide, BlockDescription::Kind::head, batch, {.ranks = 2});
+  Architecture wide = part;
+  wide.config.vocabulary = logits_at_once / 5;
+  const BlockExchanges head = profile(wide, last, batch).exchanges;
   BOOST_TEST(head.forward.size() == 3u);  // rows 0 to 4, 5 to 9, 10 to 13
   BOOST_TEST(head.forward[2].bytes() == 4 * 24);
   BOOST_TEST(head.forward[2].bytes_of(11, 2) == 24);
   BOOST_TEST(head.forward[2].bytes_of(10, 2) == 0);
   BOOST_TEST(head.backward.size() == 1u);
-  BOOST_TEST(
-      exchanges_of(part, BlockDescription::Kind::head, batch, {.ranks = 2}, ForwardFor::text).forward[0].bytes() ==
-      15 * 4);
+  BOOST_TEST(profile(part, last, batch, ForwardFor::text).exchanges.forward[0].bytes() == 15 * 4);
 }
 
 BOOST_AUTO_TEST_CASE(neighbours_have_the_same_key_heads_where_these_are_fewer_than_ranks_and_their_gradients_add_up) {
