@@ -1,5 +1,6 @@
 // Costs of the functions of tensor/functions, one description for each: the memory that a call allocates and frees, in
-// order, its matrix products and its exchanges. Pure. Composed in architecture/block_profile.cpp.
+// order, its matrix products and its exchanges. Pure. Composed in architecture/block_profile.cpp; compared with calls
+// in tensor/functions/checked_function.hpp.
 #pragma once
 
 #include "architecture/attention_scratch.hpp"

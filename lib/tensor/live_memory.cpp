@@ -1,5 +1,6 @@
 #include "tensor/live_memory.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 
@@ -10,6 +11,8 @@ namespace {
 struct Count {
   std::atomic<std::int64_t> live{0}, peak{0};
 };
+
+thread_local TensorWatch* watch = nullptr;
 
 Count& count_of(Arena arena) {
   static std::array<Count, 2> counts;
@@ -32,5 +35,13 @@ void count_live_bytes(std::int64_t bytes, Arena arena) {
   while (now > most && !count.peak.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
   }
 }
+
+void count_tensor_bytes(std::int64_t bytes) {
+  count_live_bytes(bytes);
+  if (watch != nullptr) watch->most_ = std::max(watch->most_, watch->now_ += bytes);
+}
+
+TensorWatch::TensorWatch() { watch = this; }
+TensorWatch::~TensorWatch() { watch = nullptr; }
 
 }  // namespace lockstep

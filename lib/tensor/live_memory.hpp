@@ -22,6 +22,23 @@ void reset_peak_live_bytes();
 
 /// Called by allocators: adds `bytes`, which is negative when memory is freed.
 void count_live_bytes(std::int64_t bytes, Arena arena = Arena::device);
+/// Called by allocators of tensors in the device arena, in its place; a TensorWatch of the thread sees it too.
+void count_tensor_bytes(std::int64_t bytes);
+
+/// Counts, while it lives, the tensors that its thread makes and frees. Not nested.
+class TensorWatch {
+ public:
+  TensorWatch();
+  ~TensorWatch();
+  TensorWatch(const TensorWatch&) = delete;
+  TensorWatch& operator=(const TensorWatch&) = delete;
+  std::int64_t now() const { return now_; }    // bytes made and not freed
+  std::int64_t most() const { return most_; }  // maximum of that
+
+ private:
+  friend void count_tensor_bytes(std::int64_t bytes);
+  std::int64_t now_ = 0, most_ = 0;
+};
 
 /// An allocator that counts its memory and aligns it to 64 bytes, because the order in which a BLAS sums may depend on
 /// the alignment of its operands.

@@ -132,7 +132,7 @@ void release_pinned(void* kept) {
 void release(void* block) {
   if (block == nullptr) return;
   const auto requested = kept_memory().give(block);
-  count_live_bytes(-static_cast<std::int64_t>(requested ? *requested : malloc_usable_size(block)));
+  count_tensor_bytes(-static_cast<std::int64_t>(requested ? *requested : malloc_usable_size(block)));
   if (!requested) std::free(block);
 }
 
@@ -142,7 +142,7 @@ class KeepingAllocator : public c10::Allocator {
     void* const block = bytes >= smallest_block ? kept_memory().take(bytes) : small(bytes);
     // malloc keeps the size of a small block, and not what was asked for: some bytes less.
     const std::size_t counted = bytes >= smallest_block ? bytes : malloc_usable_size(block);
-    count_live_bytes(static_cast<std::int64_t>(counted));
+    count_tensor_bytes(static_cast<std::int64_t>(counted));
     return {block, block, &release, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }

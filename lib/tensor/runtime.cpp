@@ -1,6 +1,7 @@
 #include "tensor/runtime.hpp"
 
 #include "base/processors.hpp"
+#include "tensor/functions/checked_function.hpp"
 #include "tensor/gemm.hpp"
 #include "tensor/memory.hpp"
 #include "tensor/parallel.hpp"
@@ -30,6 +31,9 @@ int threads_per_rank(int asked, int local_ranks) {
 
 void set_up_runtime(int threads) {
   keep_memory();
+#ifdef LOCKSTEP_COMPARE_CALLS
+  compare_calls(true);
+#endif
   at::set_num_threads(threads);
   // Backward runs on the calling thread, on every device: weight gradients are deferred by the thread.
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);

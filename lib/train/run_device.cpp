@@ -107,7 +107,7 @@ RunDevices open_device(const TrainConfig& config, Communicator& world, const std
     const KernelTables of_cpu = cpu_kernels();
     const DeviceSettings settings{.tf32 = config.precision.matmul == MatmulPrecision::tf32};
     std::unique_ptr<Device> device =
-        device_plugin()->open(found.index, settings, [](std::int64_t bytes) { count_live_bytes(bytes); });
+        device_plugin()->open(found.index, settings, [](std::int64_t bytes) { count_tensor_bytes(bytes); });
     register_kernels(static_cast<at::DeviceType>(device->properties().tensor_type),
                      *static_cast<const KernelTables*>(device_plugin()->kernels(&of_cpu)));
     devices.chosen =

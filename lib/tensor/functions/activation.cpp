@@ -1,5 +1,6 @@
 #include "tensor/functions/activation.hpp"
 
+#include "tensor/functions/checked_function.hpp"
 #include "tensor/functions/dispatch.hpp"
 #include "tensor/saved_memory.hpp"
 #include "tensor/unit.hpp"
@@ -22,7 +23,8 @@ Activation activation_of(AutogradContext* context) {
   return static_cast<Activation>(context->saved_data["activation"].toInt());
 }
 
-struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
+struct ActivationFunction {
+  static constexpr std::string_view name = "activate";
   static at::Tensor forward(AutogradContext* context, const at::Tensor& u, Activation activation,
                             Parameter* parameter) {
     keep(context, activation);
@@ -35,6 +37,10 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
       on.activation_forward(activation, pointer<T>(u), pointer<T>(bias), u.size(0), u.size(1), pointer<T>(y));
     });
     return y;
+  }
+  static FunctionCosts costs(const at::Tensor& u, Activation, Parameter*) {
+    const auto bytes = static_cast<std::int64_t>(u.nbytes());
+    return activation_costs(bytes, bytes);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const at::Tensor u = context->get_saved_variables()[0];
@@ -53,7 +59,8 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
   }
 };
 
-struct GatedFunction : torch::autograd::Function<GatedFunction> {
+struct GatedFunction {
+  static constexpr std::string_view name = "activate_gated";
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_up, Activation activation,
                             const std::optional<at::Tensor>& given_row_gates) {
     const at::Tensor row_gates = given_row_gates.value_or(at::Tensor());
@@ -61,6 +68,10 @@ struct GatedFunction : torch::autograd::Function<GatedFunction> {
     context->save_for_backward({gate_up, row_gates});
     note_saved({gate_up, row_gates});
     return gated(gate_up, activation, row_gates);
+  }
+  static FunctionCosts costs(const at::Tensor& gate_up, Activation, const std::optional<at::Tensor>& row_gates) {
+    const auto bytes = static_cast<std::int64_t>(gate_up.nbytes());
+    return activation_costs(bytes, bytes / 2, row_gates ? static_cast<std::int64_t>(row_gates->nbytes()) : 0);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
@@ -75,7 +86,7 @@ struct GatedFunction : torch::autograd::Function<GatedFunction> {
 }  // namespace
 
 at::Tensor activate(const at::Tensor& u, Activation activation, Parameter* bias) {
-  return ActivationFunction::apply(u, activation, bias);
+  return CheckedFunction<ActivationFunction>::apply(u, activation, bias);
 }
 
 at::Tensor gated(const at::Tensor& gate_up, Activation activation, const at::Tensor& row_gates) {
@@ -98,7 +109,8 @@ at::Tensor gated_backward(const at::Tensor& gate_up, const at::Tensor& dy, Activ
 
 at::Tensor activate_gated(const at::Tensor& gate_up, Activation activation, const at::Tensor& row_gates) {
   // autograd takes no undefined tensor
-  return GatedFunction::apply(gate_up, activation, row_gates.defined() ? std::optional(row_gates) : std::nullopt);
+  return CheckedFunction<GatedFunction>::apply(gate_up, activation,
+                                               row_gates.defined() ? std::optional(row_gates) : std::nullopt);
 }
 
 }  // namespace lockstep

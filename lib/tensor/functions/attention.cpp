@@ -1,6 +1,7 @@
 #include "tensor/functions/attention.hpp"
 
 #include "tensor/functions/attention_arguments.hpp"
+#include "tensor/functions/checked_function.hpp"
 #include "tensor/saved_memory.hpp"
 
 #include <torch/csrc/autograd/custom_function.h>
@@ -14,7 +15,8 @@ namespace {
 
 Segments segments_of(const at::Tensor& starts) { return {pointer<std::int64_t>(starts), starts.numel() - 1}; }
 
-struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
+struct AttentionFunction {
+  static constexpr std::string_view name = "causal_attention";
   static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const AttentionShape& shape,
                             const at::Tensor& segments, const at::Tensor& positions,
                             const std::optional<at::Tensor>& rotary, const Dropout& dropout, std::int64_t first_head,
@@ -40,6 +42,14 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     note_saved({qkv, made.log_sums});
     return made.y.detach();
   }
+  static FunctionCosts costs(const at::Tensor& qkv, const AttentionShape& shape, const at::Tensor&, const at::Tensor&,
+                             const std::optional<at::Tensor>&, const Dropout&, std::int64_t,
+                             const AttentionValues* values) {
+    FunctionCosts costs = attention_costs(call_rows(qkv.size(0), qkv.scalar_type()), shape);
+    if (values && values->y.defined()) costs.forward[0] = 0;
+    if (values && values->log_sums.defined()) costs.forward[1] = 0;
+    return costs;
+  }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &qkv = saved[0], &segments = saved[1], &positions = saved[2], &table = saved[3];
@@ -63,8 +73,9 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
 at::Tensor causal_attention(const at::Tensor& qkv, const AttentionShape& shape, const at::Tensor& segments,
                             const at::Tensor& positions, const at::Tensor& rotary, const Dropout& dropout,
                             std::int64_t first_head, AttentionValues* values) {
-  return AttentionFunction::apply(qkv, shape, segments, positions,
-                                  rotary.defined() ? std::optional(rotary) : std::nullopt, dropout, first_head, values);
+  return CheckedFunction<AttentionFunction>::apply(qkv, shape, segments, positions,
+                                                   rotary.defined() ? std::optional(rotary) : std::nullopt, dropout,
+                                                   first_head, values);
 }
 
 }  // namespace lockstep

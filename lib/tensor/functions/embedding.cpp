@@ -1,5 +1,6 @@
 #include "tensor/functions/embedding.hpp"
 
+#include "tensor/functions/checked_function.hpp"
 #include "tensor/functions/dispatch.hpp"
 #include "tensor/unit.hpp"
 
@@ -43,7 +44,8 @@ at::Tensor own_positions(const at::Tensor& positions, const BlockLane* lane) {
   return positions.narrow(0, first, std::min(each, rows - first));
 }
 
-struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
+struct EmbeddingFunction {
+  static constexpr std::string_view name = "embed";
   // The anchor makes autograd record a function that has no differentiable input.
   static at::Tensor forward(AutogradContext* context, const at::Tensor&, Parameter* tokens, Parameter* positions,
                             const at::Tensor& token_indices, const at::Tensor& position_indices, at::ScalarType type,
@@ -75,6 +77,11 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
     }
     return y;
   }
+  static FunctionCosts costs(const at::Tensor&, const Parameter* tokens, const Parameter*,
+                             const at::Tensor& token_indices, const at::Tensor&, at::ScalarType type,
+                             const BlockLane* lane, const Dropout& dropout) {
+    return embedding_costs(call_rows(token_indices.numel(), type, lane), tokens->shape()[1], dropout.mask ? 1 : 0);
+  }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto indices = context->get_saved_variables();
     const auto* const lane = reinterpret_cast<const BlockLane*>(context->saved_data["lane"].toInt());
@@ -94,9 +101,9 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
 at::Tensor embed(Parameter& token_table, Parameter* position_table, const at::Tensor& tokens,
                  const at::Tensor& positions, at::ScalarType type, const BlockLane* lane, const Dropout& dropout) {
   const at::Tensor anchor = at::empty({0}, tokens.options().dtype(type)).requires_grad_(at::GradMode::is_enabled());
-  return EmbeddingFunction::apply(anchor, &token_table, position_table,
-                                  lane ? own_indices(token_table, tokens) : tokens, own_positions(positions, lane),
-                                  type, lane, of_own_rows(dropout, lane));
+  return CheckedFunction<EmbeddingFunction>::apply(
+      anchor, &token_table, position_table, lane ? own_indices(token_table, tokens) : tokens,
+      own_positions(positions, lane), type, lane, of_own_rows(dropout, lane));
 }
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
 #include "tensor/functions/experts.hpp"
 
+#include "tensor/functions/checked_function.hpp"
 #include "tensor/functions/dispatch.hpp"
+#include "tensor/number_types.hpp"
 #include "tensor/saved_memory.hpp"
 #include "tensor/weight_gradients.hpp"
 
@@ -17,21 +19,50 @@ namespace {
 std::int32_t* indices_of(const at::Tensor& tensor) { return pointer<std::int32_t>(tensor); }
 RowGroups groups_of(const at::Tensor& offsets) { return {pointer<std::int64_t>(offsets), offsets.size(0) - 1}; }
 
-struct RouterFunction : torch::autograd::Function<RouterFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Router* router, Choose choose,
-                            const at::Tensor& chosen, const RoutedSamples* samples, at::Tensor* aux_loss) {
+/// Gives each chosen row its place.
+void group_by_expert(const at::Tensor& x, const RoutedSamples& samples, Routing& routing) {
+  const RoutingShape& shape = routing.shape;
+  routing.places = fresh({shape.tokens, shape.per_token}, at::kInt, x);
+  routing.offsets = fresh({shape.experts + 1}, at::kLong, x);
+  routing.rows = (samples.routed < 0 ? shape.tokens : samples.routed) * shape.per_token;
+  if (samples.counted) routing.choices = at::zeros({shape.experts}, x.options().dtype(at::kDouble));
+  with_kernels(x, [&]<class T>(const Kernels<T>& on) {
+    if (samples.counted)
+      on.count_choices(indices_of(routing.chosen), indices_of(samples.of_rows), shape,
+                       pointer<double>(routing.choices));
+    on.group_by_expert(indices_of(routing.chosen), indices_of(samples.of_rows), shape,
+                       pointer<std::int64_t>(routing.offsets), indices_of(routing.places));
+  });
+}
+
+struct RouterFunction {
+  static constexpr std::string_view name = "router";
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Router* router,
+                            const RoutedSamples* samples, Routing* routing) {
+    const Choose choose = routing->chosen.defined() ? Choose::given : Choose::largest;
+    if (choose == Choose::largest)
+      routing->chosen = fresh({routing->shape.tokens, routing->shape.per_token}, at::kInt, x);
+    const at::Tensor& chosen = routing->chosen;
     const Router::Output output = router->forward(x, choose, chosen);
     at::Tensor slopes;
     if (samples->scale) {
       const Router::Balance balance = router->balance(output.probabilities, chosen, *samples);
-      *aux_loss = balance.loss;
+      routing->aux_loss = balance.loss;
       slopes = balance.slopes;
     }
+    group_by_expert(x, *samples, *routing);
     context->saved_data["router"] = reinterpret_cast<std::int64_t>(router);
     context->saved_data["weights"] = output.weights.detach();  // its own output: autograd would hold itself
     context->save_for_backward({x, output.probabilities, chosen, slopes.defined() ? samples->of_rows : slopes, slopes});
     note_saved({x, output.weights, output.probabilities, chosen});
     return output.weights;
+  }
+  static FunctionCosts costs(const at::Tensor& x, const Router* router, const RoutedSamples*, const Routing* routing) {
+    const RoutingShape& shape = routing->shape;
+    FunctionCosts costs = router_costs(call_rows(x.size(0), x.scalar_type()), x.size(1),
+                                       {.count = router->linear().out(), .per_token = shape.per_token});
+    if (routing->chosen.defined()) costs.forward.front() = 0;
+    return costs;
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto& router = *reinterpret_cast<const Router*>(context->saved_data["router"].toInt());
@@ -51,7 +82,7 @@ struct RouterFunction : torch::autograd::Function<RouterFunction> {
     add_weight_gradient(x, dlogits, [&linear = router.linear()](const at::Tensor& input, const at::Tensor& gradient) {
       linear.backward_weight(input, gradient);
     });
-    return {dx, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -64,13 +95,17 @@ RoutingShape shape_of(AutogradContext* context) {
   return {.tokens = context->saved_data["tokens"].toInt(), .per_token = context->saved_data["per_token"].toInt()};
 }
 
-struct DispatchFunction : torch::autograd::Function<DispatchFunction> {
+struct DispatchFunction {
+  static constexpr std::string_view name = "dispatch";
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& places,
                             const RoutingShape& shape, std::int64_t count) {
     keep(context, shape);
     context->save_for_backward({places});
     note_saved({places});
     return dispatched(x, places, shape, count);
+  }
+  static FunctionCosts costs(const at::Tensor& x, const at::Tensor&, const RoutingShape&, std::int64_t count) {
+    return dispatch_costs(call_rows(x.size(0), x.scalar_type()), x.size(1), count);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const at::Tensor places = context->get_saved_variables()[0];
@@ -79,7 +114,8 @@ struct DispatchFunction : torch::autograd::Function<DispatchFunction> {
   }
 };
 
-struct CombineFunction : torch::autograd::Function<CombineFunction> {
+struct CombineFunction {
+  static constexpr std::string_view name = "combine";
   static at::Tensor forward(AutogradContext* context, const at::Tensor& residual, const at::Tensor& rows,
                             const at::Tensor& weights, const at::Tensor& places, const RoutingShape& shape,
                             const Dropout& dropout, const at::Tensor* known) {
@@ -100,6 +136,12 @@ struct CombineFunction : torch::autograd::Function<CombineFunction> {
     });
     return y;
   }
+  static FunctionCosts costs(const at::Tensor& residual, const at::Tensor& rows, const at::Tensor&, const at::Tensor&,
+                             const RoutingShape& shape, const Dropout& dropout, const at::Tensor* known) {
+    return unless_known(combine_costs(call_rows(residual.size(0), rows.scalar_type()), rows.size(1), shape.per_token,
+                                      rows.size(0), dropout.mask ? 1 : 0),
+                        *known);
+  }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &rows = saved[0], &weights = saved[1], &places = saved[2];
@@ -117,7 +159,8 @@ struct CombineFunction : torch::autograd::Function<CombineFunction> {
   }
 };
 
-struct GroupedLinearFunction : torch::autograd::Function<GroupedLinearFunction> {
+struct GroupedLinearFunction {
+  static constexpr std::string_view name = "grouped linear";
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const GroupedLinear* linear,
                             const at::Tensor& offsets, const at::Tensor* known) {
     context->saved_data["linear"] = reinterpret_cast<std::int64_t>(linear);
@@ -125,6 +168,10 @@ struct GroupedLinearFunction : torch::autograd::Function<GroupedLinearFunction> 
     context->save_for_backward({x});
     note_saved({x});
     return known->defined() ? known->detach() : linear->forward(x, offsets);
+  }
+  static FunctionCosts costs(const at::Tensor& x, const GroupedLinear* linear, const at::Tensor&,
+                             const at::Tensor* known) {
+    return unless_known(grouped_linear_costs({x.size(0), x.size(1), linear->out()}, dtype_of(x.scalar_type())), *known);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto& linear = *reinterpret_cast<const GroupedLinear*>(context->saved_data["linear"].toInt());
@@ -148,20 +195,7 @@ Router::Router(Parameter& weight, std::int64_t per_token, bool normalised)
 
 Routing Router::operator()(const at::Tensor& x, const at::Tensor& chosen, const RoutedSamples& samples) const {
   Routing routing{.shape = shape(x.size(0)), .weights = {}, .chosen = chosen, .places = {}, .offsets = {}};
-  const Choose choose = chosen.defined() ? Choose::given : Choose::largest;
-  if (!chosen.defined()) routing.chosen = fresh({routing.shape.tokens, per_token_}, at::kInt, x);
-  routing.weights = RouterFunction::apply(x, this, choose, routing.chosen, &samples, &routing.aux_loss);
-  routing.places = fresh({routing.shape.tokens, per_token_}, at::kInt, x);
-  routing.offsets = fresh({routing.shape.experts + 1}, at::kLong, x);
-  routing.rows = (samples.routed < 0 ? routing.shape.tokens : samples.routed) * per_token_;
-  if (samples.counted) routing.choices = at::zeros({routing.shape.experts}, x.options().dtype(at::kDouble));
-  with_kernels(x, [&]<class T>(const Kernels<T>& on) {
-    if (samples.counted)
-      on.count_choices(indices_of(routing.chosen), indices_of(samples.of_rows), routing.shape,
-                       pointer<double>(routing.choices));
-    on.group_by_expert(indices_of(routing.chosen), indices_of(samples.of_rows), routing.shape,
-                       pointer<std::int64_t>(routing.offsets), indices_of(routing.places));
-  });
+  routing.weights = CheckedFunction<RouterFunction>::apply(x, this, &samples, &routing);
   return routing;
 }
 
@@ -215,12 +249,13 @@ at::Tensor dispatched_backward(const at::Tensor& drows, const at::Tensor& places
 }
 
 at::Tensor dispatch(const at::Tensor& x, const Routing& routing) {
-  return DispatchFunction::apply(x, routing.places, routing.shape, routing.rows);
+  return CheckedFunction<DispatchFunction>::apply(x, routing.places, routing.shape, routing.rows);
 }
 
 at::Tensor combine(const at::Tensor& residual, const at::Tensor& rows, const Routing& routing, const Dropout& dropout,
                    const at::Tensor& known) {
-  return CombineFunction::apply(residual, rows, routing.weights, routing.places, routing.shape, dropout, &known);
+  return CheckedFunction<CombineFunction>::apply(residual, rows, routing.weights, routing.places, routing.shape,
+                                                 dropout, &known);
 }
 
 GroupedLinear::GroupedLinear(Parameter& weight, std::int64_t experts)
@@ -229,7 +264,7 @@ GroupedLinear::GroupedLinear(Parameter& weight, std::int64_t experts)
 }
 
 at::Tensor GroupedLinear::operator()(const at::Tensor& x, const at::Tensor& offsets, const at::Tensor& known) const {
-  return GroupedLinearFunction::apply(x, this, offsets, &known);
+  return CheckedFunction<GroupedLinearFunction>::apply(x, this, offsets, &known);
 }
 
 at::Tensor GroupedLinear::forward(const at::Tensor& x, const at::Tensor& offsets) const {

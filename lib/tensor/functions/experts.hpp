@@ -97,6 +97,8 @@ class GroupedLinear {
   /// A defined `known` result is returned instead of computing it.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& offsets, const at::Tensor& known = {}) const;
 
+  std::int64_t out() const { return out_; }
+
   // The plain functions without autograd.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& offsets) const;
   at::Tensor backward_input(const at::Tensor& dy, const at::Tensor& offsets) const;

@@ -1,5 +1,6 @@
 #include "tensor/functions/head_exchange.hpp"
 
+#include "tensor/functions/checked_function.hpp"
 #include "tensor/functions/dispatch.hpp"
 
 #include <torch/csrc/autograd/custom_function.h>
@@ -33,7 +34,8 @@ at::Tensor narrowed(const at::Tensor& matrix, std::int64_t first, const Columns&
   return matrix.narrow(1, first, columns.count);
 }
 
-struct ToOwnHeads : torch::autograd::Function<ToOwnHeads> {
+struct ToOwnHeads {
+  static constexpr std::string_view name = "to_own_heads";
   static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const AttentionShape& all,
                             const BlockLane* lane, const at::Tensor* known) {
     context->saved_data["lane"] = reinterpret_cast<std::int64_t>(lane);
@@ -45,6 +47,10 @@ struct ToOwnHeads : torch::autograd::Function<ToOwnHeads> {
       for (const Columns& columns : columns_of(all, ranks, rank))
         narrowed(parts.select(0, rank), columns.own, columns).copy_(narrowed(qkv, columns.whole, columns));
     return lane->all_to_all(parts).view({ranks * rows, width});
+  }
+  static FunctionCosts costs(const at::Tensor& qkv, const AttentionShape& all, const BlockLane* lane,
+                             const at::Tensor* known) {
+    return unless_known(to_own_heads_costs(call_rows(qkv.size(0), qkv.scalar_type()), all, lane->ranks()), *known);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto& lane = *reinterpret_cast<const BlockLane*>(context->saved_data["lane"].toInt());
@@ -82,13 +88,18 @@ at::Tensor side_by_side(const at::Tensor& parts) {
   return parts.transpose(0, 1).contiguous().view({parts.size(1), parts.size(0) * parts.size(2)});
 }
 
-struct ToOwnRows : torch::autograd::Function<ToOwnRows> {
+struct ToOwnRows {
+  static constexpr std::string_view name = "to_own_rows";
   static at::Tensor forward(AutogradContext* context, const at::Tensor& y, const BlockLane* lane,
                             const at::Tensor* known) {
     context->saved_data["lane"] = reinterpret_cast<std::int64_t>(lane);
     if (known->defined()) return known->detach();
     const std::int64_t ranks = lane->ranks();
     return side_by_side(lane->all_to_all(y.contiguous().view({ranks, y.size(0) / ranks, y.size(1)})));
+  }
+  static FunctionCosts costs(const at::Tensor& y, const BlockLane* lane, const at::Tensor* known) {
+    const AttentionShape all{.heads = y.size(1) * lane->ranks(), .head_size = 1};
+    return unless_known(to_own_rows_costs(call_rows(y.size(0) / lane->ranks(), y.scalar_type()), all), *known);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto& lane = *reinterpret_cast<const BlockLane*>(context->saved_data["lane"].toInt());
@@ -101,11 +112,11 @@ struct ToOwnRows : torch::autograd::Function<ToOwnRows> {
 
 at::Tensor to_own_heads(const at::Tensor& qkv, const AttentionShape& all, const BlockLane& lane,
                         const at::Tensor& known) {
-  return ToOwnHeads::apply(qkv, all, &lane, &known);
+  return CheckedFunction<ToOwnHeads>::apply(qkv, all, &lane, &known);
 }
 
 at::Tensor to_own_rows(const at::Tensor& y, const BlockLane& lane, const at::Tensor& known) {
-  return ToOwnRows::apply(y, &lane, &known);
+  return CheckedFunction<ToOwnRows>::apply(y, &lane, &known);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "tensor/functions/head_norm.hpp"
 
+#include "tensor/functions/checked_function.hpp"
 #include "tensor/functions/dispatch.hpp"
 #include "tensor/saved_memory.hpp"
 #include "tensor/unit.hpp"
@@ -13,7 +14,8 @@ using torch::autograd::variable_list;
 
 namespace {
 
-struct HeadNormFunction : torch::autograd::Function<HeadNormFunction> {
+struct HeadNormFunction {
+  static constexpr std::string_view name = "head_norm";
   static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const HeadNorm* norm) {
     at::Tensor rstd;
     at::Tensor y = norm->forward(qkv, rstd);
@@ -22,6 +24,9 @@ struct HeadNormFunction : torch::autograd::Function<HeadNormFunction> {
     context->save_for_backward({qkv});
     note_saved({qkv, rstd});
     return y;
+  }
+  static FunctionCosts costs(const at::Tensor& qkv, const HeadNorm* norm) {
+    return head_norm_costs(call_rows(qkv.size(0), qkv.scalar_type()), norm->shape());
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto& norm = *reinterpret_cast<const HeadNorm*>(context->saved_data["norm"].toInt());
@@ -33,7 +38,9 @@ struct HeadNormFunction : torch::autograd::Function<HeadNormFunction> {
 
 }  // namespace
 
-at::Tensor HeadNorm::operator()(const at::Tensor& qkv) const { return HeadNormFunction::apply(qkv, this); }
+at::Tensor HeadNorm::operator()(const at::Tensor& qkv) const {
+  return CheckedFunction<HeadNormFunction>::apply(qkv, this);
+}
 
 at::Tensor HeadNorm::forward(const at::Tensor& qkv, at::Tensor& rstd) const {
   const at::Tensor query_weight = query_weight_->compute(), key_weight = key_weight_->compute();

@@ -20,6 +20,8 @@ class HeadNorm {
   /// qkv (N, (H + 2·KV)·D) compute type → the same shape and type, with queries and keys normalised.
   at::Tensor operator()(const at::Tensor& qkv) const;
 
+  const AttentionShape& shape() const { return shape_; }
+
   // The plain functions without autograd.
   at::Tensor forward(const at::Tensor& qkv, at::Tensor& rstd) const;
   /// Returns the gradient of qkv, and adds those of the weights.

@@ -1,5 +1,6 @@
 #include "tensor/functions/linear.hpp"
 
+#include "tensor/functions/checked_function.hpp"
 #include "tensor/functions/dispatch.hpp"
 #include "tensor/saved_memory.hpp"
 #include "tensor/unit.hpp"
@@ -39,13 +40,17 @@ void add_gradients(const Linear& linear, const at::Tensor& x, const at::Tensor& 
   });
 }
 
-struct LinearFunction : torch::autograd::Function<LinearFunction> {
+struct LinearFunction {
+  static constexpr std::string_view name = "linear";
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Linear* linear, std::int64_t rows,
                             const at::Tensor* known) {
     keep(context, linear);
     context->save_for_backward({x});
     note_saved({x});
     return known->defined() ? known->detach() : linear->forward(linear->whole_input(x, rows));
+  }
+  static FunctionCosts costs(const at::Tensor& x, const Linear* linear, std::int64_t rows, const at::Tensor* known) {
+    return unless_known(linear->costs(x, rows), *known);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const Linear& linear = linear_of(context);
@@ -58,7 +63,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   }
 };
 
-struct AddLinearFunction : torch::autograd::Function<AddLinearFunction> {
+struct AddLinearFunction {
+  static constexpr std::string_view name = "add_linear";
   static at::Tensor forward(AutogradContext* context, const at::Tensor& residual, const at::Tensor& x,
                             const Linear* linear, const Dropout& dropout, const at::Tensor* known) {
     keep(context, linear);
@@ -66,6 +72,10 @@ struct AddLinearFunction : torch::autograd::Function<AddLinearFunction> {
     context->save_for_backward({x});
     note_saved({x});
     return known->defined() ? known->detach() : linear->forward_add(residual, x, dropout);
+  }
+  static FunctionCosts costs(const at::Tensor&, const at::Tensor& x, const Linear* linear, const Dropout& dropout,
+                             const at::Tensor* known) {
+    return unless_known(linear->add_costs(x, dropout), *known);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const Linear& linear = linear_of(context);
@@ -241,13 +251,22 @@ void Linear::backward_bias(const at::Tensor& dy) const {
   }
 }
 
+FunctionCosts Linear::costs(const at::Tensor& x, std::int64_t rows) const {
+  return linear_costs(call_rows(rows, x.scalar_type(), sums_input_gradient_), in_, out_,
+                      static_cast<std::int64_t>(parts_.size()));
+}
+
+FunctionCosts Linear::add_costs(const at::Tensor& x, const Dropout& dropout) const {
+  return add_linear_costs(call_rows(x.size(0), x.scalar_type(), sums_output_), in_, out_, dropout.mask ? 1 : 0);
+}
+
 at::Tensor Linear::operator()(const at::Tensor& x, std::int64_t rows, const at::Tensor& known) const {
-  return LinearFunction::apply(x, this, rows, &known);
+  return CheckedFunction<LinearFunction>::apply(x, this, rows, &known);
 }
 
 at::Tensor Linear::add_linear(const at::Tensor& residual, const at::Tensor& x, const Dropout& dropout,
                               const at::Tensor& known) const {
-  return AddLinearFunction::apply(residual, x, this, of_own_rows(dropout, sums_output_), &known);
+  return CheckedFunction<AddLinearFunction>::apply(residual, x, this, of_own_rows(dropout, sums_output_), &known);
 }
 
 }  // namespace lockstep

@@ -13,6 +13,8 @@
 
 namespace lockstep {
 
+struct FunctionCosts;
+
 /// Storage of a weight: Hugging Face's (out, in), or (in, out) as in GPT-2's Conv1D. Weights are never copied or
 /// transposed.
 enum class WeightLayout { out_in, in_out };
@@ -40,6 +42,10 @@ class Linear {
   /// residual (N, out) stream type + dropout(x·W + b) → (N, out) stream type. For a single weight.
   at::Tensor add_linear(const at::Tensor& residual, const at::Tensor& x, const Dropout& dropout = {},
                         const at::Tensor& known = {}) const;
+
+  // Costs of these calls.
+  FunctionCosts costs(const at::Tensor& x, std::int64_t rows) const;
+  FunctionCosts add_costs(const at::Tensor& x, const Dropout& dropout) const;
 
   std::int64_t in() const { return in_; }
   std::int64_t out() const { return out_; }

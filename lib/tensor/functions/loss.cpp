@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/rounding.hpp"
 #include "device/device.hpp"
+#include "tensor/functions/checked_function.hpp"
 #include "tensor/functions/dispatch.hpp"
 #include "tensor/saved_memory.hpp"
 #include "tensor/unit.hpp"
@@ -210,7 +211,8 @@ at::Tensor whole_rows(const at::Tensor& x, const at::Tensor& labels, const Block
   return shares_rows(lane) ? lane->gather_rows(x, labels.numel()) : x;
 }
 
-struct LossFunction : torch::autograd::Function<LossFunction> {
+struct LossFunction {
+  static constexpr std::string_view name = "loss_sum";
   static at::Tensor forward(AutogradContext* context, const at::Tensor& own, Parameter* head, const at::Tensor& labels,
                             const StepLoss& loss, bool differentiable, std::int64_t most_kept_bytes,
                             const BlockLane* lane, at::Tensor* correct) {
@@ -249,6 +251,21 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
       note_saved({own, kept});
     }
     return sum;
+  }
+
+  static FunctionCosts costs(const at::Tensor& own, const Parameter* head, const at::Tensor& labels,
+                             const StepLoss& loss, bool differentiable, std::int64_t most_kept_bytes,
+                             const BlockLane* lane, const at::Tensor*) {
+    if (loss.of_user != nullptr) return {};
+    const std::int64_t rows = labels.numel();
+    FunctionCosts costs = loss_costs(call_rows(rows, own.scalar_type(), lane), own.size(1), head->shape()[0],
+                                     differentiable ? most_kept_bytes : 0);
+    // Numbers for each row, which the plan leaves out: losses, hits, and statistics of each rank and of all.
+    const std::int64_t number = rows * static_cast<std::int64_t>(sizeof(double));
+    const std::int64_t statistics = lane ? 3 * number : 0, ranks = lane ? lane->ranks() : 0;
+    costs.forward.insert(costs.forward.begin(), 2 * number + (ranks + 2) * statistics);
+    costs.forward.push_back(-2 * number - (ranks + 1) * statistics);
+    return costs;
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -306,8 +323,8 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
 
 at::Tensor loss_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels, const StepLoss& loss,
                     std::int64_t most_kept_bytes, const BlockLane* lane, at::Tensor* correct) {
-  return LossFunction::apply(x, &head, labels, loss, at::GradMode::is_enabled() && x.requires_grad(), most_kept_bytes,
-                             lane, correct);
+  return CheckedFunction<LossFunction>::apply(x, &head, labels, loss, at::GradMode::is_enabled() && x.requires_grad(),
+                                              most_kept_bytes, lane, correct);
 }
 
 at::Tensor head_logits(const at::Tensor& x, const Parameter& head, const BlockLane* lane) {

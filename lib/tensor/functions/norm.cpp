@@ -1,5 +1,6 @@
 #include "tensor/functions/norm.hpp"
 
+#include "tensor/functions/checked_function.hpp"
 #include "tensor/functions/dispatch.hpp"
 #include "tensor/saved_memory.hpp"
 #include "tensor/unit.hpp"
@@ -13,7 +14,8 @@ using torch::autograd::variable_list;
 
 namespace {
 
-struct NormFunction : torch::autograd::Function<NormFunction> {
+struct NormFunction {
+  static constexpr std::string_view name = "norm";
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const Normalisation* norm) {
     Normalisation::Saved saved;
     const at::Tensor y = norm->forward(x, saved);
@@ -24,6 +26,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     note_saved({x, saved.mean, saved.rstd});
     return {x, y};
   }
+  static FunctionCosts costs(const at::Tensor& x, const Normalisation* norm) { return norm->costs(x); }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto& norm = *reinterpret_cast<const Normalisation*>(context->saved_data["norm"].toInt());
     const Normalisation::Saved saved{context->saved_data["mean"].toTensor(), context->saved_data["rstd"].toTensor()};
@@ -35,8 +38,12 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
 }  // namespace
 
 Normalisation::Output Normalisation::operator()(const at::Tensor& x) const {
-  const variable_list outputs = NormFunction::apply(x, this);
+  const variable_list outputs = CheckedFunction<NormFunction>::apply(x, this);
   return {outputs[0], outputs[1]};
+}
+
+FunctionCosts Normalisation::costs(const at::Tensor& x) const {
+  return norm_costs(call_rows(x.size(0), weight_->compute().scalar_type()), x.size(1), kind_);
 }
 
 at::Tensor Normalisation::forward(const at::Tensor& x, Saved& saved) const {

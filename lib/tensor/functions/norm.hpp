@@ -9,6 +9,8 @@
 
 namespace lockstep {
 
+struct FunctionCosts;
+
 /// Stays at one address as long as autograd may call it.
 class Normalisation {
  public:
@@ -25,6 +27,8 @@ class Normalisation {
   };
   /// x (N, C) stream type.
   Output operator()(const at::Tensor& x) const;
+
+  FunctionCosts costs(const at::Tensor& x) const;
 
   // The plain functions without autograd.
   struct Saved {

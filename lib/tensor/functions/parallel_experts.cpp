@@ -1,5 +1,6 @@
 #include "tensor/functions/parallel_experts.hpp"
 
+#include "tensor/functions/checked_function.hpp"
 #include "tensor/saved_memory.hpp"
 #include "tensor/weight_gradients.hpp"
 
@@ -130,7 +131,8 @@ void ParallelExperts::from_experts(const at::Tensor& grouped, const ExpertRouteP
   }
 }
 
-struct ParallelExpertsFunction : torch::autograd::Function<ParallelExpertsFunction> {
+struct ParallelExpertsFunction {
+  static constexpr std::string_view name = "parallel experts";
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const ParallelExperts* experts,
                             const Routing* routing, const at::Tensor& table, ParallelExperts::Values* values) {
     const ExpertRoutePlan ways = experts->ways(table);
@@ -159,6 +161,11 @@ struct ParallelExpertsFunction : torch::autograd::Function<ParallelExpertsFuncti
     context->saved_data["per_token"] = routing->shape.per_token;
     context->save_for_backward({x, routing->places, table});
     return given.detach();
+  }
+
+  static FunctionCosts costs(const at::Tensor& x, const ParallelExperts* experts, const Routing* routing,
+                             const at::Tensor& table, const ParallelExperts::Values* values) {
+    return experts->costs(x, *routing, table, *values);
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -205,9 +212,28 @@ struct ParallelExpertsFunction : torch::autograd::Function<ParallelExpertsFuncti
   }
 };
 
+FunctionCosts ParallelExperts::costs(const at::Tensor& x, const Routing& routing, const at::Tensor& table,
+                                     const Values& values) const {
+  const ExpertRoutePlan plan = ways(table);
+  std::int64_t taken = 0;
+  for (std::int64_t number = 0; number < plan.rounds(); ++number) taken = std::max(taken, plan.round(number).taken());
+  const FirstRound first = x.requires_grad() ? FirstRound::left_to_backward
+                           : values.leaves   ? FirstRound::raised_as_result
+                                             : FirstRound::freed;
+  return parallel_experts_costs(call_rows(x.size(0), x.scalar_type()),
+                                {.ranks = table.size(0),
+                                 .experts = table.size(1),
+                                 .channels = x.size(1),
+                                 .feed_forward = up_->out() / 2,
+                                 .given = routing.rows,
+                                 .taken = taken,
+                                 .further_rounds = plan.rounds() - 1},
+                                first);
+}
+
 at::Tensor ParallelExperts::operator()(const at::Tensor& x, const Routing& routing, const at::Tensor& table,
                                        Values& values) const {
-  return ParallelExpertsFunction::apply(x, this, &routing, table, &values);
+  return CheckedFunction<ParallelExpertsFunction>::apply(x, this, &routing, table, &values);
 }
 
 }  // namespace lockstep

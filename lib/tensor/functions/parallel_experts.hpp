@@ -70,6 +70,8 @@ class ParallelExperts {
   /// again. Collective over the ranks that share the experts.
   at::Tensor operator()(const at::Tensor& x, const Routing& routing, const at::Tensor& table, Values& values) const;
 
+  FunctionCosts costs(const at::Tensor& x, const Routing& routing, const at::Tensor& table, const Values& values) const;
+
  private:
   friend struct ParallelExpertsFunction;
   at::Tensor to_experts(const at::Tensor& rows, const ExpertRoutePlan::Round& round) const;

@@ -1,6 +1,7 @@
 #include "tensor/functions/ring_attention.hpp"
 
 #include "tensor/functions/attention_arguments.hpp"
+#include "tensor/functions/checked_function.hpp"
 #include "tensor/kernels/ring_attention_kernel.hpp"
 #include "tensor/saved_memory.hpp"
 
@@ -86,7 +87,8 @@ AttentionValues attended(const at::Tensor& qkv, const AttentionShape& shape, con
   return made;
 }
 
-struct RingAttention : torch::autograd::Function<RingAttention> {
+struct RingAttention {
+  static constexpr std::string_view name = "ring_attention";
   static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const AttentionShape& shape,
                             const RingSegments& segments, const std::optional<at::Tensor>& rotary,
                             const BlockLane* lane, const Dropout& dropout, std::int64_t first_head,
@@ -103,6 +105,14 @@ struct RingAttention : torch::autograd::Function<RingAttention> {
     context->save_for_backward({qkv, segments.parts, segments.positions, table, made.y});
     note_saved({qkv, made.log_sums, made.y});
     return made.y.detach();
+  }
+
+  static FunctionCosts costs(const at::Tensor& qkv, const AttentionShape& shape, const RingSegments&,
+                             const std::optional<at::Tensor>&, const BlockLane* lane, const Dropout&, std::int64_t,
+                             const AttentionValues* values) {
+    return unless_known(
+        attention_costs(call_rows(qkv.size(0), qkv.scalar_type()), shape, 0, {}, {.ulysses = 1, .ring = lane->ranks()}),
+        values ? values->log_sums : at::Tensor());
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -147,8 +157,9 @@ struct RingAttention : torch::autograd::Function<RingAttention> {
 at::Tensor ring_attention(const at::Tensor& qkv, const AttentionShape& shape, const RingSegments& segments,
                           const at::Tensor& rotary, const BlockLane& lane, const Dropout& dropout,
                           std::int64_t first_head, AttentionValues* values) {
-  return RingAttention::apply(qkv, shape, segments, rotary.defined() ? std::optional(rotary) : std::nullopt, &lane,
-                              dropout, first_head, values);
+  return CheckedFunction<RingAttention>::apply(qkv, shape, segments,
+                                               rotary.defined() ? std::optional(rotary) : std::nullopt, &lane, dropout,
+                                               first_head, values);
 }
 
 }  // namespace lockstep

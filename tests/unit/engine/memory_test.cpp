@@ -5,6 +5,7 @@
 #include "harness/share.hpp"
 #include "program/memory_estimate.hpp"
 #include "tensor/arena.hpp"
+#include "tensor/functions/checked_function.hpp"
 #include "tensor/gemm.hpp"
 #include "tensor/live_memory.hpp"
 #include "tensor/runtime.hpp"
@@ -41,10 +42,12 @@ Architecture described(const Shape& shape) {
 constexpr double in_round_numbers = 2 << 20;
 
 /// Runs a job in a thread of its own, with which what products keep from one to the next is let go: each job counts it.
+/// Each call of a function is compared with its description.
 template <class Work>
 void apart(const Work& work) {
   std::async(std::launch::async, [&] {
     set_up_runtime(1);
+    compare_calls(true);
     work();
   }).get();
 }
