@@ -330,6 +330,7 @@ void Unit::lend_update(const at::Tensor& memory) {
                                    : buffer.home;
     if (memory.defined()) at += buffer.home.nbytes();
   }
+  if (home_.compute.is_same(home_.master)) compute_ = master_;
 }
 
 RegionCopy Unit::fetch_shard(const at::Tensor& memory) const {
