@@ -42,7 +42,7 @@ test-full: $(BUILD)/build.ninja  ## everything, campaigns included
 	scripts/test
 
 format:  ## rewrite C++ as .clang-format says and Python as .ruff.toml does (needs setup-test; the tests check it)
-	find lib man tests tools -name '*.[ch]pp' -exec deps/python/bin/clang-format -i {} +
+	find lib man tests tools '(' -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' ')' -exec deps/python/bin/clang-format -i {} +
 	deps/python/bin/ruff check --fix --quiet
 	deps/python/bin/ruff format
 

@@ -29,9 +29,8 @@ def ruff():
 
 
 def sources():
-    return [
-        path for folder in FOLDERS for path in sorted((SOURCE / folder).glob("**/*")) if path.suffix in (".hpp", ".cpp")
-    ]
+    suffixes = (".hpp", ".cpp", ".cu", ".cuh")
+    return [path for folder in FOLDERS for path in sorted((SOURCE / folder).glob("**/*")) if path.suffix in suffixes]
 
 
 def unformatted(paths):

@@ -30,7 +30,7 @@ def sources():
     for room in ROOMS:
         for path in sorted((SOURCE / "lib" / room).glob("**/*")):
             if (
-                path.suffix in (".h", ".hpp", ".cpp", ".cu") and path.stem != "example_plugin"
+                path.suffix in (".h", ".hpp", ".cpp", ".cu", ".cuh") and path.stem != "example_plugin"
             ):  # which is as those of users
                 yield room, path, INCLUDE.findall(path.read_text())
 

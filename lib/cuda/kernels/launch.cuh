@@ -1,0 +1,36 @@
+// Launches of kernels, and their shared memory. Tests compile kernels for the host, with forms of their own:
+// tests/cuda_on_host.
+#pragma once
+
+#include "cuda/stream.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#ifdef __CUDACC__
+
+/// Memory of a block: `name` is the first of `count` values.
+#define LOCKSTEP_SHARED(Type, name, count) __shared__ Type name[count]
+/// Memory of a block, as large as its launch asks for.
+#define LOCKSTEP_DYNAMIC_SHARED(Type, name)                      \
+  extern __shared__ __align__(16) unsigned char dynamic_bytes[]; \
+  Type* const name = reinterpret_cast<Type*>(dynamic_bytes)
+
+namespace lockstep::cuda {
+
+/// Queues `blocks` blocks of `threads` threads, with `bytes` of dynamic shared memory each.
+template <class... Parameters>
+void launch(void (*kernel)(Parameters...), std::int64_t blocks, unsigned threads, std::size_t bytes,
+            std::type_identity_t<Parameters>... arguments) {
+  if (blocks == 0) return;
+  constexpr std::size_t granted = 48 << 10;  // bytes of a block that need no permission
+  if (bytes > granted)
+    check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  kernel<<<static_cast<unsigned>(blocks), threads, bytes, compute_stream()>>>(arguments...);
+  check_launch(cudaGetLastError());
+}
+
+}  // namespace lockstep::cuda
+
+#endif
