@@ -55,7 +55,7 @@ struct LogitRow {
 };
 
 __device__ inline bool counted(std::int32_t label, std::int64_t vocabulary) { return label >= 0 && label < vocabulary; }
-__device__ inline double loss_of(const RowStatistics& row) { return ::log(row.sum) + (row.largest - row.wanted); }
+__device__ inline double loss_of(const RowStatistics& row) { return log(row.sum) + (row.largest - row.wanted); }
 
 /// One pack of a derivative: softmax − target.
 template <class T>

@@ -45,6 +45,8 @@ __device__ inline void narrow(float value, Fp16& to) {
 
 __device__ inline float exp(float x) { return ::expf(x); }
 __device__ inline double exp(double x) { return ::exp(x); }
+__device__ inline float log(float x) { return ::logf(x); }
+__device__ inline double log(double x) { return ::log(x); }
 __device__ inline float sqrt(float x) { return ::sqrtf(x); }
 __device__ inline double sqrt(double x) { return ::sqrt(x); }
 __device__ inline float erf(float x) { return ::erff(x); }

@@ -13,7 +13,9 @@ using torch::autograd::variable_list;
 
 namespace {
 
-Segments segments_of(const at::Tensor& starts) { return {pointer<std::int64_t>(starts), starts.numel() - 1}; }
+Segments segments_of(const at::Tensor& starts, const at::Tensor& qkv) {
+  return {pointer<std::int64_t>(starts), starts.numel() - 1, qkv.size(0)};
+}
 
 struct AttentionFunction {
   static constexpr std::string_view name = "causal_attention";
@@ -30,7 +32,7 @@ struct AttentionFunction {
     if (!known) {
       made.log_sums = fresh({qkv.size(0), shape.heads}, math_type(qkv.scalar_type()), qkv);
       with_kernels(qkv, [&]<class T>(const Kernels<T>& on) {
-        on.attention_forward(pointer<T>(qkv), shape, segments_of(segments), rotation_of<Math<T>>(table),
+        on.attention_forward(pointer<T>(qkv), shape, segments_of(segments, qkv), rotation_of<Math<T>>(table),
                              pointer<std::int32_t>(positions), pointer<T>(made.y), pointer<Math<T>>(made.log_sums),
                              dropout_of(dropout, first_head));
       });
@@ -60,7 +62,7 @@ struct AttentionFunction {
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dqkv = at::empty(qkv.sizes(), qkv.options());
     with_kernels(qkv, [&]<class T>(const Kernels<T>& on) {
-      on.attention_backward(pointer<T>(dy), pointer<T>(qkv), pointer<Math<T>>(log_sums), shape, segments_of(segments),
+      on.attention_backward(pointer<T>(dy), pointer<T>(qkv), pointer<Math<T>>(log_sums), shape, segments_of(segments, qkv),
                             rotation_of<Math<T>>(table), pointer<std::int32_t>(positions), pointer<T>(dqkv),
                             dropout_of(dropout, sizes[4]));
     });

@@ -21,6 +21,7 @@ struct Rotation {
 struct Segments {
   const std::int64_t* starts;
   std::int64_t count;
+  std::int64_t tokens = 0;  // N. The CPU's kernels do not need it; `starts` of a device cannot be read by the host
 };
 
 /// y (N, H·D) for qkv (N, (H + 2·KV)·D): queries of all heads, then keys, then values. Stores the logarithms of the
