@@ -104,6 +104,7 @@ void check_whole_rows(const Case& of, const std::string& type) {
     cuda::cross_entropy<T>(in_place.data(), in.labels.data(), in.rows, of.vocabulary, of.target, losses.data(),
                            in_place.data());
     check_near(in_place.all(), found[2], 0, name + ", in place");
+    check_near(losses.all(), found[0], 0, name + ", losses in place");
   }
 }
 
