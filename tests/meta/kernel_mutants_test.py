@@ -25,7 +25,7 @@ FAULTS = [
     ("losses", "losses.cu", "return label >= 0 && label < vocabulary;", "return label < vocabulary;"),
     # Barriers that are missing, or that not all threads reach.
     ("norms", "reductions.cuh", BARRIER + "#pragma unroll", "#pragma unroll"),
-    ("norms", "reductions.cuh", "  __syncthreads();  // the next call may write\n", ""),
+    ("norms", "reductions.cuh", "  __syncthreads();  // the next reduction may write\n", ""),
     ("norms", "partial_sums.cuh", BARRIER, ""),
     ("losses", "losses.cu", "  __syncthreads();  // the label's logit", "  // the label's logit"),
     (
@@ -67,7 +67,9 @@ FAULTS = [
     ("embeddings", "embeddings.cu", "for (int i = begin; i < end; ++i) {", "for (int i = end - 1; i >= begin; --i) {"),
     ("sum_columns", "partial_sums.cuh", "beta == 0 ? sum : sum + beta * target[column]", "sum + beta * target[column]"),
     ("step_sums", "step_sums.cu", "adds ? *sum + all : all", "all"),
-    # Formulas.
+    # Formulas and choices.
+    ("routing", "routing.cu", "other == best && other_expert < expert", "other == best && other_expert > expert"),
+    ("routing", "routing.cu", "    next += all;\n", ""),
     ("dropouts", "philox.cuh", "round < 10", "round < 9"),
     ("dropouts", "philox.cuh", "16 * (half % 2)", "8 * (half % 2)"),
     ("updates", "updates.cu", "rest[i] = w[i] - widened(kept);", "rest[i] = 0;"),

@@ -47,32 +47,10 @@ struct Lookup {
 constexpr int scatter_threads = 256, scatter_entries = 64;
 constexpr int scatter_scan = 4 * scatter_threads;   // indices that a block reads at once
 constexpr int scatter_capacity = 2 * scatter_scan;  // rows that it holds
-constexpr int scatter_warps = scatter_threads / static_cast<int>(warp_size);
 
 struct FoundRow {
   std::int32_t row, entry;  // entry: within the block's
 };
-
-/// The sum of `value` over earlier threads of the block; `total` gets that over all.
-__device__ inline int sum_before(int value, int& total) {
-  LOCKSTEP_SHARED(int, of_warps, scatter_warps);
-  const int lane = static_cast<int>(threadIdx.x % warp_size), warp = static_cast<int>(threadIdx.x / warp_size);
-  int sum = value;
-  for (int step = 1; step < static_cast<int>(warp_size); step *= 2) {
-    const int other = __shfl_up_sync(all_lanes, sum, static_cast<unsigned>(step));
-    if (lane >= step) sum += other;
-  }
-  if (lane == static_cast<int>(warp_size) - 1) of_warps[warp] = sum;
-  __syncthreads();
-  int before = sum - value;
-  total = 0;
-  for (int w = 0; w < scatter_warps; ++w) {
-    if (w < warp) before += of_warps[w];
-    total += of_warps[w];
-  }
-  __syncthreads();
-  return before;
-}
 
 /// sorted = the rows of `found` by entry, each in its order; starts: where those of an entry begin.
 __device__ inline void sort_by_entry(const FoundRow* found, int count, std::int32_t* sorted, int* starts) {

@@ -44,7 +44,7 @@ __device__ void block_reduce(M (&values)[count], M empty, const Reduce& reduce) 
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < count; ++i) values[i] = reduce(lane < warps ? of_warps[lane * count + i] : empty);
-  __syncthreads();  // the next call may write
+  __syncthreads();  // the next reduction may write
 }
 
 template <class M>
@@ -65,6 +65,27 @@ __device__ M block_sum(M value) {
   M values[1] = {value};
   block_sums(values);
   return values[0];
+}
+
+/// The sum of `value` over earlier threads of the block; `total` gets that over all.
+__device__ inline int sum_before(int value, int& total) {
+  LOCKSTEP_SHARED(int, of_warps, most_warps);
+  const int lane = static_cast<int>(threadIdx.x % warp_size), warp = static_cast<int>(threadIdx.x / warp_size);
+  int sum = value;
+  for (int step = 1; step < static_cast<int>(warp_size); step *= 2) {
+    const int other = __shfl_up_sync(all_lanes, sum, static_cast<unsigned>(step));
+    if (lane >= step) sum += other;
+  }
+  if (lane == static_cast<int>(warp_size) - 1) of_warps[warp] = sum;
+  __syncthreads();
+  int before = sum - value;
+  total = 0;
+  for (int w = 0; w < static_cast<int>(blockDim.x / warp_size); ++w) {
+    if (w < warp) before += of_warps[w];
+    total += of_warps[w];
+  }
+  __syncthreads();  // the next call may write
+  return before;
 }
 
 }  // namespace lockstep::cuda
