@@ -72,6 +72,9 @@ T __shfl_up_sync(unsigned mask, T value, unsigned distance,
 inline unsigned __ballot_sync(unsigned mask, bool holds, std::source_location where = std::source_location::current()) {
   return on_host::ballot(holds, mask, where);
 }
+inline void __syncwarp(std::source_location where = std::source_location::current()) {
+  on_host::exchange(0, 0xffffffff, 0, where);
+}
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(std::uint64_t{a} * b >> 32); }
 

@@ -94,6 +94,20 @@ bool release(unsigned begin, unsigned end, Stop stop) {
   fail(text.str() + "they wait for ever");
 }
 
+/// Lets each thread of a warp run to its next barrier or shuffle, in a drawn order. Returns whether it can go on.
+bool run_warp(unsigned first) {
+  std::array<unsigned, warp> lanes{};
+  std::iota(lanes.begin(), lanes.end(), first);
+  std::shuffle(lanes.begin(), lanes.end(), orders);
+  for (const unsigned t : lanes) {
+    if (pool[t].stop != Stop::runs) continue;
+    grid.thread = t;
+    pool[t].fiber.resume();
+    if (!grid.failure.empty()) fail(grid.failure);
+  }
+  return release(first, first + warp, Stop::shuffle);
+}
+
 void run_block() {
   grid.shared.clear();
   std::fill(grid.dynamic.begin(), grid.dynamic.end(), std::byte{0xff});
@@ -102,28 +116,20 @@ void run_block() {
     pool[t].shuffles = 0;
     pool[t].fiber.start(run_thread);
   }
-  std::vector<unsigned> ready(grid.threads);
-  std::iota(ready.begin(), ready.end(), 0u);
-  while (!ready.empty()) {
+  std::vector<unsigned> ready;  // first threads of warps that can go on
+  while (!all_at(Stop::ended, 0, grid.threads)) {
+    for (unsigned first = 0; first < grid.threads; first += warp) ready.push_back(first);
     std::shuffle(ready.begin(), ready.end(), orders);
-    for (const unsigned t : ready) {
-      grid.thread = t;
-      pool[t].fiber.resume();
-      if (!grid.failure.empty()) fail(grid.failure);
+    // Either warps go on by turns, or one after another, as far as each can.
+    const bool by_turns = orders() % 2 == 0;
+    while (!ready.empty()) {
+      const std::size_t chosen = by_turns ? orders() % ready.size() : ready.size() - 1;
+      if (run_warp(ready[chosen])) continue;
+      ready[chosen] = ready.back();
+      ready.pop_back();
     }
-    if (all_at(Stop::ended, 0, grid.threads)) return;
-    ready.clear();
-    if (release(0, grid.threads, Stop::barrier)) {
-      ready.resize(grid.threads);
-      std::iota(ready.begin(), ready.end(), 0u);
-      continue;
-    }
-    for (unsigned first = 0; first < grid.threads; first += warp) {
-      if (!release(first, first + warp, Stop::shuffle)) continue;
-      for (unsigned t = first; t < first + warp; ++t) ready.push_back(t);
-    }
+    if (!release(0, grid.threads, Stop::barrier) && !all_at(Stop::ended, 0, grid.threads)) explain_deadlock();
   }
-  explain_deadlock();
 }
 
 /// Stores the word of this thread and waits for its warp; returns the parity of the words.

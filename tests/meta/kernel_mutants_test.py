@@ -34,7 +34,7 @@ FAULTS = [
         "  if (threadIdx.x == 0) losses[row] = loss_of(of_row);\n  __syncthreads();",
         "  if (threadIdx.x == 0) {\n    losses[row] = loss_of(of_row);\n    __syncthreads();\n  }",
     ),
-    ("embeddings", "embeddings.cu", "    held = 0;\n    __syncthreads();\n", "    held = 0;\n"),
+    ("embeddings", "reductions.cuh", "  __syncthreads();\n  int before", "  int before"),
     ("heads", "head_norms.cu", BARRIER, ""),
     ("step_sums", "value_statistics.cu", "    __syncthreads();\n", ""),
     ("causal_attention", "causal_attention.cu", "    __syncthreads();  // the keys are no longer read\n", ""),

@@ -131,8 +131,7 @@ __global__ void __launch_bounds__(scatter_threads)
       }
       store_values(sums, count, packed, own + e * channels);
     }
-    held = 0;
-    __syncthreads();
+    held = 0;  // the barriers of the next sum keep threads from overwriting rows that others read
   }
 }
 

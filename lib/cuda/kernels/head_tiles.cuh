@@ -169,16 +169,16 @@ __device__ void combine_tiles(const M* scores, const M* b, int columns, M (&sums
   }
 }
 
-/// Writes the sums of all threads to a tile, each row times its scale.
+/// Writes the sums of all threads to a tile.
 template <int R, int C, class M>
-__device__ void share_sums(const M (&sums)[R][C], const M (&scales)[R], int columns, M* tile) {
+__device__ void share_sums(const M (&sums)[R][C], int columns, M* tile) {
   const int stride = tile_stride<M>(columns);
 #pragma unroll
   for (int i = 0; i < R; ++i) {
 #pragma unroll
     for (int j = 0; j < C; ++j) {
       const int column = tile_column() + tile_side * j;
-      if (column < columns) tile[(tile_row() + tile_side * i) * stride + column] = sums[i][j] * scales[i];
+      if (column < columns) tile[(tile_row() + tile_side * i) * stride + column] = sums[i][j];
     }
   }
 }

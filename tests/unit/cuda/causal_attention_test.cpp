@@ -1,7 +1,9 @@
-// The attention of the device, run on the host, against loops over queries and keys in double.
+// The attention of the device, run on the host, against loops over queries and keys in double: of one rank, and of the
+// ranks of a ring, one after the other.
 #include "cuda_on_host/cuda_on_host.hpp"
 
 #include "cuda/kernels/causal_attention.cu"
+#include "cuda/kernels/ring_steps.cu"
 #include "kernel_checks.hpp"
 
 BOOST_AUTO_TEST_SUITE(cuda_causal_attention)
@@ -149,7 +151,115 @@ void check(const Case& of, const std::string& type) {
   check_near(found[2], wanted[2], 4 * rounding<T>, name + ", dqkv");
 }
 
+/// The values of one rank of a ring.
+template <class T>
+struct RingRank {
+  using M = Math<T>;
+  RingRank(const Case& of, const Inputs<T>& in, const SequenceRanks& ranks, int ring)
+      : rows(attended_rows(ranks, ring, of.starts)),
+        parts(parts_of(ranks, ring, of.starts)),
+        qkv(gathered(in.qkv, of.width(), 0, of.width()), of.start),
+        kv(gathered(in.qkv, of.width(), output(of), of.width()), of.start),
+        dy(gathered(in.dy, output(of), 0, output(of)), of.start),
+        y(count() * output(of), of.start),
+        dqkv(count() * of.width(), of.start),
+        sums(std::vector<double>(static_cast<std::size_t>(count() * output(of)))),
+        log_sums(std::vector<double>(static_cast<std::size_t>(count() * of.shape.heads), -INFINITY)),
+        products(count() * of.shape.heads),
+        dq(sums.all()),
+        dkv(std::vector<double>(static_cast<std::size_t>(count() * (of.width() - output(of))))) {
+    for (const std::int64_t row : rows) {
+      positions.push_back(row < 0 ? 0 : in.positions[static_cast<std::size_t>(row)]);
+      places.push_back(row < 0 ? -1 : in.places[static_cast<std::size_t>(row)]);
+    }
+  }
+  static std::int64_t output(const Case& of) { return of.shape.heads * of.shape.head_size; }
+  std::int64_t count() const { return static_cast<std::int64_t>(rows.size()); }
+  /// Columns [begin, end) of this rank's rows; padding is 0.
+  std::vector<double> gathered(const Values<T>& x, std::int64_t width, std::int64_t begin, std::int64_t end) const {
+    std::vector<double> own;
+    for (const std::int64_t row : rows) {
+      for (std::int64_t column = begin; column < end; ++column) own.push_back(row < 0 ? 0 : x[row * width + column]);
+    }
+    return own;
+  }
+  template <class Own>
+  void scatter(const Values<Own>& own, std::int64_t width, std::vector<double>& all) const {
+    for (std::int64_t i = 0; i < own.count(); ++i) {
+      const std::int64_t row = rows[static_cast<std::size_t>(i / width)];
+      if (row >= 0) all[static_cast<std::size_t>(row * width + i % width)] = own[i];
+    }
+  }
+
+  std::vector<std::int64_t> rows;
+  std::vector<SequencePart> parts;
+  std::vector<std::int32_t> positions;
+  std::vector<Place> places;
+  Values<T> qkv, kv, dy, y, dqkv;
+  Values<M> sums, log_sums, products, dq, dkv;
+};
+
+template <class T>
+void check_ring(const Case& of, int ring, const std::string& type) {
+  using M = Math<T>;
+  Inputs<T> in(of);
+  const Results wanted = expected(of, in);
+  const SequenceRanks ranks{1, ring};
+  const Results found = in_any_order([&]() -> Results {
+    std::vector<RingRank<T>> all;
+    for (int r = 0; r < ring; ++r) all.emplace_back(of, in, ranks, r);
+    const auto step = [&](const RingRank<T>& own, const RingRank<T>& theirs) {
+      return RingStep{of.shape,
+                      own.count(),
+                      static_cast<std::int64_t>(of.starts.size()) - 1,
+                      {own.parts.data(), own.positions.data()},
+                      {theirs.parts.data(), theirs.positions.data()}};
+    };
+    const auto dropout = [&](const RingRank<T>& own) {
+      return AttentionDropout{in.mask, in.mask ? own.places.data() : nullptr, first_head};
+    };
+    Results results{std::vector<double>(wanted[0].size()), std::vector<double>(wanted[1].size()),
+                    std::vector<double>(wanted[2].size())};
+    for (RingRank<T>& own : all) {
+      for (RingRank<T>& theirs : all)
+        cuda::ring_attention_forward<T>(step(own, theirs), own.qkv.data(), theirs.kv.data(), in.rotation(of),
+                                        own.sums.data(), own.log_sums.data(), dropout(own));
+      cuda::ring_attention_result<T>(step(own, own), own.sums.data(), own.y.data());
+      cuda::ring_attention_products<T>(step(own, own), own.dy.data(), own.y.data(), own.products.data());
+    }
+    for (RingRank<T>& own : all) {
+      for (RingRank<T>& theirs : all)
+        cuda::ring_attention_backward<T>(step(own, theirs), own.dy.data(), own.qkv.data(), theirs.kv.data(),
+                                         in.rotation(of), own.log_sums.data(), own.products.data(), own.dq.data(),
+                                         theirs.dkv.data(), dropout(own));
+    }
+    for (RingRank<T>& own : all) {
+      cuda::ring_attention_gradient<T>(step(own, own), own.dq.data(), own.dkv.data(), in.rotation(of), own.dqkv.data());
+      own.scatter(own.y, own.output(of), results[0]);
+      own.scatter(own.log_sums, of.shape.heads, results[1]);
+      own.scatter(own.dqkv, of.width(), results[2]);
+    }
+    return results;
+  });
+  const std::string name = type + ", ring of " + std::to_string(ring);
+  check_near(found[0], wanted[0], 2 * rounding<T>, name + ", y");
+  check_near(found[1], wanted[1], 4 * rounding<M>, name + ", log_sums");
+  check_near(found[2], wanted[2], 6 * rounding<T>, name + ", dqkv");
+}
+
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(ranks_of_a_ring_agree_with_double_in_all_types) {
+  for_each_type([]<class T>(const std::string& type) {
+    check_ring<T>({{0, 1, 20, 37}, {4, 2, 8}, true}, 2, type);
+    check_ring<T>({{0, 19, 23}, {2, 1, 20}, false, false, Start::unaligned}, 3, type);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(rings_have_windows_dropout_and_parts_longer_than_a_tile) {
+  check_ring<float>({{0, 300, 310}, {2, 1, 8}, true, true}, 2, "fp32");
+  check_ring<double>({{0, 90, 95}, {1, 1, 8, 40}, false, true}, 2, "fp64");
+}
 
 BOOST_AUTO_TEST_CASE(segments_heads_and_rotations_agree_with_double_in_all_types) {
   for_each_type([]<class T>(const std::string& type) {
