@@ -32,7 +32,7 @@ struct Outcome {
   std::optional<int> owner;  // of a failure that all ranks know of: who explains it
 };
 
-Outcome attempt(const Communicator& world, const std::function<int()>& work) {
+Outcome try_work(const Communicator& world, const std::function<int()>& work) {
   try {
     return {.code = work(), .failure = {}, .owner = {}};
   } catch (const AgreedError& error) {
@@ -205,7 +205,7 @@ int run_job(const Tool& tool, const CommonOptions& common, const StartUp& start_
     tell_numbers(session.world(), log);
     session_of_process = &session;
     const std::terminate_handler before = std::set_terminate(explain_uncaught);
-    const Outcome mine = attempt(session.world(), [&] { return work(session, log); });
+    const Outcome mine = try_work(session.world(), [&] { return work(session, log); });
     code = agree(tool, common, log.format(), *job, session, mine);
     std::set_terminate(before);
     session_of_process = nullptr;
