@@ -40,18 +40,18 @@ FAULTS = [
     ("causal_attention", "causal_attention.cu", "    __syncthreads();  // the keys are no longer read\n", ""),
     (
         "causal_attention",
-        "causal_attention.cu",
+        "attention_walk.cuh",
         "  of_threads[threadIdx.x] = tiles;\n  __syncthreads();\n",
         "  of_threads[threadIdx.x] = tiles;\n",
     ),
     # Masks, borders and tails.
-    ("causal_attention", "causal_attention.cu", "distance < window", "distance <= window"),
-    ("causal_attention", "causal_attention.cu", "distance >= 0 &&", "distance >= -1 &&"),
+    ("causal_attention", "attention_walk.cuh", "distance < window", "distance <= window"),
+    ("causal_attention", "attention_walk.cuh", "distance >= 0 &&", "distance >= -1 &&"),
     (
         "causal_attention",
         "causal_attention.cu",
-        "std::min(place.segment_end, last + window)",
-        "std::min(place.segment_end, last)",
+        "last + call.shape.window;",
+        "last;",
     ),
     ("norms", "norms.cu", "if (i < count) squares +=", "squares +="),
     ("norms", "norms.cu", "row += gridDim.x)", "row += 2 * gridDim.x)"),
@@ -69,6 +69,8 @@ FAULTS = [
     ("step_sums", "step_sums.cu", "adds ? *sum + all : all", "all"),
     # Formulas and choices.
     ("routing", "routing.cu", "other == best && other_expert < expert", "other == best && other_expert > expert"),
+    ("causal_attention", "causal_attention.cu", "weights.before * target", "target"),
+    ("causal_attention", "attention_walk.cuh", "- pair.queries.index + pair.keys.index", "+ pair.keys.index"),
     ("routing", "routing.cu", "    next += all;\n", ""),
     ("dropouts", "philox.cuh", "round < 10", "round < 9"),
     ("dropouts", "philox.cuh", "16 * (half % 2)", "8 * (half % 2)"),

@@ -62,9 +62,9 @@ struct AttentionFunction {
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dqkv = at::empty(qkv.sizes(), qkv.options());
     with_kernels(qkv, [&]<class T>(const Kernels<T>& on) {
-      on.attention_backward(pointer<T>(dy), pointer<T>(qkv), pointer<Math<T>>(log_sums), shape, segments_of(segments, qkv),
-                            rotation_of<Math<T>>(table), pointer<std::int32_t>(positions), pointer<T>(dqkv),
-                            dropout_of(dropout, sizes[4]));
+      on.attention_backward(pointer<T>(dy), pointer<T>(qkv), pointer<Math<T>>(log_sums), shape,
+                            segments_of(segments, qkv), rotation_of<Math<T>>(table), pointer<std::int32_t>(positions),
+                            pointer<T>(dqkv), dropout_of(dropout, sizes[4]));
     });
     return {dqkv, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }

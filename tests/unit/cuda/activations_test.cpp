@@ -2,6 +2,7 @@
 #include "cuda_on_host/cuda_on_host.hpp"
 
 #include "cuda/kernels/activations.cu"
+#include "distant_memory.hpp"
 #include "kernel_checks.hpp"
 
 #include <limits>
@@ -109,6 +110,18 @@ BOOST_AUTO_TEST_CASE(rows_longer_and_shorter_than_a_block_are_complete) {
     check_gated<float>({2, 2052, start}, Activation::silu, "fp32");
     check_gated<float>({67, 12, start, false}, Activation::silu, "fp32");
   }
+}
+
+BOOST_AUTO_TEST_CASE(there_may_be_more_than_2_to_the_32_values) {
+  constexpr std::int64_t rows = 5000000, columns = 1000, last = rows * columns - 1;
+  DistantMemory<float> u(rows * columns), gate_up(2 * rows * columns), y(rows * columns);
+  u.data()[last] = gate_up.data()[2 * last + 1] = 3;
+  gate_up.data()[2 * last + 1 - columns] = 2;
+  const on_host::LastBlocks only(1);
+  cuda::activation_forward<float>(Activation::relu, u.data(), nullptr, rows, columns, y.data());
+  BOOST_TEST(y.data()[last] == 3);
+  cuda::gated_forward<float>(Activation::relu, gate_up.data(), nullptr, rows, columns, y.data());
+  BOOST_TEST(y.data()[last] == 6);
 }
 
 BOOST_AUTO_TEST_CASE(numbers_at_the_ends_of_the_range_stay_what_they_are) {

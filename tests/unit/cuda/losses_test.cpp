@@ -2,6 +2,7 @@
 #include "cuda_on_host/cuda_on_host.hpp"
 
 #include "cuda/kernels/losses.cu"
+#include "distant_memory.hpp"
 #include "kernel_checks.hpp"
 
 #include <limits>
@@ -173,6 +174,18 @@ BOOST_AUTO_TEST_CASE(parts_of_the_vocabulary_add_up) {
     check_parts<T>({30}, {12, 17, 1}, type);
     check_parts<T>({68, smoothed(68)}, {40, 28}, type);
   });
+}
+
+BOOST_AUTO_TEST_CASE(logits_may_be_more_than_2_to_the_32_values) {
+  constexpr std::int64_t rows = 5000000, vocabulary = 1000;
+  DistantMemory<float> logits(rows * vocabulary);
+  DistantMemory<std::int32_t> labels(rows);
+  DistantMemory<double> losses(rows);
+  labels.data()[rows - 1] = 7;
+  const on_host::LastBlocks only(1);
+  cuda::cross_entropy<float>(logits.data(), labels.data(), rows, vocabulary, one_hot, losses.data(), logits.data());
+  BOOST_TEST(near(losses.data()[rows - 1], std::log(1000.0), 1e-6));
+  BOOST_TEST(near(logits.data()[(rows - 1) * vocabulary + 7], -0.999, 1e-6));
 }
 
 BOOST_AUTO_TEST_CASE(rows_without_a_label_have_no_loss) {

@@ -2,6 +2,7 @@
 #include "cuda_on_host/cuda_on_host.hpp"
 
 #include "cuda/kernels/norms.cu"
+#include "distant_memory.hpp"
 #include "kernel_checks.hpp"
 
 BOOST_AUTO_TEST_SUITE(cuda_norms)
@@ -127,6 +128,18 @@ BOOST_AUTO_TEST_CASE(bias_residual_and_old_gradients_are_optional) {
   check<float>({4, 40, Start::aligned, true, true, false}, "fp32");
   check<Bf16>({4, 40, Start::unaligned, false, false, false}, "bf16");
   check<Bf16>({4, 40, Start::aligned, true, true, true, 0}, "bf16");
+}
+
+BOOST_AUTO_TEST_CASE(rows_may_have_more_than_2_to_the_32_values) {
+  constexpr std::int64_t rows = 5000000, channels = 1000;
+  DistantMemory<float> x(rows * channels), y(rows * channels), mean(rows), rstd(rows);
+  x.data()[rows * channels - 1] = 1000;
+  Values<float> weight(std::vector<double>(channels, 2));
+  const on_host::LastBlocks only(1);
+  cuda::layer_norm_forward<float>(x.data(), weight.data(), nullptr, eps, rows, channels, y.data(), mean.data(),
+                                  rstd.data());
+  BOOST_TEST(mean.data()[rows - 1] == 1);
+  BOOST_TEST(near(y.data()[rows * channels - 1], 2 * std::sqrt(999.0), 1e-5));
 }
 
 BOOST_AUTO_TEST_CASE(one_nan_spoils_its_row_alone) {
