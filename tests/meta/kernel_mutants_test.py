@@ -37,7 +37,7 @@ FAULTS = [
     ("embeddings", "reductions.cuh", "  __syncthreads();\n  int before", "  int before"),
     ("heads", "head_norms.cu", BARRIER, ""),
     ("step_sums", "value_statistics.cu", "    __syncthreads();\n", ""),
-    ("causal_attention", "causal_attention.cu", "    __syncthreads();  // the keys are no longer read\n", ""),
+    ("causal_attention", "attend.cuh", "    __syncthreads();  // the keys are no longer read\n", ""),
     (
         "causal_attention",
         "attention_walk.cuh",
@@ -49,7 +49,7 @@ FAULTS = [
     ("causal_attention", "attention_walk.cuh", "distance >= 0 &&", "distance >= -1 &&"),
     (
         "causal_attention",
-        "causal_attention.cu",
+        "attend_backward.cuh",
         "last + call.shape.window;",
         "last;",
     ),
@@ -69,7 +69,7 @@ FAULTS = [
     ("step_sums", "step_sums.cu", "adds ? *sum + all : all", "all"),
     # Formulas and choices.
     ("routing", "routing.cu", "other == best && other_expert < expert", "other == best && other_expert > expert"),
-    ("causal_attention", "causal_attention.cu", "weights.before * target", "target"),
+    ("causal_attention", "attend.cuh", "weights.before * target", "target"),
     ("causal_attention", "attention_walk.cuh", "- pair.queries.index + pair.keys.index", "+ pair.keys.index"),
     ("routing", "routing.cu", "    next += all;\n", ""),
     ("dropouts", "philox.cuh", "round < 10", "round < 9"),
@@ -82,7 +82,7 @@ FAULTS = [
     ("causal_attention", "head_tiles.cuh", "(is_first ? other : -other) * sine", "(is_first ? -other : other) * sine"),
     (
         "causal_attention",
-        "causal_attention.cu",
+        "attend_backward.cuh",
         "probabilities[i][j] * (own.slopes[i][j] - product)",
         "probabilities[i][j] * own.slopes[i][j]",
     ),

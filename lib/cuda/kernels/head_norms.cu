@@ -111,8 +111,7 @@ __global__ void __launch_bounds__(head_threads) norm_heads_backward(HeadGradient
 
 /// Heads [first, first + heads) of each row.
 HeadLayout heads_of(const AttentionShape& shape, std::int64_t rows, std::int64_t first, std::int64_t heads) {
-  constexpr int invalid_value = 1;  // cudaErrorInvalidValue
-  if (shape.head_size > static_cast<int>(warp_size) * head_lanes) check_launch(invalid_value);
+  if (shape.head_size > static_cast<int>(warp_size) * head_lanes) check_launch(invalid_launch);
   int width = 1;
   while (width * head_lanes < shape.head_size) width *= 2;
   return {shape.width(),

@@ -6,7 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
+
+namespace lockstep::cuda {
+
+constexpr int invalid_launch = 1;  // cudaErrorInvalidValue, for check_launch
+
+}
 
 #ifdef __CUDACC__
 
@@ -24,6 +31,7 @@ template <class... Parameters>
 void launch(void (*kernel)(Parameters...), std::int64_t blocks, unsigned threads, std::size_t bytes,
             std::type_identity_t<Parameters>... arguments) {
   if (blocks == 0) return;
+  if (blocks > std::numeric_limits<std::int32_t>::max()) check_launch(invalid_launch);
   constexpr std::size_t granted = 48 << 10;  // bytes of a block that need no permission
   if (bytes > granted)
     check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));

@@ -283,8 +283,7 @@ __global__ void __launch_bounds__(routing_threads)
 }
 
 void require_experts(const RoutingShape& shape) {
-  constexpr int invalid_value = 1;  // cudaErrorInvalidValue
-  if (shape.experts > most_experts) check_launch(invalid_value);
+  if (shape.experts > most_experts) check_launch(invalid_launch);
 }
 
 }  // namespace

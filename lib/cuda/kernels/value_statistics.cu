@@ -98,7 +98,9 @@ __global__ void __launch_bounds__(statistics_threads)
 __global__ void __launch_bounds__(statistics_threads)
     merge_statistics(const Statistics* of_blocks, int blocks, Statistics* sum) {
   constexpr int each = static_cast<int>(statistics_blocks) / statistics_threads;
-  LOCKSTEP_SHARED(Statistics, of_threads, statistics_threads);
+  // Shared memory has no constructors, and each thread writes its statistics before others read them.
+  LOCKSTEP_SHARED(double, numbers, statistics_threads * sizeof(Statistics) / sizeof(double));
+  auto* const of_threads = reinterpret_cast<Statistics*>(numbers);
   const int thread = static_cast<int>(threadIdx.x);
   Statistics own;
   for (int b = thread * each; b < std::min(blocks, (thread + 1) * each); ++b) merge(own, of_blocks[b]);
