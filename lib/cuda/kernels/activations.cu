@@ -173,7 +173,8 @@ struct GateBackward {
 
 /// With row gates: a block has a row, for the sum over its columns.
 template <class F, class T>
-__global__ void __launch_bounds__(256) gate_row_backward(GateBackward<F, T> gate, const T* row_gates, T* drow_gates) {
+__global__ void __launch_bounds__(256, 1)
+    gate_row_backward(GateBackward<F, T> gate, const T* row_gates, T* drow_gates) {
   constexpr int lanes = lanes_of_access<T>;
   const std::int64_t row = blockIdx.x;
   const Math<T> open = sigmoid(widened(row_gates[row]));

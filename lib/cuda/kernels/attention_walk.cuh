@@ -27,7 +27,7 @@ struct RowParts {
 };
 
 /// tiles_before (count + 1) = the tiles of earlier parts. One block.
-static __global__ void __launch_bounds__(256) count_tiles(RowParts parts, int side, std::int64_t* tiles_before) {
+static __global__ void __launch_bounds__(256, 1) count_tiles(RowParts parts, int side, std::int64_t* tiles_before) {
   LOCKSTEP_SHARED(std::int64_t, of_threads, 256);
   const std::int64_t each = (parts.count + 255) / 256, first = threadIdx.x * each;
   const std::int64_t last = std::min(parts.count, first + each);

@@ -9,6 +9,9 @@
 #include <limits>
 #include <type_traits>
 
+// Bounds with at least 1 block, __launch_bounds__(threads, 1), keep the compiler from spilling registers so that more
+// blocks fit.
+
 namespace lockstep::cuda {
 
 constexpr int invalid_launch = 1;  // cudaErrorInvalidValue, for check_launch

@@ -91,7 +91,7 @@ struct NormBackward {
 
 /// A block has every gridDim-th row, and a thread the same columns of each, so that it sums those on its own.
 template <class T>
-__global__ void __launch_bounds__(norm_threads) norm_rows_backward(NormBackward<T> of) {
+__global__ void __launch_bounds__(norm_threads, 1) norm_rows_backward(NormBackward<T> of) {
   using M = Math<T>;
   constexpr int lanes = norm_lanes<T>;
   LOCKSTEP_DYNAMIC_SHARED(M, shared);

@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(routing_threads) route_tokens(const M* logits,
 }
 
 template <class T>
-__global__ void __launch_bounds__(routing_threads)
+__global__ void __launch_bounds__(routing_threads, 1)
     route_tokens_backward(const Math<T>* dweights, const Math<T>* weights, const Math<T>* probabilities,
                           const std::int32_t* chosen, AuxSlopes<Math<T>> aux, RoutingShape shape, T* dlogits) {
   using M = Math<T>;
