@@ -194,6 +194,10 @@ def test_a_device_that_is_not_there_is_refused_and_named(tmp):
     assert [line[-3:] for line in lines] == [["device", "0,", f"fake-{rank}"] for rank in range(3)], told
     told = run("train", *words, "--train.device", "auto", env=fake_device(count=0)).stderr
     assert "on the CPU (this is rank 0 of a machine with 0 devices)" in told, told
+    assert "precision.matmul" not in told, told
+    rounded = [tmp / "rounded" if word == tmp / "run" else word for word in words]
+    told = run("train", *rounded, "--train.device", "cpu", "--precision.matmul", "tf32").stderr
+    assert "precision.matmul tf32 has no effect on the CPU" in told, told
     (tmp / "not-a-plugin.so").write_text("text")
     told = run(
         "train",

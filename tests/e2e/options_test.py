@@ -326,6 +326,8 @@ OWN_TESTS = {
     "train.accumulation",
     "train.run_dir",
     "train.device",
+    "parallel.transport",
+    "precision.matmul",
     "train.max_time",
     "train.memory_check",
     "train.host_memory",
