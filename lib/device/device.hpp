@@ -63,6 +63,9 @@ class Device {
   virtual double seconds_of(const DeviceMoment& moment) = 0;
   /// Waits for the moment. Any thread. Throws Error(resources) if the device has failed.
   virtual void wait(const DeviceMoment& moment) = 0;
+  /// The work of `action` ends with the work that is in the compute queue now. The error of a device that has failed
+  /// names the last action whose work has ended. From one thread.
+  virtual void note(std::string /*action*/) {}
 };
 
 /// Returns the CPU as a device.

@@ -323,6 +323,8 @@ void Engine::go_through(Run& run) {
       if (moments && !run.failure) moments->behind(position);
     }
     if (runs_here(action)) run.mark(action, Run::Mark::end);
+    if (runs_here(action) && !this_device().properties().is_host)
+      run.attempt([&] { this_device().note(fmt::format("{} of step {}", to_text(run.program, action), run.step)); });
     run.slots.release(static_cast<int>(position));
     if (run.memory && runs_here(action)) (*run.memory)[position] = resident_bytes();
   }

@@ -1,6 +1,7 @@
 """Runs on a device whose memory the host may not touch and whose queue runs late: they have the bits of the CPU."""
 
 import json
+import re
 
 from checkpoint_files import state_digest, step_folders
 from lockstep_testing import (
@@ -246,6 +247,9 @@ def test_a_device_that_fails_on_one_rank_ends_all_of_them(tmp):
                 tmp, tmp / f"{fault}{number}", options, "cuda", ranks=2, expect=5, only_rank=1, **{fault: last}
             )
             assert text in done.stderr and "rank 1" in done.stderr, (layout, fault, done.stderr[-2000:])
+            if fault == "dies_after":
+                told = re.search(r"the last action known to be complete: (\w+) .* of step \d", done.stderr)
+                assert told, done.stderr[-2000:]
             if fault == "no_memory_at":
                 assert "asked for" in done.stderr and "at its peak the step holds" in done.stderr, done.stderr[-2000:]
 

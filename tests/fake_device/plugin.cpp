@@ -126,6 +126,7 @@ class FakeDevice final : public Device {
   void wait(const DeviceMoment& moment) override {
     if (moment) wait_for(*std::static_pointer_cast<Moment>(moment));
   }
+  void note(std::string action) override { fake::note(std::move(action)); }
 
  private:
   static std::byte* place_of(const Region& region) {

@@ -36,15 +36,30 @@ std::mt19937_64 draw(1);
 Order chosen;
 Counts counted;
 bool is_running = false;
+struct Note {
+  std::uint64_t jobs;  // of the compute queue, with which the work of the action ends
+  std::string action;
+};
+auto& notes = *new std::deque<Note>;  // the last one that has ended, and later ones
+
+Queue& of(DeviceQueue queue) { return queues[static_cast<std::size_t>(queue)]; }
+
+void drop_old_notes() {
+  while (notes.size() > 1 && notes[1].jobs <= of(DeviceQueue::compute).done) notes.pop_front();
+}
 
 /// A device that has died runs no more jobs, and tells everybody who asks.
 bool is_dead() { return chosen.dies_after > 0 && counted.jobs >= chosen.dies_after; }
 void require_life() {
-  if (is_dead())
-    throw Error(ExitCode::resources, "the device has failed: it no longer runs jobs", "replace the device");
+  if (!is_dead()) return;
+  drop_old_notes();
+  const bool has_ended = !notes.empty() && notes.front().jobs <= of(DeviceQueue::compute).done;
+  throw Error(ExitCode::resources,
+              "the device has failed: it no longer runs jobs; " +
+                  (has_ended ? "the last action known to be complete: " + notes.front().action
+                             : std::string("no action is known to be complete")),
+              "replace the device");
 }
-
-Queue& of(DeviceQueue queue) { return queues[static_cast<std::size_t>(queue)]; }
 
 bool over(const Moment& moment) { return of(moment.queue).done >= moment.number; }
 
@@ -131,6 +146,12 @@ void wait_for(const Moment& moment) {
     std::ofstream(chosen.report) << "jobs " << counted.jobs << " waits " << counted.waits << " follows "
                                  << counted.follows << " copies " << counted.copies << " bytes " << counted.copied_bytes
                                  << " peak " << peak_bytes_in_use() << "\n";
+}
+
+void note(std::string action) {
+  const std::lock_guard lock(mutex);
+  drop_old_notes();
+  notes.push_back({of(DeviceQueue::compute).queued, std::move(action)});
 }
 
 void run_and_wait(std::function<void()> work) {

@@ -40,6 +40,8 @@ bool is_over(const Moment& moment);
 double seconds_of(const Moment& moment);
 /// Runs jobs until the moment is over. Any thread.
 void wait_for(const Moment& moment);
+/// The work of `action` ends with the jobs that are in the compute queue now.
+void note(std::string action);
 /// Queues the job and waits for it.
 void run_and_wait(std::function<void()> work);
 
