@@ -7,8 +7,9 @@
 #include "comm/together.hpp"
 #include "device/device_plugin.hpp"
 #include "report/device_peaks.hpp"
-#include "tensor/functions/kernel_table.hpp"
+#include "tensor/functions/kernel_names.hpp"
 #include "tensor/live_memory.hpp"
+#include "train/kernel_check.hpp"
 
 #include <fmt/format.h>
 
@@ -109,7 +110,7 @@ RunDevices open_device(const TrainConfig& config, Communicator& world, const std
     std::unique_ptr<Device> device =
         device_plugin()->open(found.index, settings, [](std::int64_t bytes) { count_tensor_bytes(bytes); });
     register_kernels(static_cast<at::DeviceType>(device->properties().tensor_type),
-                     *static_cast<const KernelTables*>(device_plugin()->kernels(&of_cpu)));
+                     with_refusals(*static_cast<const KernelTables*>(device_plugin()->kernels(&of_cpu))));
     devices.chosen =
         fmt::format("{} ({})", device->properties().name, asked ? "train.device" : "every rank has a device");
     use_device(std::move(device));
@@ -119,6 +120,14 @@ RunDevices open_device(const TrainConfig& config, Communicator& world, const std
   devices.of_ranks = world.all_gather(fmt::format("{}, device {}, {}{}", *mine, found.index, found.uuid,
                                                   node < 0 ? "" : fmt::format(", NUMA node {}", node)));
   return devices;
+}
+
+void require_device_kernels(const TrainConfig& config, const TrainPlan& plan) {
+  if (this_device().properties().is_host) return;
+  const KernelTables of_cpu = cpu_kernels();
+  const auto& tables = *static_cast<const KernelTables*>(device_plugin()->kernels(&of_cpu));
+  require_kernels(kernel_needs(config, plan.architecture.config, plan.mesh), absent_kernels(tables),
+                  this_device().properties().name);
 }
 
 std::optional<DeviceOfPlan> device_planned_for(const TrainConfig& config) {

@@ -26,6 +26,9 @@ struct RunDevices {
 /// or, unless parallel.transport is host, two have one.
 RunDevices open_device(const TrainConfig& config, Communicator& world, const std::vector<std::string>& hosts);
 
+/// Throws Error(usage) if the device in use has no kernels for a part of the configuration. Local.
+void require_device_kernels(const TrainConfig& config, const TrainPlan& plan);
+
 /// Returns the device that a plan without a job is for: the one that log.peak_device names, unless train.device is cpu.
 /// Not set: the CPU. Local. Throws Error(usage) if train.device cuda comes without a name.
 std::optional<DeviceOfPlan> device_planned_for(const TrainConfig& config);

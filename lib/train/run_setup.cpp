@@ -17,6 +17,7 @@
 #include "train/kept_run.hpp"
 #include "train/memory_check.hpp"
 #include "train/nonfinite.hpp"
+#include "train/run_device.hpp"
 #include "train/run_mesh.hpp"
 
 #include <algorithm>
@@ -199,6 +200,7 @@ TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world) {
                      .memory_bytes = device.memory_bytes,
                      .overhead = device.overhead,
                      .free_bytes = this_device().free_memory()};
+    require_device_kernels(config, plan);
     notes_on(config, plan);
   });
   std::string hashes;

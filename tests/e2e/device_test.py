@@ -233,6 +233,81 @@ def test_a_plan_without_a_job_is_for_a_named_device(tmp):
     )
 
 
+def entries_in(text):
+    """The entries of kernel tables that a message names."""
+    return set(re.findall(r"\b((?:fp32|fp64|bf16|fp16) [a-z_]+)", text))
+
+
+MIXTRAL_TINY = LLAMA_TINY | {
+    "architectures": ["MixtralForCausalLM"],
+    "model_type": "mixtral",
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "router_aux_loss_coef": 0.01,
+}
+KERNEL_WAYS = {
+    "gpt2": (
+        {},
+        {"precision.dtype": "bf16", "model.dropout": 0.1, "optimizer.name": "lion", "optimizer.state_dtype": "bf16"},
+        {"precision.dtype": "fp64", "optimizer.name": "sgd", "log.statistics": "[weights, gradients]"},
+        {"precision.dtype": "fp16"},
+        {"parallel.ring": 2, "precision.dtype": "bf16"},
+    ),
+    "llama": (
+        {"precision.dtype": "bf16"},
+        {"precision.dtype": "fp16", "optimizer.name": "muon"},
+        {"optimizer.name": "adafactor", "optimizer.state_dtype": "weights"},
+        {"parallel.tp": 2, "precision.dtype": "bf16"},
+    ),
+    "experts": ({}, {"precision.dtype": "bf16", "model.dropout": 0.1}),
+}
+
+
+def kernels_of_run(tmp, folder, options, ranks=None):
+    """The entries that a refusal names on a device without kernels, and those that the run calls."""
+    given = {**options, "train.max_steps": 2, "eval.every": 1, "eval.batches": 1}
+    told = train(tmp, folder, given, "cuda", ranks, expect=2, without="all").stderr
+    assert "fake device does not run this configuration: it has no kernels for" in told, told
+    train(tmp, folder, given, "cuda", ranks, kernels=folder.with_suffix(".kernels"))
+    called = [path.read_text().splitlines() for path in folder.parent.glob(f"{folder.name}.kernels.*")]
+    assert len(called) == (ranks or 1)
+    return entries_in(told), set().union(*called)
+
+
+def test_a_run_whose_kernels_a_device_lacks_is_refused_and_they_are_named(tmp):
+    configs = {"gpt2": GPT2_TINY, "llama": LLAMA_TINY, "experts": MIXTRAL_TINY}
+    for family, ways in KERNEL_WAYS.items():
+        (tmp / family).mkdir()
+        prepare(tmp / family, configs[family])
+        for number, options in enumerate(ways):
+            ranks = 2 if any(name.startswith("parallel") for name in options) else None
+            named, called = kernels_of_run(tmp / family, tmp / f"{family}{number}", options, ranks)
+            assert len(called) >= 15 and named == called, (family, options, named ^ called)
+
+
+def test_the_kernels_of_other_parts_of_a_run_are_named_too(tmp):
+    prepare(tmp, LLAMA_TINY)
+    for number, options in enumerate(
+        (
+            WAYS["evaluations, texts, background saves"],
+            WAYS["smooth labels, anomaly search"],
+            WAYS["weights in bf16 alone"],
+            WAYS["updates in backward"],
+            WAYS["recompute"],
+        )
+    ):
+        named, called = kernels_of_run(tmp, tmp / f"run{number}", options)
+        assert called <= named, (options, called - named)
+
+
+def test_one_missing_kernel_refuses_the_configurations_that_need_it(tmp):
+    prepare(tmp, GPT2_TINY)
+    told = train(tmp, tmp / "run", {"optimizer.name": "muon"}, "cuda", expect=2, without="fp32 orthogonalise").stderr
+    assert "it has no kernels for optimizer.name muon (fp32 orthogonalise)" in told, told
+    assert "lockstep-devices(7)" in told and "train.device cpu" in told, told
+    train(tmp, tmp / "run", {"optimizer.name": "adamw"}, "cuda", without="fp32 orthogonalise")
+
+
 def test_a_device_that_fails_on_one_rank_ends_all_of_them(tmp):
     prepare(tmp, LLAMA_TINY)
     layouts = ({"parallel.dp_replicate": 2}, {"parallel.dp_shard": 2}, {"parallel.tp": 2}, {"parallel.pp": 2})

@@ -2,8 +2,12 @@
 // become those that a job may use.
 #include "memory.hpp"
 #include "queues.hpp"
-#include "tensor/functions/kernel_table.hpp"
+#include "tensor/functions/kernel_names.hpp"
 
+#include <atomic>
+#include <map>
+#include <set>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -63,12 +67,18 @@ RingStep for_job(RingStep step) {
 template <class Table>
 const Table* of_cpu = nullptr;
 
-/// One entry of a table, by its member pointer.
+/// Whether each entry was called, by its name: "bf16 gemm".
+auto& called_entries = *new std::map<std::string, const std::atomic<bool>*>;
+
+/// One entry of a table, by its member pointer and its place.
 template <auto Member>
 struct Queued;
-template <class Table, class... Arguments, void (*Table::*Member)(Arguments...)>
+template <class T, class... Arguments, void (*Kernels<T>::*Member)(Arguments...)>
 struct Queued<Member> {
+  using Table = Kernels<T>;
+  static inline std::atomic<bool> was_called = false;
   static void call(Arguments... arguments) {
+    was_called = true;
     submit(DeviceQueue::compute,
            [kept = std::tuple<std::decay_t<Arguments>...>(for_job(std::decay_t<Arguments>(arguments))...)] {
              std::apply(of_cpu<Table>->*Member, kept);
@@ -77,83 +87,34 @@ struct Queued<Member> {
 };
 
 template <class T>
-Kernels<T> kernels_of(const Kernels<T>& cpu) {
+Kernels<T> kernels_of(const Kernels<T>& cpu, const std::set<std::string>& without) {
   of_cpu<Kernels<T>> = &cpu;
-#define LOCKSTEP_QUEUED(name) .name = Queued<&Kernels<T>::name>::call
-  Kernels<T> kernels{LOCKSTEP_QUEUED(gemm),
-                     LOCKSTEP_QUEUED(gemm_scaled),
-                     LOCKSTEP_QUEUED(gemm_rounded),
-                     LOCKSTEP_QUEUED(gemm_add),
-                     LOCKSTEP_QUEUED(round_to),
-                     LOCKSTEP_QUEUED(column_sums),
-                     LOCKSTEP_QUEUED(activation_forward),
-                     LOCKSTEP_QUEUED(activation_backward),
-                     LOCKSTEP_QUEUED(gated_forward),
-                     LOCKSTEP_QUEUED(gated_backward),
-                     LOCKSTEP_QUEUED(layer_norm_forward),
-                     LOCKSTEP_QUEUED(layer_norm_backward),
-                     LOCKSTEP_QUEUED(rms_norm_forward),
-                     LOCKSTEP_QUEUED(rms_norm_backward),
-                     LOCKSTEP_QUEUED(head_norm_forward),
-                     LOCKSTEP_QUEUED(head_norm_backward),
-                     LOCKSTEP_QUEUED(attention_forward),
-                     LOCKSTEP_QUEUED(attention_backward),
-                     LOCKSTEP_QUEUED(ring_attention_forward),
-                     LOCKSTEP_QUEUED(ring_attention_result),
-                     LOCKSTEP_QUEUED(ring_attention_products),
-                     LOCKSTEP_QUEUED(ring_attention_backward),
-                     LOCKSTEP_QUEUED(ring_attention_gradient),
-                     LOCKSTEP_QUEUED(dropout_add),
-                     LOCKSTEP_QUEUED(dropout),
-                     LOCKSTEP_QUEUED(embedding_forward),
-                     LOCKSTEP_QUEUED(embedding_backward),
-                     LOCKSTEP_QUEUED(route),
-                     LOCKSTEP_QUEUED(route_backward),
-                     LOCKSTEP_QUEUED(count_choices),
-                     LOCKSTEP_QUEUED(sum_by_sample),
-                     LOCKSTEP_QUEUED(aux_loss),
-                     LOCKSTEP_QUEUED(group_by_expert),
-                     LOCKSTEP_QUEUED(dispatch_rows),
-                     LOCKSTEP_QUEUED(dispatch_backward),
-                     LOCKSTEP_QUEUED(combine_rows),
-                     LOCKSTEP_QUEUED(combine_backward),
-                     LOCKSTEP_QUEUED(grouped_gemm_rounded),
-                     LOCKSTEP_QUEUED(grouped_weight_gemm),
-                     LOCKSTEP_QUEUED(cross_entropy),
-                     LOCKSTEP_QUEUED(cross_entropy_loss),
-                     LOCKSTEP_QUEUED(row_statistics),
-                     LOCKSTEP_QUEUED(cross_entropy_derivative),
-                     LOCKSTEP_QUEUED(combine_statistics),
-                     LOCKSTEP_QUEUED(indices_of_part),
-                     LOCKSTEP_QUEUED(sum_in_order),
-                     LOCKSTEP_QUEUED(add_value),
-                     LOCKSTEP_QUEUED(add_square_sum),
-                     LOCKSTEP_QUEUED(add_statistics),
-                     LOCKSTEP_QUEUED(adamw),
-                     LOCKSTEP_QUEUED(lion),
-                     LOCKSTEP_QUEUED(sgd),
-                     LOCKSTEP_QUEUED(muon_lead),
-                     LOCKSTEP_QUEUED(orthogonalise),
-                     LOCKSTEP_QUEUED(muon_follow),
-                     LOCKSTEP_QUEUED(adafactor_sums),
-                     LOCKSTEP_QUEUED(adafactor_means),
-                     LOCKSTEP_QUEUED(adafactor_follow)};
-  if constexpr (std::is_same_v<Math<T>, float>) {
-    kernels.adamw_short_state = Queued<&Kernels<T>::adamw_short_state>::call;
-    kernels.lion_short_state = Queued<&Kernels<T>::lion_short_state>::call;
-    kernels.muon_lead_short_state = Queued<&Kernels<T>::muon_lead_short_state>::call;
+  Kernels<T> kernels;
+#define LOCKSTEP_QUEUED(entry)                                                       \
+  if (const auto name = std::string(table_name<T>) + " " #entry;                     \
+      cpu.entry != nullptr && !without.contains(name) && !without.contains("all")) { \
+    called_entries[name] = &Queued<&Kernels<T>::entry>::was_called;                  \
+    kernels.entry = Queued<&Kernels<T>::entry>::call;                                \
   }
+  LOCKSTEP_KERNELS(LOCKSTEP_QUEUED)
 #undef LOCKSTEP_QUEUED
   return kernels;
 }
 
 }  // namespace
 
-const KernelTables& kernels(const KernelTables& cpu) {
+const KernelTables& kernels(const KernelTables& cpu, const std::set<std::string>& without) {
   static const KernelTables kept = cpu;
-  static const KernelTables tables{kernels_of(kept.f32), kernels_of(kept.f64), kernels_of(kept.bf16),
-                                   kernels_of(kept.f16)};
+  static const KernelTables tables{kernels_of(kept.f32, without), kernels_of(kept.f64, without),
+                                   kernels_of(kept.bf16, without), kernels_of(kept.f16, without)};
   return tables;
+}
+
+std::string called_kernels() {
+  std::string names;
+  for (const auto& [name, was_called] : called_entries)
+    if (*was_called) names += name + "\n";
+  return names;
 }
 
 }  // namespace lockstep::fake

@@ -16,6 +16,9 @@
 //   dies_after     so many jobs that the device runs before it fails
 //   only_rank      the rank that has these two faults; default: each
 //   report         a file with the counts, written at each wait
+//   kernels        a file of each rank, FILE.RANK, with the entries of the kernel tables that were called, written at
+//                  each wait
+//   without        an entry that the device does not have, as "bf16 gemm", or "all"
 #include "device/device_plugin.hpp"
 
 #include "base/error.hpp"
@@ -26,14 +29,17 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 
 namespace lockstep::fake {
 
 void register_operations();
-const KernelTables& kernels(const KernelTables& cpu);
+const KernelTables& kernels(const KernelTables& cpu, const std::set<std::string>& without);
+std::string called_kernels();
 
 namespace {
 
@@ -64,6 +70,12 @@ std::int64_t number(const char* name, std::int64_t otherwise) {
   return found == all.end() ? otherwise : std::stoll(found->second);
 }
 
+std::string text(const char* name) {
+  const auto all = parameters();
+  const auto found = all.find(name);
+  return found == all.end() ? std::string() : found->second;
+}
+
 std::size_t memory() { return static_cast<std::size_t>(number("memory", std::int64_t{8} << 30)); }
 
 DeviceProperties properties(int index) {
@@ -81,14 +93,12 @@ class FakeDevice final : public Device {
   FakeDevice(int index, void (*count)(std::int64_t bytes)) : properties_(fake::properties(index)) {
     reserve_memory(memory(), {.no_memory_at = fault("no_memory_at"), .freed_early = number("freed_early", 0)}, count);
     cut_short_ = number("copy_cut_short", 0);
-    const auto all = parameters();
-    const auto report = all.find("report");
     set_order({.seed = static_cast<std::uint64_t>(number("seed", 1)),
                .turns = static_cast<std::uint64_t>(number("turns", 3)),
                .wait_left_out = number("wait_left_out", 0),
                .other_moment = number("other_moment", 0),
                .dies_after = fault("dies_after"),
-               .report = report == all.end() ? std::string() : report->second});
+               .report = text("report")});
     register_operations();
   }
   const DeviceProperties& properties() const override { return properties_; }
@@ -125,6 +135,10 @@ class FakeDevice final : public Device {
   }
   void wait(const DeviceMoment& moment) override {
     if (moment) wait_for(*std::static_pointer_cast<Moment>(moment));
+    if (const std::string file = text("kernels"); !file.empty()) {
+      const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+      std::ofstream(file + "." + (rank == nullptr ? "0" : rank)) << called_kernels();
+    }
   }
   void note(std::string action) override { fake::note(std::move(action)); }
 
@@ -148,7 +162,9 @@ class Plugin final : public DevicePlugin {
   std::unique_ptr<Device> open(int index, const DeviceSettings&, void (*count)(std::int64_t bytes)) override {
     return std::make_unique<FakeDevice>(index, count);
   }
-  const void* kernels(const void* of_cpu) override { return &fake::kernels(*static_cast<const KernelTables*>(of_cpu)); }
+  const void* kernels(const void* of_cpu) override {
+    return &fake::kernels(*static_cast<const KernelTables*>(of_cpu), {text("without")});
+  }
 };
 
 }  // namespace
