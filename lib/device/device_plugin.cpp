@@ -12,7 +12,7 @@ namespace {
 const void* opened_table() {
   if (const char* const of_tests = std::getenv("LOCKSTEP_TEST_DEVICE"))
     return open_plugin_file(of_tests, DevicePlugin::entry, device_build);
-  return open_plugin("device", DevicePlugin::file, DevicePlugin::entry, device_build);
+  return open_plugin("cuda", DevicePlugin::file, DevicePlugin::entry, device_build);
 }
 
 }  // namespace

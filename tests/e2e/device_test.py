@@ -173,9 +173,8 @@ def test_a_device_that_is_not_there_is_refused_and_named(tmp):
     prepare(tmp, GPT2_TINY)
     words = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / "run"]
     words += ["--train.max_steps", 1, "--data.sequence_length", 32, "--train.global_batch", 3]
-    told = run("train", *words, "--train.device", "cuda", expect=2).stderr
-    assert "lockstep-cuda.so" in told and "train.device cpu" in told, told
     told = run("train", *words, "--train.device", "cuda", expect=2, env=fake_device(count=0)).stderr
+    assert "train.device cpu" in told, told
     assert "rank 0 of a machine with 0 devices" in told, told
     told = run("train", *words, "--train.device", "cuda", ranks=3, expect=5, env=fake_device(count=2)).stderr
     assert "only some ranks have a device; without one: rank 2" in told, told

@@ -30,11 +30,7 @@ def test_programs_pages_and_completions_have_a_name_of_their_own_and_a_bare_one(
             expected[name.format(tool)] = name.format(f"lockstep-{tool}")
         if found or folder == "bin":  # without mandoc there are no pages and completions
             assert found == expected, (folder, found)
-    plugins = {
-        path.name
-        for path in [BUILD / "lib/readers/lockstep-tables.so", BUILD / "lib/remote/lockstep-http.so"]
-        if path.exists()
-    }
+    plugins = {path.name for path in BUILD.glob("lib/*/lockstep-*.so")}
     assert {path.name for path in (prefix / "libexec/lockstep").iterdir()} == {"train-job"} | plugins
 
 

@@ -147,3 +147,19 @@ def test_only_the_job_of_training_needs_libtorch():
         libraries = linked_libraries(name)
         assert "libtorch" not in libraries and "libc10" not in libraries, libraries
     assert "libtorch" in linked_libraries("train-job")
+
+
+def test_sources_of_kernels_for_gpus_include_no_libtorch():
+    """nvcc would take most of a minute for its headers, in each of them."""
+    sources = sorted((SOURCE / "lib/cuda/kernels").glob("*.cu"))
+    open_files, seen, wrong = list(sources), set(sources), []
+    while open_files:
+        path = open_files.pop()
+        for kind, name in INCLUDE.findall(path.read_text()):
+            if re.fullmatch(r"(torch|ATen|c10)/.*", name):
+                wrong.append(f"{path.relative_to(SOURCE)} includes {name}")
+            included = SOURCE / "lib" / name
+            if kind == '"' and included.exists() and included not in seen:
+                seen.add(included)
+                open_files.append(included)
+    assert sources and len(seen) > len(sources) and not wrong, wrong

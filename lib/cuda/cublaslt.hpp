@@ -1,0 +1,36 @@
+// The functions of cublasLt that products call. LibTorch's CUDA library brings them into the process, so that the
+// plug-in opens on a machine without cublasLt and can say so.
+#pragma once
+
+#include <cublasLt.h>
+
+#define LOCKSTEP_CUBLASLT_FUNCTIONS(use) \
+  use(Create);                           \
+  use(Destroy);                          \
+  use(GetStatusString);                  \
+  use(MatrixLayoutCreate);               \
+  use(MatrixLayoutDestroy);              \
+  use(MatmulDescCreate);                 \
+  use(MatmulDescDestroy);                \
+  use(MatmulDescSetAttribute);           \
+  use(MatmulPreferenceCreate);           \
+  use(MatmulPreferenceDestroy);          \
+  use(MatmulPreferenceSetAttribute);     \
+  use(MatmulAlgoGetHeuristic);           \
+  use(Matmul)
+
+namespace lockstep::cuda {
+
+struct CublasLt {
+#define LOCKSTEP_MEMBER(name) decltype(&::cublasLt##name) name = nullptr
+  LOCKSTEP_CUBLASLT_FUNCTIONS(LOCKSTEP_MEMBER);
+#undef LOCKSTEP_MEMBER
+};
+
+/// The functions. Throws Error(resources) naming one that the process has not.
+const CublasLt& cublaslt();
+
+/// Throws Error(resources) unless `result` is a success. `doing`: as of check() in cuda/device_failure.hpp.
+void check_cublaslt(cublasStatus_t result, const char* doing);
+
+}  // namespace lockstep::cuda

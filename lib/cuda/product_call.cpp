@@ -1,0 +1,198 @@
+#include "cuda/product_call.hpp"
+
+#include "base/error.hpp"
+#include "cuda/cublaslt.hpp"
+#include "cuda/device_failure.hpp"
+#include "cuda/libtorch_cuda.hpp"
+#include "cuda/stream.hpp"
+
+#include <map>
+#include <memory>
+#include <utility>
+
+namespace lockstep::cuda {
+
+namespace {
+
+constexpr std::size_t workspace_bytes = 32 << 20;  // as NVIDIA advises for Hopper
+
+/// Owns an object of cublasLt, which `destroy` of CublasLt ends.
+template <class Handle, auto destroy>
+class Owned {
+ public:
+  Owned() = default;
+  ~Owned() {
+    if (handle_ != nullptr) release([&] { return (cublaslt().*destroy)(handle_); });
+  }
+  Owned(Owned&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  Handle get() const { return handle_; }
+  Handle* place() { return &handle_; }
+
+ private:
+  Handle handle_ = nullptr;
+};
+using Library = Owned<cublasLtHandle_t, &CublasLt::Destroy>;
+using Operation = Owned<cublasLtMatmulDesc_t, &CublasLt::MatmulDescDestroy>;
+using MatrixLayout = Owned<cublasLtMatrixLayout_t, &CublasLt::MatrixLayoutDestroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, &CublasLt::MatmulPreferenceDestroy>;
+
+/// What one shape needs for a call.
+struct PreparedProduct {
+  Operation operation;
+  MatrixLayout a, b, c, d;
+  cublasLtMatmulAlgo_t algorithm{};
+};
+
+cudaDataType_t type_of(DType type) {
+  switch (type) {
+    case DType::f64: return CUDA_R_64F;
+    case DType::f32: return CUDA_R_32F;
+    case DType::bf16: return CUDA_R_16BF;
+    case DType::f16: return CUDA_R_16F;
+    case DType::f8_e4m3: return CUDA_R_8F_E4M3;
+    case DType::f8_e5m2: return CUDA_R_8F_E5M2;
+    case DType::i64:
+    case DType::i32:
+    case DType::i16:
+    case DType::i8:
+    case DType::u64:
+    case DType::u32:
+    case DType::u16:
+    case DType::u8:
+    case DType::boolean: break;
+  }
+  fail(ExitCode::bug, "products have no factors of type {}", name_of(type));
+}
+
+template <class Value>
+void set(const Operation& operation, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+  check_cublaslt(cublaslt().MatmulDescSetAttribute(operation.get(), attribute, &value, sizeof value),
+                 "cannot describe a product");
+}
+template <class Value>
+void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute, const Value& value) {
+  check_cublaslt(cublaslt().MatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value),
+                 "cannot describe a product");
+}
+
+MatrixLayout layout_of(const ColumnMatrix& matrix) {
+  MatrixLayout layout;
+  check_cublaslt(
+      cublaslt().MatrixLayoutCreate(layout.place(), type_of(matrix.type), static_cast<std::uint64_t>(matrix.rows),
+                                    static_cast<std::uint64_t>(matrix.columns), matrix.leading),
+      "cannot describe a matrix");
+  return layout;
+}
+
+Operation operation_of(const ColumnProduct& shape) {
+  Operation operation;
+  const bool in_fp64 = shape.sums == DType::f64;
+  check_cublaslt(cublaslt().MatmulDescCreate(operation.place(), in_fp64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                             type_of(shape.sums)),
+                 "cannot describe a product");
+  const auto as_stored = [](Trans trans) { return trans == Trans::yes ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  set(operation, CUBLASLT_MATMUL_DESC_TRANSA, as_stored(shape.trans_a));
+  set(operation, CUBLASLT_MATMUL_DESC_TRANSB, as_stored(shape.trans_b));
+  if (shape.has_factors) set(operation, CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
+  if (shape.has_bias) {
+    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(shape.bias));
+  }
+  return operation;
+}
+
+/// Sets what differs between products of one shape.
+void set_addresses(const Operation& operation, const ColumnProduct& shape, const Product& product) {
+  if (shape.has_bias) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias);
+  if (shape.has_scales) {
+    set(operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, product.b.scale);
+    set(operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, product.a.scale);
+    set(operation, CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, product.y_scale);
+  }
+  if (shape.has_maximum) set(operation, CUBLASLT_MATMUL_DESC_AMAX_D_POINTER, product.maximum);
+}
+
+class Products {
+ public:
+  Products() {
+    check_cublaslt(cublaslt().Create(library_.place()), "cannot start cublasLt");
+    workspace_ = device_memory(workspace_bytes);
+  }
+  void multiply(const Product& product) {
+    const ColumnProduct shape = column_major(product);
+    const PreparedProduct& prepared = prepared_for(shape, product);
+    set_addresses(prepared.operation, shape, product);
+    const auto narrow_alpha = static_cast<float>(product.alpha), narrow_beta = static_cast<float>(product.beta);
+    const bool in_fp64 = shape.sums == DType::f64;
+    const void* alpha = in_fp64 ? static_cast<const void*>(&product.alpha) : &narrow_alpha;
+    const void* beta = in_fp64 ? static_cast<const void*>(&product.beta) : &narrow_beta;
+    if (shape.has_factors) {
+      alpha = product.factors;
+      beta = static_cast<const std::byte*>(product.factors) + size_of(shape.sums);
+    }
+    check_cublaslt(cublaslt().Matmul(library_.get(), prepared.operation.get(), alpha, product.b.data, prepared.a.get(),
+                                     product.a.data, prepared.b.get(), beta, shape.has_base ? product.base : product.y,
+                                     prepared.c.get(), product.y, prepared.d.get(), &prepared.algorithm,
+                                     workspace_.get(), workspace_bytes, compute_stream()),
+                   "cannot start a product");
+  }
+
+ private:
+  const PreparedProduct& prepared_for(const ColumnProduct& shape, const Product& product) {
+    if (const auto found = prepared_.find(shape); found != prepared_.end()) return found->second;
+    constexpr std::size_t most = 1000;  // a run whose shapes never repeat
+    if (prepared_.size() >= most) prepared_.clear();
+    PreparedProduct made{.operation = operation_of(shape),
+                         .a = layout_of(shape.a),
+                         .b = layout_of(shape.b),
+                         .c = layout_of(shape.c),
+                         .d = layout_of(shape.d)};
+    set_addresses(made.operation, shape, product);  // the choice goes by their alignment
+    Preference preference;
+    check_cublaslt(cublaslt().MatmulPreferenceCreate(preference.place()), "cannot describe a product");
+    set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+    for (const auto& [attribute, alignment] :
+         {std::pair(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, shape.a.alignment),
+          std::pair(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, shape.b.alignment),
+          std::pair(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, shape.c.alignment),
+          std::pair(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, shape.d.alignment)})
+      set(preference, attribute, static_cast<std::uint32_t>(alignment));
+    cublasLtMatmulHeuristicResult_t proposed{};
+    int count = 0;
+    check_cublaslt(
+        cublaslt().MatmulAlgoGetHeuristic(library_.get(), made.operation.get(), made.a.get(), made.b.get(),
+                                          made.c.get(), made.d.get(), preference.get(), 1, &proposed, &count),
+        "cannot choose how to multiply");
+    if (count == 0)
+      fail(ExitCode::bug, "cublasLt has no algorithm for a product of {} values to {} ({} x {} x {})",
+           name_of(product.a.type), name_of(product.type), product.m, product.n, product.k);
+    made.algorithm = proposed.algo;
+    return prepared_.emplace(shape, std::move(made)).first->second;
+  }
+
+  Library library_;
+  std::shared_ptr<void> workspace_;
+  std::map<ColumnProduct, PreparedProduct> prepared_;
+};
+
+std::unique_ptr<Products>& products() {
+  static auto* const kept =
+      new std::unique_ptr<Products>;  // is released by its device, never by the end of the process
+  return *kept;
+}
+
+}  // namespace
+
+void multiply(const Product& product) {
+  ready_for_call();
+  if (products() == nullptr) products() = std::make_unique<Products>();
+  products()->multiply(product);
+}
+
+void release_products() noexcept { products().reset(); }
+
+}  // namespace lockstep::cuda

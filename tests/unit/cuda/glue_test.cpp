@@ -1,0 +1,534 @@
+// The glue of the CUDA plug-in on stand-ins for CUDA and cublasLt: refusals, order and waits, failures, leaks,
+// products.
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "cuda/libtorch_cuda.hpp"
+#include "cuda/product_entries.hpp"
+#include "cuda/stream.hpp"
+#include "cuda_stubs/stubs.hpp"
+#include "device/device_plugin.hpp"
+#include "harness/temporary_folder.hpp"
+
+#include <cuda_runtime_api.h>
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+extern "C" const lockstep::DevicePluginTable* lockstep_device();
+
+BOOST_AUTO_TEST_SUITE(cuda_glue)
+
+using namespace lockstep;
+using stubs::FaultKind;
+using stubs::Machine;
+
+namespace {
+
+std::int64_t counted_bytes = 0;
+
+DevicePlugin& plugin() { return *lockstep_device()->plugin; }
+
+std::unique_ptr<Device> open_on(const Machine& machine = {}) {
+  stubs::begin(machine);
+  stubs::libtorch() = {};
+  return plugin().open(0, [](std::int64_t bytes) { counted_bytes += bytes; });
+}
+
+/// The error of devices() on a machine.
+Error refusal(const Machine& machine, bool is_library_missing = false) {
+  stubs::begin(machine);
+  stubs::libtorch() = {.is_missing = is_library_missing};
+  try {
+    plugin().devices();
+  } catch (const Error& error) {
+    BOOST_TEST((error.code() == ExitCode::resources));
+    return error;
+  }
+  BOOST_FAIL("the machine is not refused");
+  return Error(ExitCode::bug, "");
+}
+
+bool says(const Error& error, const std::string& text) {
+  return std::string(error.what()).find(text) != std::string::npos;
+}
+
+/// Memory of the device: in these tests that of the host.
+struct DeviceBytes {
+  std::shared_ptr<void> memory;
+  Region region;
+  explicit DeviceBytes(std::size_t bytes)
+      : memory(cuda::device_memory(bytes)), region(Arena::device, static_cast<std::byte*>(memory.get()), bytes) {}
+};
+
+std::vector<std::byte> counted(std::size_t bytes, int first = 0) {
+  std::vector<std::byte> values(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) values[i] = static_cast<std::byte>(static_cast<std::size_t>(first) + i % 251);
+  return values;
+}
+
+void copy(Device& device, const Region& from, const Region& to, DeviceQueue queue) {
+  const RegionCopy one{from, to};
+  device.copy({&one, 1}, queue);
+}
+
+int host_waits() { return stubs::count_of("cudaEventSynchronize"); }
+
+/// Uses everything that the glue has.
+void use_all() {
+  const std::unique_ptr<Device> device = plugin().open(0, [](std::int64_t bytes) { counted_bytes += bytes; });
+  const auto pinned = device->pinned_memory(64), back = device->pinned_memory(64);
+  const DeviceBytes there(64);
+  copy(*device, {Arena::host, pinned.get(), 64}, there.region, DeviceQueue::to_device);
+  device->follow(DeviceQueue::compute, device->record(DeviceQueue::to_device));
+  device->note("forward of block 0");
+  float a = 2, b = 3, c = 4;
+  cuda::gemm<float>(1, 1, 1, 1, MatrixView<float>{&a, 1}, MatrixView<float>{&b, 1}, 1, &c, 1);
+  device->note("backward of block 0");
+  device->follow(DeviceQueue::from_device, device->record(DeviceQueue::compute));
+  copy(*device, there.region, {Arena::host, back.get(), 64}, DeviceQueue::from_device);
+  const DeviceMoment copied = device->record(DeviceQueue::from_device);
+  static_cast<void>(device->is_over(copied));
+  device->wait(copied);
+  static_cast<void>(device->seconds_of(copied));
+  device->wait(device->record(DeviceQueue::compute));
+  std::vector<std::byte> pageable(64);
+  copy(*device, there.region, Region(pageable), DeviceQueue::compute);
+  BOOST_TEST(c == 10);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_refusal_names_what_is_missing) {
+  BOOST_TEST(says(refusal({.driver = 0}), "no NVIDIA driver: libcuda.so.1 is missing"));
+  BOOST_TEST(says(refusal({.driver = 12040}), "is for CUDA 12.4, and Lockstep needs 13."));
+  BOOST_TEST(says(refusal({.gpus = {}}), "no GPU"));
+  const Error old = refusal({.gpus = {{"Tesla T4", 7, 5}, {"Tesla V100", 7, 0}}});
+  BOOST_TEST(says(old, "GPU 0 (Tesla T4) has compute capability 7.5"));
+  BOOST_TEST(says(old, "GPU 1 (Tesla V100) has compute capability 7.0; at least 8.0 is needed"));
+  const Error without = refusal({}, true);
+  BOOST_TEST(says(without, "cannot open /nowhere/libtorch_cuda.so"));
+  BOOST_TEST(without.hint().find("scripts/setup --cuda") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_library_that_another_one_needs_is_named_where_it_is_missing) {
+  const TemporaryFolder folder;
+  const std::string here = LOCKSTEP_NEEDING_LIBRARY, alone = (folder.path / "libneeding.so").string();
+  std::string bytes = read_file(here);
+  const std::string needed = "libneeded.so", absent = "libabsent.so";  // of one length: no other byte moves
+  BOOST_REQUIRE(bytes.find(needed) != std::string::npos);
+  for (std::size_t at = 0; (at = bytes.find(needed, at)) != std::string::npos;)
+    bytes.replace(at, needed.size(), absent);
+  std::ofstream(alone) << bytes;
+  try {
+    cuda::open_library(alone);
+    BOOST_FAIL("the library was opened");
+  } catch (const Error& error) {
+    BOOST_TEST((error.code() == ExitCode::resources));
+    BOOST_TEST(says(error, "libabsent.so: cannot open shared object file"));
+  }
+  cuda::open_library(here);  // beside the one that it needs
+}
+
+BOOST_AUTO_TEST_CASE(nothing_of_libtorch_is_opened_for_a_machine_that_is_refused) {
+  for (const Machine& machine : {Machine{.driver = 0}, Machine{.gpus = {}}, Machine{.gpus = {{"Tesla T4", 7, 5}}}}) {
+    refusal(machine);
+    BOOST_TEST(stubs::libtorch().opened == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gpus_are_described_and_old_ones_are_left_out) {
+  stubs::begin({.gpus = {{"Tesla T4", 7, 5}, {"NVIDIA A100", 8, 0}, {"NVIDIA H100", 9, 0}}});
+  stubs::libtorch() = {};
+  const std::vector<DeviceProperties> devices = plugin().devices();
+  BOOST_REQUIRE(devices.size() == 2u);
+  BOOST_TEST(devices[0].name == "NVIDIA A100");
+  BOOST_TEST(devices[0].uuid == "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f");
+  BOOST_TEST(devices[1].name == "NVIDIA H100");
+  BOOST_TEST(devices[1].memory_bytes == std::int64_t{80} << 30);
+  BOOST_TEST(!devices[1].is_host);
+  BOOST_TEST(stubs::libtorch().opened == 1);
+  const auto device = plugin().open(1, [](std::int64_t) {});
+  BOOST_TEST(device->properties().name == "NVIDIA H100");
+  BOOST_TEST(stubs::device_in_use() == 2);  // as CUDA counts them
+}
+
+BOOST_AUTO_TEST_CASE(copies_kernels_and_moments_never_wait_and_one_wait_brings_all_values) {
+  const auto device = open_on();
+  const int waits_of_opening = host_waits();
+  const auto pinned = device->pinned_memory(1000), back = device->pinned_memory(1000);
+  const DeviceBytes first(1000), second(1000);
+  const auto values = counted(1000);
+  std::ranges::copy(values, pinned.get());
+  copy(*device, {Arena::host, pinned.get(), 1000}, first.region, DeviceQueue::to_device);
+  device->follow(DeviceQueue::compute, device->record(DeviceQueue::to_device));
+  copy(*device, first.region, second.region, DeviceQueue::compute);
+  device->note("copy of the first to the second");
+  device->follow(DeviceQueue::from_device, device->record(DeviceQueue::compute));
+  copy(*device, second.region, {Arena::host, back.get(), 1000}, DeviceQueue::from_device);
+  const DeviceMoment end = device->record(DeviceQueue::from_device);
+  BOOST_TEST(host_waits() == waits_of_opening);
+  BOOST_TEST(device->counts().waits == 0);
+  device->wait(end);
+  BOOST_TEST(std::equal(values.begin(), values.end(), back.get()));
+  BOOST_TEST(device->counts().waits == 1);
+  BOOST_TEST(host_waits() == waits_of_opening + 1);
+}
+
+BOOST_AUTO_TEST_CASE(work_of_two_queues_has_no_order_without_a_moment) {
+  const auto device = open_on();
+  const auto back = device->pinned_memory(8);
+  const DeviceBytes first(8), second(8);
+  std::fill_n(second.region.pointer, 8, std::byte{1});
+  const auto values = counted(8, 2);
+  copy(*device, Region(values), first.region, DeviceQueue::compute);
+  copy(*device, first.region, second.region, DeviceQueue::compute);
+  copy(*device, second.region, {Arena::host, back.get(), 8}, DeviceQueue::from_device);
+  device->wait(device->record(DeviceQueue::from_device));
+  BOOST_TEST((back.get()[0] == std::byte{1}));  // so that the test above can fail
+}
+
+BOOST_AUTO_TEST_CASE(a_queue_of_copies_that_waits_does_not_hold_up_the_other_one) {
+  const auto device = open_on();
+  const auto back = device->pinned_memory(8);
+  const DeviceBytes changed(8);
+  std::fill_n(changed.region.pointer, 8, std::byte{1});
+  const auto values = counted(8, 2);
+  copy(*device, Region(values), changed.region, DeviceQueue::compute);
+  device->follow(DeviceQueue::to_device, device->record(DeviceQueue::compute));
+  copy(*device, changed.region, {Arena::host, back.get(), 8}, DeviceQueue::from_device);
+  device->wait(device->record(DeviceQueue::from_device));
+  BOOST_TEST((back.get()[0] == std::byte{1}));
+}
+
+BOOST_AUTO_TEST_CASE(memory_that_was_pinned_once_is_as_any_other) {
+  const auto device = open_on();
+  const DeviceBytes there(8);
+  auto memory = device->pinned_memory(8);
+  const Region host(Arena::host, memory.get(), 8);
+  copy(*device, there.region, host, DeviceQueue::compute);
+  copy(*device, part_of(there.region, 0, 1), part_of(host, 7, 1), DeviceQueue::compute);
+  BOOST_TEST(device->counts().waits == 0);
+  memory.reset();  // the stand-ins keep it
+  copy(*device, there.region, host, DeviceQueue::compute);
+  BOOST_TEST(device->counts().waits == 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_moment_that_is_over_is_not_asked_for_again) {
+  const auto device = open_on();
+  const DeviceMoment moment = device->record(DeviceQueue::compute);
+  while (!device->is_over(moment)) {
+  }
+  const int asked = stubs::count_of("cudaEventQuery");
+  BOOST_TEST(device->is_over(moment));
+  device->wait(moment);
+  BOOST_TEST(stubs::count_of("cudaEventQuery") == asked);
+}
+
+BOOST_AUTO_TEST_CASE(host_memory_that_is_not_pinned_is_read_at_once_and_written_with_a_wait) {
+  const auto device = open_on();
+  const DeviceBytes there(300);
+  auto values = counted(300);
+  copy(*device, Region(values), there.region, DeviceQueue::compute);
+  std::ranges::fill(values, std::byte{0});
+  BOOST_TEST(device->counts().waits == 0);
+  std::vector<std::byte> read(300);
+  copy(*device, there.region, Region(read), DeviceQueue::compute);
+  BOOST_TEST((read == counted(300)));
+  BOOST_TEST(device->counts().waits == 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_of_copies_waits_once_and_empty_ones_are_skipped) {
+  const auto device = open_on();
+  const DeviceBytes there(100);
+  const auto values = counted(100);
+  std::vector<std::byte> read(100);
+  copy(*device, Region(values), there.region, DeviceQueue::compute);
+  std::vector<RegionCopy> parts;
+  for (std::size_t begin = 0; begin <= 100; begin += 25) {
+    const std::size_t bytes = std::min<std::size_t>(25, 100 - begin);
+    parts.push_back({part_of(there.region, begin, bytes), part_of(Region(read), begin, bytes)});
+  }
+  const int before = stubs::count_of("cudaMemcpyAsync");
+  device->copy(parts, DeviceQueue::compute);
+  BOOST_TEST(stubs::count_of("cudaMemcpyAsync") == before + 4);
+  BOOST_TEST((read == values));
+  BOOST_TEST(device->counts().waits == 1);
+}
+
+BOOST_AUTO_TEST_CASE(events_are_used_again_and_moments_tell_their_times) {
+  const auto device = open_on();
+  const double begin = monotonic_seconds();
+  const int made = stubs::count_of("cudaEventCreateWithFlags");
+  double last = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const DeviceMoment moment = device->record(DeviceQueue::compute);
+    device->wait(moment);
+    BOOST_TEST(device->is_over(moment));
+    last = device->seconds_of(moment);
+  }
+  BOOST_TEST(stubs::count_of("cudaEventCreateWithFlags") <= made + 1);
+  BOOST_TEST((last >= begin - 1e-3 && last <= monotonic_seconds() + 1e-3));
+  BOOST_TEST(device->is_over(nullptr));
+  device->wait(nullptr);
+  device->follow(DeviceQueue::compute, nullptr);
+  BOOST_TEST(device->counts().waits == 1000);
+}
+
+BOOST_AUTO_TEST_CASE(a_closed_device_leaves_nothing_behind) {
+  stubs::begin({});
+  stubs::libtorch() = {};
+  use_all();
+  BOOST_TEST(stubs::live_objects().empty());
+  BOOST_TEST(stubs::libtorch().blocks == 0);
+  BOOST_TEST((stubs::libtorch().count != nullptr));
+}
+
+BOOST_AUTO_TEST_CASE(a_failed_device_names_the_last_action_that_ended_and_gets_no_more_calls) {
+  stubs::begin({.runs_when_asked = false});
+  stubs::libtorch() = {};
+  use_all();
+  std::vector<std::string> waits;
+  const std::vector<std::string> sound = stubs::calls();
+  for (std::size_t i = 0; i < sound.size(); ++i) {
+    if (sound[i] != "cudaEventSynchronize") continue;
+    stubs::begin({.failing_call = static_cast<int>(i) + 1, .fault = FaultKind::sticky, .runs_when_asked = false});
+    try {
+      use_all();
+    } catch (const Error& error) {
+      waits.emplace_back(error.what());
+      BOOST_TEST((error.code() == ExitCode::resources));
+    }
+  }
+  BOOST_REQUIRE(waits.size() >= 3u);
+  const std::string begin = "the device has failed: an illegal memory access was encountered (";
+  for (const std::string& told : waits) BOOST_TEST(told.starts_with(begin), told);
+  BOOST_TEST(waits[0].ends_with("; no action is known to be complete"), waits[0]);  // while it is opened
+  BOOST_TEST(waits.back().ends_with("; the last action known to be complete: backward of block 0"), waits.back());
+}
+
+BOOST_AUTO_TEST_CASE(actions_are_awaited_one_by_one_so_that_the_failing_one_is_known) {
+  for (int ended = 0; ended < 4; ++ended) {
+    const auto open = [&](int failing) {
+      auto device = open_on({.failing_call = failing, .fault = FaultKind::sticky, .runs_when_asked = false});
+      for (int block = 0; block < 4; ++block) device->note("forward of block " + std::to_string(block));
+      return device;
+    };
+    int before = 0;
+    {
+      const auto device = open(0);
+      const DeviceMoment end = device->record(DeviceQueue::compute);
+      before = static_cast<int>(stubs::calls().size());
+    }
+    // A wait asks first, and then waits: two calls for each action.
+    const auto device = open(before + 2 * (ended + 1));
+    const DeviceMoment end = device->record(DeviceQueue::compute);
+    std::string told;
+    try {
+      device->wait(end);
+    } catch (const Error& error) {
+      told = error.what();
+    }
+    const std::string last =
+        ended == 0 ? "no action is known to be complete" : "complete: forward of block " + std::to_string(ended - 1);
+    BOOST_TEST(told.ends_with(last), told);
+    BOOST_TEST(stubs::calls_after_failure() == 0);
+    const auto answer = [&](const std::function<void()>& asked) {
+      try {
+        asked();
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    };
+    // Nothing is queued any more, and whoever waits for something gets the failure.
+    const DeviceBytes there(1);
+    std::vector<std::byte> here(1);
+    copy(*device, Region(here), there.region, DeviceQueue::compute);
+    device->follow(DeviceQueue::to_device, end);
+    device->note("backward of block 3");
+    BOOST_TEST(answer([&] { copy(*device, there.region, Region(here), DeviceQueue::compute); }) == told);
+    BOOST_TEST(answer([&] { static_cast<void>(device->is_over(nullptr)); }) == told);
+    BOOST_TEST(answer([&] { device->wait(nullptr); }) == told);
+    BOOST_TEST(answer([&] { static_cast<void>(device->pinned_memory(1)); }) == told);
+    BOOST_TEST(answer([&] { cuda::compute_stream(); }) == told);
+    BOOST_TEST((device->record(DeviceQueue::compute) == nullptr));
+    BOOST_TEST(stubs::calls_after_failure() == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(each_call_that_fails_ends_in_one_error_without_leaks_or_further_calls) {
+  stubs::begin({});
+  stubs::libtorch() = {};
+  use_all();
+  const std::vector<std::string> sound = stubs::calls();
+  BOOST_TEST(sound.size() > 60u);
+  for (const FaultKind fault : {FaultKind::own, FaultKind::sticky})
+    for (std::size_t i = 0; i < sound.size(); ++i) {
+      const std::string& name = sound[i];
+      BOOST_TEST_CONTEXT(name << ", call " << i + 1 << (fault == FaultKind::sticky ? ", sticky" : "")) {
+        const bool releases = name.find("Destroy") != std::string::npos || name == "cudaFreeHost";
+        stubs::begin({.failing_call = static_cast<int>(i) + 1, .fault = fault});
+        stubs::libtorch() = {};
+        bool thrown = false;
+        try {
+          use_all();
+        } catch (const Error& error) {
+          thrown = true;
+          BOOST_TEST((error.code() == ExitCode::resources));
+          BOOST_TEST(!std::string(error.what()).empty());
+        }
+        BOOST_TEST(stubs::failed_call() == name);
+        BOOST_TEST(thrown == !releases);
+        if (fault == FaultKind::sticky && !releases) BOOST_TEST(stubs::calls_after_failure() == 0);
+        if (fault == FaultKind::own && !releases) {
+          BOOST_TEST(cudaGetLastError() == cudaSuccess);  // that LibTorch would find behind its own next call
+          BOOST_TEST(stubs::live_objects().empty());
+          BOOST_TEST(stubs::libtorch().blocks == 0);
+        }
+      }
+    }
+}
+
+namespace {
+
+template <class T>
+std::vector<T> drawn(std::int64_t count, int seed) {
+  std::vector<T> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    store(values[i], static_cast<Math<T>>(static_cast<double>((i * 7 + static_cast<std::size_t>(seed)) % 11) - 5));
+  return values;
+}
+
+template <class T>
+double term(const MatrixView<T>& view, std::int64_t row, std::int64_t column) {
+  return load(view.trans == Trans::no ? view.data[row * view.stride + column] : view.data[column * view.stride + row]);
+}
+
+/// Small whole numbers, so that every type has the exact values.
+template <class T>
+void compare_products(Device& device) {
+  constexpr std::int64_t m = 3, n = 5, k = 4;
+  for (const Trans trans_a : {Trans::no, Trans::yes})
+    for (const Trans trans_b : {Trans::no, Trans::yes}) {
+      const auto a = drawn<T>(m * k, 1), b = drawn<T>(k * n, 2), bias = drawn<T>(n, 3);
+      const MatrixView<T> left{a.data(), trans_a == Trans::no ? k : m, trans_a};
+      const MatrixView<T> right{b.data(), trans_b == Trans::no ? n : k, trans_b};
+      const auto base = drawn<Math<T>>(m * n, 4);
+      std::vector<Math<T>> replaced(m * n), added = base, scaled = base, with_base(m * n);
+      std::vector<T> rounded(m * n);
+      const double alpha = 3;
+      cuda::gemm<T>(m, n, k, 2, left, right, 0, replaced.data(), n);
+      cuda::gemm<T>(m, n, k, 1, left, right, 1, added.data(), n);
+      cuda::gemm_scaled<T>(m, n, k, &alpha, left, right, 1, scaled.data(), n);
+      cuda::gemm_rounded<T>(m, n, k, left, right, bias.data(), rounded.data(), n);
+      cuda::gemm_add<T>(m, n, k, left, right, base.data(), bias.data(), with_base.data());
+      device.wait(device.record(DeviceQueue::compute));
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j < n; ++j) {
+          double sum = 0;
+          for (std::int64_t l = 0; l < k; ++l) sum += term(left, i, l) * term(right, l, j);
+          const auto at = static_cast<std::size_t>(i * n + j);
+          BOOST_TEST(replaced[at] == 2 * sum);
+          BOOST_TEST(added[at] == base[at] + sum);
+          BOOST_TEST(scaled[at] == base[at] + alpha * sum);
+          BOOST_TEST(load(rounded[at]) == sum + load(bias[static_cast<std::size_t>(j)]));
+          BOOST_TEST(with_base[at] == base[at] + sum + load(bias[static_cast<std::size_t>(j)]));
+        }
+    }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(products_of_the_table_are_those_of_cublaslt) {
+  const auto device = open_on();
+  compare_products<float>(*device);
+  compare_products<double>(*device);
+  compare_products<Bf16>(*device);
+  compare_products<Fp16>(*device);
+}
+
+BOOST_AUTO_TEST_CASE(a_product_over_no_terms_clears_or_leaves_its_result) {
+  const auto device = open_on();
+  std::vector<float> c{1, 2, 3, 4};
+  const MatrixView<float> none{c.data(), 1};
+  cuda::gemm<float>(2, 1, 0, 1, none, none, 1, c.data(), 2);
+  device->wait(device->record(DeviceQueue::compute));
+  BOOST_TEST(c == std::vector<float>({1, 2, 3, 4}), boost::test_tools::per_element());
+  cuda::gemm<float>(2, 1, 0, 1, none, none, 0, c.data(), 2);
+  cuda::gemm<float>(0, 1, 1, 1, none, none, 0, c.data(), 2);
+  device->wait(device->record(DeviceQueue::compute));
+  BOOST_TEST(c == std::vector<float>({0, 2, 0, 4}), boost::test_tools::per_element());
+  BOOST_TEST(stubs::count_of("cublasLtMatmul") == 0);
+}
+
+BOOST_AUTO_TEST_CASE(the_algorithm_of_a_shape_is_chosen_once) {
+  const auto device = open_on();
+  alignas(256) static float a[64], b[64], c[64];
+  for (int i = 0; i < 10; ++i) {
+    cuda::gemm<float>(4, 4, 4, i, MatrixView<float>{a, 4}, MatrixView<float>{b, 4}, 1, c, 4);
+    cuda::gemm<float>(4, 4, 4, 1, MatrixView<float>{a, 4, Trans::yes}, MatrixView<float>{b, 4}, 1, c, 4);
+  }
+  BOOST_TEST(stubs::count_of("cublasLtMatmul") == 20);
+  BOOST_TEST(stubs::count_of("cublasLtMatmulAlgoGetHeuristic") == 2);
+}
+
+BOOST_AUTO_TEST_CASE(products_of_one_shape_have_addresses_of_their_own) {
+  const auto device = open_on();
+  alignas(256) static float one = 1, first = 10, second = 20, to_first, to_second;
+  const MatrixView<float> view{&one, 1};
+  cuda::gemm_rounded<float>(1, 1, 1, view, view, &first, &to_first, 1);
+  cuda::gemm_rounded<float>(1, 1, 1, view, view, &second, &to_second, 1);
+  device->wait(device->record(DeviceQueue::compute));
+  BOOST_TEST(to_first == 11);
+  BOOST_TEST(to_second == 21);
+}
+
+BOOST_AUTO_TEST_CASE(a_product_without_an_algorithm_is_described) {
+  const auto device = open_on({.proposes_algorithms = false});
+  float one = 1;
+  const MatrixView<float> view{&one, 1};
+  try {
+    cuda::gemm<float>(1, 1, 1, 1, view, view, 0, &one, 1);
+    BOOST_FAIL("the product was started");
+  } catch (const Error& error) {
+    BOOST_TEST(says(error, "cublasLt has no algorithm for a product of fp32 values to fp32 (1 x 1 x 1)"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(scratch_memory_grows_and_belongs_to_the_device) {
+  {
+    const auto device = open_on();
+    void* const small = cuda::kernel_scratch(100);
+    BOOST_TEST(cuda::kernel_scratch(50) == small);
+    static_cast<void>(cuda::kernel_scratch(1000));
+    BOOST_TEST(stubs::libtorch().blocks == 1);
+  }
+  BOOST_TEST(stubs::libtorch().blocks == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_launch_that_failed_is_an_error_and_one_of_its_own_leaves_the_device_usable) {
+  const auto device = open_on();
+  cuda::check_launch(cudaSuccess);
+  BOOST_CHECK_THROW(cuda::check_launch(cudaErrorInvalidConfiguration), Error);
+  device->wait(device->record(DeviceQueue::compute));
+  std::vector<std::string> told;
+  for (const cudaError_t failure : {cudaErrorIllegalAddress, cudaErrorLaunchFailure}) try {
+      cuda::check_launch(failure);
+    } catch (const Error& error) {
+      told.emplace_back(error.what());
+    }
+  BOOST_REQUIRE(told.size() == 2u);
+  BOOST_TEST(told[0] == told[1]);  // the first one counts
+  BOOST_CHECK_THROW(cuda::compute_stream(), Error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
