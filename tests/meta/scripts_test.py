@@ -1,6 +1,7 @@
 """Scripts, make targets and the counting of tests."""
 
 import hashlib
+import importlib.metadata
 import json
 import os
 import re
@@ -73,6 +74,40 @@ def test_the_pins_of_the_build_are_those_of_the_tests():
     assert pins("requirements.txt") and pins("requirements.txt") < pins("requirements-tables.txt") <= pins(
         "requirements-test.txt"
     )
+    assert pins("requirements.txt") < pins("requirements-cuda.txt") <= pins("requirements-test.txt")
+    assert pins("requirements.txt") < pins("requirements-cuda-build.txt")
+    shared = {line.partition("==")[0]: line for line in pins("requirements-cuda.txt")}
+    assert all(shared.get(line.partition("==")[0], line) == line for line in pins("requirements-cuda-build.txt"))
+
+
+def test_the_libraries_of_cuda_are_those_that_the_wheel_of_libtorch_names():
+    needs("torch")
+    named = {"cuda-toolkit", "cuda-bindings", "triton"}  # Python, or a list of the others
+    wanted = {
+        re.match(r"[\w-]+", requirement)[0]: requirement.partition(";")[0].strip()
+        for requirement in importlib.metadata.requires("torch")
+        if re.match(r"(nvidia|cuda)", requirement)
+    }
+    pinned = (SOURCE / "scripts/requirements-cuda.txt").read_text()
+    missing = [text for name, text in wanted.items() if name not in named and f"{text}\n" not in pinned]
+    assert len(wanted) > 3 and not missing, missing
+
+
+def test_set_up_for_compiling_cuda_takes_the_compiler_of_the_system(tmp):
+    if not shutil.which("nvcc"):
+        raise unittest.SkipTest("this machine has no nvcc")
+    text = (SOURCE / "scripts/setup").read_text()
+    function = re.search(r"^system_has_nvcc\(\).*?^}", text, re.MULTILINE | re.DOTALL)[0]
+    script = tmp / "has_nvcc"
+    script.write_text(f"set -euo pipefail\n{function}\nif system_has_nvcc; then echo yes; else echo no; fi\n")
+    assert run_command("bash", script).stdout == "yes\n"
+    for version, answer in (("release 12.4, V12.4.1", "no\n"), ("release 13.0, V13.0.88", "no\n")):
+        old = tmp / "nvcc"  # without headers
+        old.write_text(f"#!/bin/sh\necho '{version}'\n")
+        old.chmod(0o755)
+        replaced = script.read_text().replace("/usr/local/cuda/bin/nvcc", str(tmp / "none"))
+        (tmp / "other").write_text(f"PATH={tmp}:/usr/bin:/bin\n{replaced}")
+        assert run_command("bash", tmp / "other").stdout == answer, version
 
 
 def test_jobs_take_the_words_of_every_line_of_their_settings(tmp):
