@@ -65,6 +65,13 @@ CudaDevice::CudaDevice(int index, DeviceProperties properties, void (*count)(std
 
 CudaDevice::~CudaDevice() { close(); }
 
+std::int64_t CudaDevice::free_memory() const {
+  ready_for_call();
+  std::size_t free = 0, all = 0;
+  call("cannot ask for the free memory", [&] { return cudaMemGetInfo(&free, &all); });
+  return static_cast<std::int64_t>(free);
+}
+
 void CudaDevice::close() noexcept {
   release_products();
   notes_.clear();

@@ -26,6 +26,7 @@ class CudaDevice final : public Device {
 
   const DeviceProperties& properties() const override { return properties_; }
   DeviceCounts counts() const override { return {.waits = waits_}; }
+  std::int64_t free_memory() const override;
   std::shared_ptr<std::byte> pinned_memory(std::size_t bytes) override;
   void copy(std::span<const RegionCopy> copies, DeviceQueue queue) override;
   DeviceMoment record(DeviceQueue queue) override;

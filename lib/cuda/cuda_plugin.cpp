@@ -4,6 +4,7 @@
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernel_entries.hpp"
 #include "cuda/libtorch_cuda.hpp"
+#include "cuda/product_call.hpp"
 #include "device/device_build.hpp"
 #include "device/device_plugin.hpp"
 
@@ -79,10 +80,15 @@ class Plugin final : public DevicePlugin {
         refused.push_back(fmt::format("GPU {} ({}) has compute capability {}.{}", index, of.name, of.major, of.minor));
         continue;
       }
+      int numa_node = -1;
+      require(cudaDeviceGetAttribute(&numa_node, cudaDevAttrHostNumaId, index),
+              fmt::format("cannot ask for the NUMA node of GPU {}", index));
       indices_.push_back(index);
       found.push_back({.name = of.name,
                        .uuid = text_of(of.uuid),
                        .memory_bytes = static_cast<std::int64_t>(of.totalGlobalMem),
+                       .overhead = {.context_bytes = 0, .workspace_bytes = product_workspace_bytes},
+                       .numa_node = numa_node,
                        .tensor_type = cuda_device_type,
                        .is_host = false});
     }
@@ -93,10 +99,11 @@ class Plugin final : public DevicePlugin {
     open_libtorch_cuda();
     return found;
   }
-  std::unique_ptr<Device> open(int index, void (*count)(std::int64_t bytes)) override {
+  std::unique_ptr<Device> open(int index, const DeviceSettings& settings, void (*count)(std::int64_t bytes)) override {
     const std::vector<DeviceProperties> all = devices();
     const auto number = static_cast<std::size_t>(index);
     invariant(number < all.size(), "the device is one of those that were listed");
+    allow_tf32(settings.tf32);
     return std::make_unique<CudaDevice>(indices_[number], all[number], count);
   }
   const void* kernels(const void*) override { return &kernel_tables(); }

@@ -14,7 +14,7 @@ namespace lockstep::cuda {
 
 namespace {
 
-constexpr std::size_t workspace_bytes = 32 << 20;  // as NVIDIA advises for Hopper
+bool may_round_to_tf32 = false;
 
 /// Owns an object of cublasLt, which `destroy` of CublasLt ends.
 template <class Handle, auto destroy>
@@ -88,11 +88,14 @@ MatrixLayout layout_of(const ColumnMatrix& matrix) {
   return layout;
 }
 
+cublasComputeType_t compute_type(const ColumnProduct& shape) {
+  if (shape.sums == DType::f64) return CUBLAS_COMPUTE_64F;
+  return may_round_to_tf32 && shape.a.type == DType::f32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
 Operation operation_of(const ColumnProduct& shape) {
   Operation operation;
-  const bool in_fp64 = shape.sums == DType::f64;
-  check_cublaslt(cublaslt().MatmulDescCreate(operation.place(), in_fp64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                             type_of(shape.sums)),
+  check_cublaslt(cublaslt().MatmulDescCreate(operation.place(), compute_type(shape), type_of(shape.sums)),
                  "cannot describe a product");
   const auto as_stored = [](Trans trans) { return trans == Trans::yes ? CUBLAS_OP_T : CUBLAS_OP_N; };
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, as_stored(shape.trans_a));
@@ -120,7 +123,7 @@ class Products {
  public:
   Products() {
     check_cublaslt(cublaslt().Create(library_.place()), "cannot start cublasLt");
-    workspace_ = device_memory(workspace_bytes);
+    workspace_ = device_memory(product_workspace_bytes);
   }
   void multiply(const Product& product) {
     const ColumnProduct shape = column_major(product);
@@ -137,7 +140,7 @@ class Products {
     check_cublaslt(cublaslt().Matmul(library_.get(), prepared.operation.get(), alpha, product.b.data, prepared.a.get(),
                                      product.a.data, prepared.b.get(), beta, shape.has_base ? product.base : product.y,
                                      prepared.c.get(), product.y, prepared.d.get(), &prepared.algorithm,
-                                     workspace_.get(), workspace_bytes, compute_stream()),
+                                     workspace_.get(), product_workspace_bytes, compute_stream()),
                    "cannot start a product");
   }
 
@@ -154,7 +157,7 @@ class Products {
     set_addresses(made.operation, shape, product);  // the choice goes by their alignment
     Preference preference;
     check_cublaslt(cublaslt().MatmulPreferenceCreate(preference.place()), "cannot describe a product");
-    set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+    set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, product_workspace_bytes);
     for (const auto& [attribute, alignment] :
          {std::pair(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, shape.a.alignment),
           std::pair(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, shape.b.alignment),
@@ -186,6 +189,8 @@ std::unique_ptr<Products>& products() {
 }
 
 }  // namespace
+
+void allow_tf32(bool allowed) { may_round_to_tf32 = allowed; }
 
 void multiply(const Product& product) {
   ready_for_call();

@@ -168,6 +168,19 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  LOCKSTEP_CALL();
+  *value = attribute == cudaDevAttrHostNumaId ? device % 2 : 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  LOCKSTEP_CALL();
+  *total = std::size_t{80} << 30;
+  *free = std::size_t{79} << 30;
+  return cudaSuccess;
+}
+
 cudaError_t cudaSetDevice(int device) {
   LOCKSTEP_CALL();
   state().device = device;

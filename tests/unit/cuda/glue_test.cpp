@@ -40,7 +40,7 @@ DevicePlugin& plugin() { return *lockstep_device()->plugin; }
 std::unique_ptr<Device> open_on(const Machine& machine = {}) {
   stubs::begin(machine);
   stubs::libtorch() = {};
-  return plugin().open(0, [](std::int64_t bytes) { counted_bytes += bytes; });
+  return plugin().open(0, {}, [](std::int64_t bytes) { counted_bytes += bytes; });
 }
 
 /// The error of devices() on a machine.
@@ -84,7 +84,7 @@ int host_waits() { return stubs::count_of("cudaEventSynchronize"); }
 
 /// Uses everything that the glue has.
 void use_all() {
-  const std::unique_ptr<Device> device = plugin().open(0, [](std::int64_t bytes) { counted_bytes += bytes; });
+  const std::unique_ptr<Device> device = plugin().open(0, {}, [](std::int64_t bytes) { counted_bytes += bytes; });
   const auto pinned = device->pinned_memory(64), back = device->pinned_memory(64);
   const DeviceBytes there(64);
   copy(*device, {Arena::host, pinned.get(), 64}, there.region, DeviceQueue::to_device);
@@ -156,8 +156,12 @@ BOOST_AUTO_TEST_CASE(gpus_are_described_and_old_ones_are_left_out) {
   BOOST_TEST(devices[1].memory_bytes == std::int64_t{80} << 30);
   BOOST_TEST(!devices[1].is_host);
   BOOST_TEST(stubs::libtorch().opened == 1);
-  const auto device = plugin().open(1, [](std::int64_t) {});
+  const auto device = plugin().open(1, {}, [](std::int64_t) {});
   BOOST_TEST(device->properties().name == "NVIDIA H100");
+  BOOST_TEST(device->properties().numa_node == 0);
+  BOOST_TEST(devices[0].numa_node == 1);
+  BOOST_TEST(device->properties().overhead.workspace_bytes == 32 << 20);
+  BOOST_TEST(device->free_memory() == std::int64_t{79} << 30);
   BOOST_TEST(stubs::device_in_use() == 2);  // as CUDA counts them
 }
 
