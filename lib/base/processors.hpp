@@ -17,8 +17,8 @@ bool is_bound_by_launcher();
 /// replace the files. Local.
 std::vector<int> processors_of_numa_node(int node, const Path& root = "/");
 
-/// From now on all threads of this process, and those that they start, use only these of the processors that they may
-/// use now. If they may use none of these, nothing changes. Local. Throws Error(storage) without /proc.
+/// Restricts the threads of this process, and threads that they start later, to these processors, as far as they may
+/// use them now. If they may use none of these, nothing changes. Local. Throws Error(storage) without /proc.
 void use_processors(const std::vector<int>& processors);
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@ void allow_tf32(bool allowed);
 /// proposes. Call it from one thread at a time. Throws Error(resources).
 void multiply(const Product& product);
 
-/// Releases what products keep. Throws nothing.
+/// Releases the workspace and the descriptions of products. Throws nothing.
 void release_products() noexcept;
 
 }  // namespace lockstep::cuda

@@ -19,7 +19,7 @@ struct KernelNeed {
   std::vector<std::string> kernels;
 };
 
-/// Returns what a run needs, on any of its ranks. Pure.
+/// Returns the needs of a run, on any of its ranks. Pure.
 std::vector<KernelNeed> kernel_needs(const TrainConfig& config, const ModelConfig& model, const Mesh& mesh);
 
 /// Throws Error(usage) naming the parts that need one of the `absent` entries. Local.
