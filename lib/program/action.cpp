@@ -105,6 +105,12 @@ bool is_copy(Op op) {
   return lane == Lane::fetch || lane == Lane::offload;
 }
 
+bool is_received_by(const Action& send, const Action& receive) {
+  return is_send(send.op) && receive.op == counterpart_of(send.op) && receive.subject == send.subject &&
+         receive.micro_batch == send.micro_batch && receive.group == send.group && receive.offset == -send.offset &&
+         receive.peer_lane == send.lane;
+}
+
 Op counterpart_of(Op transfer) {
   if (transfer == Op::receive_forward) return Op::send_forward;
   if (transfer == Op::send_forward) return Op::receive_forward;

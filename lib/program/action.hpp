@@ -146,6 +146,8 @@ bool is_send(Op op);
 /// Whether it copies between host memory and the device. Copies involve no other rank.
 bool is_copy(Op op);
 Op counterpart_of(Op transfer);
+/// Whether the two are the ends of one transfer, given that their ranks are `offset` apart.
+bool is_received_by(const Action& send, const Action& receive);
 /// Whether it adds to the gradients of its block's units.
 bool adds_to_gradients(Op op);
 /// Whether it runs concurrently with later actions of the compute lane, until an action waits for it.

@@ -24,6 +24,7 @@ StepProgram make_training(std::string name, const Mesh& mesh, const ModelPlan& p
   if (options.training_step == TrainingStep::averaging) program = average_weights(program, plan);
   program = offload_units(program, plan, options.offload, options.update);
   program = offload_stashes(program, plan, options.offload, options.update);
+  if (options.one_queue) program = issue_one_at_a_time(program);
   program = allocate(program, plan, options.update, options.offload);
   verify(program, plan, ProgramPhase::training, options);
   return program;
@@ -101,21 +102,23 @@ Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramO
     const StepProgram passes = expand(schedule_forward(std::move(name), mesh, forward), model, forward);
     return offload_units(gather_weights(passes, model, options.shards), model, options.offload, options.update);
   };
+  const auto finished = [&](StepProgram program, const ModelPlan& model, const ProgramOptions& own) {
+    if (options.one_queue) program = issue_one_at_a_time(program);
+    return keep_own_weights(allocate(program, model, own.update, own.offload), model, options.local);
+  };
   if (options.eval_micro_batches > 0) {
     const ModelPlan model = untrained(evaluated.value_or(plan));
     ProgramOptions own = options;
     if (evaluated) own.pipeline.stages = pipeline.stages;
     const StepProgram eval = forwards("eval", model, pipeline_of(mesh, model, own, ProgramPhase::evaluation));
-    catalogue.eval = keep_own_weights(
-        allocate(reduce_loss(eval, own.eval_reduction_bytes), model, own.update, own.offload), model, options.local);
+    catalogue.eval = finished(reduce_loss(eval, own.eval_reduction_bytes), model, own);
     verify(catalogue.eval, model, ProgramPhase::evaluation, own);
   }
   if (text) {
     ProgramOptions own = options;
     own.pipeline.stages = pipeline.stages;  // blocks lie where training has them, whatever they cost on a text
     const StepProgram sample = forwards("sample", *text, pipeline_of(mesh, *text, own, ProgramPhase::sampling));
-    catalogue.sample = keep_own_weights(
-        allocate(draw_token(sample, own.eval_reduction_bytes), *text, own.update, own.offload), *text, options.local);
+    catalogue.sample = finished(draw_token(sample, own.eval_reduction_bytes), *text, own);
     verify(catalogue.sample, *text, ProgramPhase::sampling, own);
   }
   return catalogue;

@@ -83,6 +83,11 @@ StepProgram draw_token(const StepProgram& program, std::int64_t bytes);
 /// for the whole run.
 StepProgram keep_own_weights(const StepProgram& program, const ModelPlan& plan, const LocalOptions& options);
 
+/// Delays transfers, and moves others forward, until each rank can issue all communication one at a time in the order
+/// of its list (find_serial_stall of program/verify.hpp), as devices with one queue for it do. All that a rank computes
+/// keeps its order, and so do the actions of a lane.
+StepProgram issue_one_at_a_time(const StepProgram& program);
+
 /// Assigns memory to every action: slots that are acquired, read, written and released, with bytes. Gradients live for
 /// the whole run or, if units are updated in backward, from their first contribution to their update.
 StepProgram allocate(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options = {},

@@ -84,6 +84,7 @@ struct ProgramOptions {
       "dp_shard_inner", "ring",    "ulysses"};  // axes over which tokens differ; only those of the mesh count
   std::int64_t memory_limit_bytes = 0;          // of a rank; 0: no limit
   LocalOptions local{};
+  bool one_queue = false;                              // ranks issue all communication one at a time
   TrainingStep training_step = TrainingStep::summing;  // kind of training program, if there are several
 
   /// Axes along which ranks hold weights of their own in a step of this kind.

@@ -13,8 +13,8 @@ void check_form(const StepProgram& program, const ModelPlan& plan);
 /// Checks that the collectives of all ranks match, and that no rank waits for ever.
 void check_matching(const StepProgram& program);
 
-/// Checks the match for devices that run one operation at a time: each rank issues its collectives and transfers of all
-/// lanes in the order of its list, each after the one before it has ended.
+/// Checks the match for devices that run one operation at a time: each rank issues its collectives, its transfers and
+/// the exchanges within its blocks in the order of its list, each after the one before it has ended.
 void check_serial_issue(const StepProgram& program);
 
 /// Checks that the list holds exactly the actions of the step, and that dependent actions are ordered.

@@ -52,7 +52,7 @@ class Walk {
   };
 
   static bool is_ordered(const Action& action, InOrder in_order) {
-    return is_collective(action.op) || (in_order == InOrder::all_communication && is_transfer(action.op));
+    return in_order == InOrder::collectives ? is_collective(action.op) : meets_others(action);
   }
 
   /// Everything on this rank allows the action to start: its waits, and what has to be issued before it.
@@ -151,16 +151,10 @@ class Walk {
     const Action& action = states_[player].progress.action(position);
     State& peer = states_[peer_of(player, action)];
     const int theirs = peer.progress.head(static_cast<std::size_t>(facts_of(counterpart_of(action.op)).lane));
-    if (theirs < 0 || !ready(peer, theirs) || !answers(action, peer.progress.action(theirs))) return false;
+    if (theirs < 0 || !ready(peer, theirs) || !is_received_by(action, peer.progress.action(theirs))) return false;
     end(peer, theirs);
     end(states_[player], position);
     return true;
-  }
-
-  static bool answers(const Action& send, const Action& receive) {
-    return is_send(send.op) && receive.op == counterpart_of(send.op) && receive.subject == send.subject &&
-           receive.micro_batch == send.micro_batch && receive.group == send.group && receive.offset == -send.offset &&
-           receive.peer_lane == send.lane;
   }
 
   std::size_t peer_of(std::size_t player, const Action& action) const {
@@ -201,7 +195,7 @@ class Walk {
   int other_end_of(std::size_t peer, const Action& action) const {
     const std::vector<Action>& theirs = players_.class_of(peer).actions;
     const auto found = std::ranges::find_if(theirs, [&](const Action& other) {
-      return is_send(action.op) ? answers(action, other) : answers(other, action);
+      return is_send(action.op) ? is_received_by(action, other) : is_received_by(other, action);
     });
     return found == theirs.end() ? -1 : static_cast<int>(found - theirs.begin());
   }

@@ -20,6 +20,7 @@ std::optional<Fault> find_fault(const StepProgram& program, const ModelPlan& pla
     for (const RankClass& ranks : program.classes) rules::check_step(program, ranks, plan, phase, options);
     for (const RankClass& ranks : program.classes) rules::check_slots(program, ranks, plan, phase, options);
     rules::check_matching(program);
+    if (options.one_queue) rules::check_serial_issue(program);
     for (const RankClass& ranks : program.classes) {
       rules::check_memory(ranks, Arena::device, options.memory_limit_bytes);
       rules::check_memory(ranks, Arena::host, options.offload.host_limit_bytes);

@@ -24,7 +24,9 @@ std::string to_text(const StepProgram& program, const Fault& fault);
 
 /// Returns nothing if all of these hold:
 /// - Every rank has a list. Lanes and waits order all actions that depend on each other.
-/// - Collectives match, with equal payload and in one order on all ranks.
+/// - Collectives match, with equal payload and in one order on all ranks. With options.one_queue, no rank waits for
+/// ever
+///   if all communication is issued one at a time.
 /// - Each block runs forward once per micro-batch and in training backward once after it. It is recomputed in between
 ///   if its stash was dropped.
 /// - Each unit's gradient is finished once after its last contribution, reduced once over the data axes, then counted
@@ -34,11 +36,11 @@ std::string to_text(const StepProgram& program, const Fault& fault);
 std::optional<Fault> find_fault(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase,
                                 const ProgramOptions& options);
 
-/// Where a verified program would wait for ever if each rank issued its collectives and transfers of all lanes one at a
-/// time, in the order of its list, as a device with one queue does. Returns nothing if it would end (the issue order is
-/// acyclic). For collectives alone find_fault proves this, so only transfers, whose two ends wait for each other, can
-/// need lanes side by side. A stall is a property, not a mistake: an acyclic order always exists, the order of a run on
-/// lanes.
+/// Where a verified program would wait for ever if each rank issued its collectives, its transfers and the exchanges
+/// within its blocks one at a time, in the order of its list, as a device with one queue does. Returns nothing if it
+/// would end (the issue order is acyclic). For collectives alone find_fault proves this, so only transfers, whose two
+/// ends wait for each other, can need lanes side by side. A stall is a property, not a mistake: an acyclic order always
+/// exists, the order of a run on lanes (issue_one_at_a_time of program/passes.hpp).
 std::optional<Fault> find_serial_stall(const StepProgram& program);
 
 /// Throws Error(resources) if only the memory limit is exceeded, Error(usage) for any other fault of a custom schedule,

@@ -19,7 +19,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view schema = "lockstep.checkpoint";
-constexpr int version = 2;
+constexpr int manifest_version = 2;
 constexpr std::string_view hash_name = "xxh3-128";
 constexpr std::string_view fingerprint_name = "weighted-sums-2x64";
 constexpr std::string_view hash_opening = ",\n \"hash\": \"";
@@ -81,7 +81,7 @@ StoredComponent component_from_json(const Json& value, const std::string& softwa
 
 Json to_json(const Manifest& manifest) {
   Json result = {{"schema", schema},
-                 {"version", version},
+                 {"version", manifest_version},
                  {"requires", Json::array()},  // features that a reader must know: none so far
                  {"block_bytes", block_bytes},
                  {"hash_algorithm", hash_name},
@@ -112,7 +112,7 @@ Json to_json(const Manifest& manifest) {
 [[noreturn]] void fail_format(const Json& value) {
   const auto software = value.find("software");
   fail_foreign(fmt::format("checkpoint format {} is not known; this program reads formats 1 and {}",
-                           to_text(value.at("version")), version),
+                           to_text(value.at("version")), manifest_version),
                software != value.end() && software->is_string() ? software->get<std::string>() : "");
 }
 
@@ -143,7 +143,7 @@ void add_metrics(const Json& metrics, Manifest& manifest) {
 Manifest from_json(const Json& value) {
   if (value.value("schema", "") != schema) fail(ExitCode::input, "not the manifest of a checkpoint");
   const Json& format = value.at("version");
-  if (format != 1 && format != version) fail_format(value);
+  if (format != 1 && format != manifest_version) fail_format(value);
   Manifest manifest;
   manifest.format = format;
   manifest.step = integer_from<std::int64_t>(value.at("step"));
@@ -186,7 +186,7 @@ bool is_of_later_format(const std::string& text, const std::string& origin) {
   }
   if (!value.is_object() || !value.contains("schema") || value["schema"] != schema) return false;
   const auto number = value.find("version");
-  return number != value.end() && number->is_number_integer() && *number > version;
+  return number != value.end() && number->is_number_integer() && *number > manifest_version;
 }
 
 }  // namespace

@@ -365,6 +365,58 @@ BOOST_AUTO_TEST_CASE(whether_communication_may_be_issued_one_at_a_time_is_what_a
   BOOST_TEST(unsafe > 0);
 }
 
+/// What each rank computes, in order: it is what no order of communication may change.
+std::vector<std::vector<std::string>> computations_of(const StepProgram& program) {
+  std::vector<std::vector<std::string>> all;
+  for (const RankClass& ranks : program.classes) {
+    std::vector<std::string>& own = all.emplace_back();
+    for (const Action& action : ranks.actions)
+      if (action.lane == Lane::compute) own.push_back(to_text(program, action));
+  }
+  return all;
+}
+
+BOOST_AUTO_TEST_CASE(communication_of_any_program_can_be_ordered_for_one_queue) {
+  int moved = 0;
+  for (const PipelineSchedule schedule : pipeline_schedules)
+    for (const int ranks : {1, 2, 3, 4})
+      for (const int replicas : {1, 2})
+        for (const int micro_batches : {1, 2, 4, 12}) {
+          const bool several = schedule != PipelineSchedule::gpipe && schedule != PipelineSchedule::one_f_one_b;
+          const int chunks = several ? 2 : 1;
+          if (micro_batches % std::max(1, micro_batches / ranks) != 0) continue;
+          ProgramOptions options = options_of(schedule, chunks, micro_batches);
+          const Mesh mesh = mesh_of(ranks, replicas);
+          const StepProgram lanes = make_catalogue(mesh, models::even(8), options).train;
+          options.one_queue = true;
+          const StepProgram queued = make_catalogue(mesh, models::even(8), options).train;  // verified there
+          BOOST_TEST(ends_one_at_a_time(queued), name_of(schedule) << " " << ranks << " " << micro_batches);
+          BOOST_TEST(computations_of(queued) == computations_of(lanes));
+          if (!find_serial_stall(lanes)) BOOST_TEST((queued == lanes));
+          if (queued != lanes) ++moved;
+        }
+  BOOST_TEST(moved > 0);
+}
+
+BOOST_AUTO_TEST_CASE(random_programs_can_be_ordered_for_one_queue) {
+  std::mt19937 engine(6);
+  for (int i = 0; i < 200; ++i) {
+    models::Case made = models::random_case(engine);
+    made.options.one_queue = true;
+    for (const StepProgram* program : make_catalogue(made.mesh, made.plan, made.options).all())
+      BOOST_TEST(!find_serial_stall(*program).has_value());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_program_that_would_wait_in_one_queue_is_a_fault_where_there_is_one) {
+  ProgramOptions options = options_of(PipelineSchedule::one_f_one_b, 1, 4);
+  const StepProgram lanes = make_catalogue(mesh_of(3), models::even(8), options).train;
+  BOOST_REQUIRE(find_serial_stall(lanes).has_value());
+  BOOST_TEST(!find_fault(lanes, models::even(8), ProgramPhase::training, options).has_value());
+  options.one_queue = true;
+  BOOST_TEST(find_fault(lanes, models::even(8), ProgramPhase::training, options).has_value());
+}
+
 BOOST_FIXTURE_TEST_CASE(a_receive_that_is_issued_before_its_turn_needs_a_lane_of_its_own, Right) {
   const auto stall = find_serial_stall(train);
   BOOST_REQUIRE(stall.has_value());
