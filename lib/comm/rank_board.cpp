@@ -24,6 +24,8 @@ namespace lockstep {
 
 namespace {
 
+constexpr std::size_t op_words = 6;
+
 /// What a rank tells of itself, in memory that other processes read. One thread writes it; readers notice when they
 /// read while it is written.
 struct alignas(64) BoardSlot {
@@ -32,7 +34,7 @@ struct alignas(64) BoardSlot {
   std::atomic<std::int64_t> step{-1};
   std::atomic<double> since_s{0};  // of the clock of the run, which is that of the machine
   std::atomic<std::int32_t> action{-1};
-  std::array<std::atomic<std::uint64_t>, 3> op{};  // characters
+  std::array<std::atomic<std::uint64_t>, op_words> op{};  // characters
   std::atomic<std::int32_t> waiting{0};
   std::atomic<std::int32_t> process{0};  // 0: the rank has not come here
   std::atomic<bool> left{false};
@@ -48,7 +50,7 @@ struct alignas(64) Board {
 std::string action_of(const BoardSlot& slot) {
   const int position = slot.action.load(std::memory_order_relaxed);
   if (position < 0) return {};
-  std::array<std::uint64_t, 3> words{};
+  std::array<std::uint64_t, op_words> words{};
   for (std::size_t i = 0; i < words.size(); ++i) words[i] = slot.op[i].load(std::memory_order_relaxed);
   std::array<char, sizeof words + 1> op{};
   std::memcpy(op.data(), words.data(), sizeof words);
@@ -71,6 +73,12 @@ RankStatus read_slot(const BoardSlot& slot) {
   return status;
 }
 
+void write_op(BoardSlot& slot, std::string_view op) {
+  std::array<std::uint64_t, op_words> words{};
+  std::memcpy(words.data(), op.data(), std::min(op.size(), sizeof words - 1));
+  for (std::size_t i = 0; i < words.size(); ++i) slot.op[i].store(words[i], std::memory_order_relaxed);
+}
+
 void write_slot(BoardSlot& slot, Phase phase, std::int64_t step, const CurrentAction& action, double since_s) {
   const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
   slot.version.store(version + 1, std::memory_order_relaxed);
@@ -79,11 +87,7 @@ void write_slot(BoardSlot& slot, Phase phase, std::int64_t step, const CurrentAc
   slot.step.store(step, std::memory_order_relaxed);
   slot.since_s.store(since_s, std::memory_order_relaxed);
   slot.action.store(action.position, std::memory_order_relaxed);
-  if (action.position >= 0) {
-    std::array<std::uint64_t, 3> words{};
-    std::memcpy(words.data(), action.op.data(), std::min(action.op.size(), sizeof words - 1));
-    for (std::size_t i = 0; i < words.size(); ++i) slot.op[i].store(words[i], std::memory_order_relaxed);
-  }
+  if (action.position >= 0) write_op(slot, action.op);
   slot.version.store(version + 2, std::memory_order_release);
 }
 
@@ -249,6 +253,14 @@ void RankBoard::share(Communicator& world, const Path& folder) {
 
 void RankBoard::enter(Phase phase, std::int64_t step, const CurrentAction& action) {
   write_slot(*state_->slot, phase, step, action, run_seconds());
+}
+
+void RankBoard::name_op(std::string_view op) {
+  const std::uint32_t version = state_->slot->version.load(std::memory_order_relaxed);
+  state_->slot->version.store(version + 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  write_op(*state_->slot, op);
+  state_->slot->version.store(version + 2, std::memory_order_release);
 }
 
 RankStatus RankBoard::mine() const { return state_->status_of(state_->rank); }

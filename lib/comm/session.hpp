@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace lockstep {
 
@@ -60,6 +61,8 @@ class Session {
   /// Sets the rank's current phase, restarts the deadline, and causes an injected failure if one is due here. Local.
   /// `step` is -1 outside steps. May throw (that is the purpose of an injection).
   void enter(Phase phase, std::int64_t step = -1, const CurrentAction& action = {});
+  /// Names what the rank's current action waits for, until the next call of enter. Local; on the same thread.
+  void wait_for(std::string_view what);
   Phase phase() const;        // Local
   std::int64_t step() const;  // Local
   double seconds() const;     // Local; since the session began

@@ -18,6 +18,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <initializer_list>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -29,7 +30,8 @@ namespace {
 
 using Kind = OperationRecord::Kind;
 
-constexpr std::chrono::milliseconds look_at_lane(50);  // by who waits for it
+constexpr std::chrono::milliseconds look_at_lane(50);      // by who waits for it
+constexpr std::chrono::milliseconds watchdogs_first(500);  // before a lost rank is reported here
 
 std::size_t element_bytes(DType dtype) { return static_cast<std::size_t>(size_of(dtype)); }
 
@@ -56,6 +58,9 @@ void check_shard(const ShardMap& map, std::size_t ranks, std::size_t rank, std::
   invariant(shard_bytes >= static_cast<std::size_t>(end) * element_bytes(shard_dtype),
             "the shard holds all of its pieces");
 }
+
+/// The bytes of memory of the device, which the host does not touch.
+std::span<std::byte> all_of(const Region& region) { return {region.pointer, region.bytes}; }
 
 std::int64_t sum_of(std::span<const std::int64_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
@@ -128,6 +133,9 @@ struct Transport::State {
     Operation operation;
     OperationRecord record;
     const Channel* channel = nullptr;
+    // Of an operation that is queued on the device:
+    const DeviceRanks* ranks = nullptr;
+    DeviceMoment begin = nullptr, end = nullptr;
   };
   struct Lane {
     std::string name;
@@ -157,12 +165,19 @@ struct Transport::State {
     Ticket ticket;
     std::shared_ptr<DeviceMoment> moment;
     std::vector<std::shared_ptr<std::byte>> memory;
+    bool is_queued = false;  // on the device: nobody has to wait for the thread
   };
   std::vector<Return> returns;
-  std::atomic<bool> works{false};  // the thread does work of its own
+  Session* session = nullptr;
+  std::optional<DeviceOperations> on_device;               // unless the device in use is the host
+  std::vector<std::unique_ptr<DeviceRanks>> device_ranks;  // by group; null: this rank alone, or through host memory
+  std::atomic<bool> works{false};                          // the thread does work of its own
   std::thread thread;
 
   void wait(Ticket ticket);
+  bool is_queued(Ticket ticket) const {
+    return std::ranges::any_of(returns, [&](const Return& one) { return one.ticket == ticket && one.is_queued; });
+  }
   /// Kernels that are queued from now on have the results of the operations up to this one on its lane.
   void bring_back(Ticket ticket) {
     std::erase_if(returns, [&](const Return& one) {
@@ -174,7 +189,7 @@ struct Transport::State {
   }
 
   /// The thread's life: until the transport is over and all queues are empty. A failure ends the job.
-  void serve(Session& session) {
+  void serve() {
     short_sleeps();
     std::vector<Issued*> heads(lanes.size());
     Backoff backoff;
@@ -187,7 +202,7 @@ struct Transport::State {
       lock.unlock();
       bool moved = false;
       for (std::size_t i = 0; i < lanes.size(); ++i)
-        if (heads[i] != nullptr && go_on(lanes[i], *heads[i], session)) moved = true;
+        if (heads[i] != nullptr && go_on(lanes[i], *heads[i])) moved = true;
       lock.lock();
       for (std::size_t i = 0; i < lanes.size(); ++i)
         if (heads[i] != nullptr && heads[i]->operation.done()) finish(lanes[i]);
@@ -201,10 +216,15 @@ struct Transport::State {
   }
 
   /// Takes the first operation of a lane one wait further. False if it still waits.
-  bool go_on(Lane& lane, Issued& first, Session& session) noexcept {
+  bool go_on(Lane& lane, Issued& first) noexcept {
     if (first.record.begin_s == 0) first.record.begin_s = monotonic_seconds();
     try {
       const bool goes_on = first.operation.done() || first.operation.ready();
+      if (!goes_on && first.ranks != nullptr) {
+        watch(first);
+        lane.waits = this_device().is_over(first.begin);  // otherwise for what this rank computes
+        return false;
+      }
       lane.waits = !goes_on;
       if (!goes_on) return false;
       works = true;
@@ -212,17 +232,37 @@ struct Transport::State {
       works = false;
       return true;
     } catch (...) {
-      Failure failure = failure_of(std::current_exception(), session.world());
-      failure.message =
-          fmt::format("in {} over {}: {}", name_of(first.record.kind),
-                      first.channel->members.size() > 1 ? first.channel->name : "this rank alone", failure.message);
-      session.abort_with(failure);
+      end_job(first.record.kind, *first.channel);
+    }
+  }
+
+  /// For an operation that has failed half-way, in a catch.
+  [[noreturn]] void end_job(Kind kind, const Channel& ranks) noexcept {
+    Failure failure = failure_of(std::current_exception(), session->world());
+    failure.message = fmt::format("in {} over {}: {}", name_of(kind),
+                                  ranks.members.size() > 1 ? ranks.name : "this rank alone", failure.message);
+    session->abort_with(failure);
+  }
+
+  /// Throws if the ranks of an operation on the device are lost. A rank of this machine that has died is reported by
+  /// the watchdogs, which know more, so they go first.
+  static void watch(const Issued& issued) {
+    try {
+      issued.ranks->check();
+    } catch (const Error&) {
+      std::this_thread::sleep_for(watchdogs_first);
+      throw;
     }
   }
 
   void finish(Lane& lane) {
-    OperationRecord& record = lane.queue.front().record;
+    const Issued& ended = lane.queue.front();
+    OperationRecord record = ended.record;
     record.end_s = monotonic_seconds();
+    if (ended.ranks != nullptr) {
+      record.begin_s = this_device().seconds_of(ended.begin);
+      record.end_s = this_device().seconds_of(ended.end);
+    }
     lane.busy_s += record.end_s - record.begin_s;
     if (records_wanted) records.push_back(record);
     lane.queue.pop_front();
@@ -253,12 +293,46 @@ struct Transport::State {
   }
   Workspace& space(int lane) { return lanes[static_cast<std::size_t>(lane)].space; }
 
-  /// Puts an operation into its lane. What a rank does alone in an idle lane it does at once.
+  /// Whether an operation on this memory is queued on the device.
+  bool stays_on_device(int lane, int group, std::initializer_list<const Region*> regions) const {
+    if (!on_device || std::ranges::any_of(regions, [](const Region* one) { return is_host_memory(*one); }))
+      return false;
+    return channel(lane, group).members.size() == 1 || device_ranks[static_cast<std::size_t>(group)];
+  }
+
+  /// Queues an operation on the device: calls `queue(operations, ranks)`. A failure ends the job, because the others
+  /// have queued their parts.
+  template <class Queue>
+  Ticket issue_on_device(Kind kind, int lane, int group, std::size_t bytes, DType dtype, const Queue& queue) {
+    Device& device = this_device();
+    DeviceRanks* const ranks = device_ranks[static_cast<std::size_t>(group)].get();
+    Issued issued{.operation = {}, .record = {}, .ranks = ranks};
+    try {
+      device.follow(DeviceQueue::exchange, device.record(DeviceQueue::compute));
+      issued.begin = device.record(DeviceQueue::exchange);
+      if (ranks != nullptr) session->inject(Phase::lane);
+      queue(*on_device, ranks);
+      issued.end = device.record(DeviceQueue::exchange);
+    } catch (...) {
+      end_job(kind, channel(lane, group));
+    }
+    auto end = std::make_shared<DeviceMoment>(issued.end);
+    if (ranks != nullptr) issued.operation = until(issued.end);
+    const Ticket ticket = issue(kind, lane, group, bytes, dtype, std::move(issued));
+    returns.push_back({.ticket = ticket, .moment = std::move(end), .memory = {}, .is_queued = true});
+    return ticket;
+  }
+  static Operation until(DeviceMoment moment) { co_await Operation::Ended{.moment = &moment}; }
+
   Ticket issue(Kind kind, int lane_index, int group, std::size_t bytes, DType dtype, Operation operation) {
+    return issue(kind, lane_index, group, bytes, dtype, Issued{.operation = std::move(operation), .record = {}});
+  }
+  /// Puts an operation into its lane. What a rank does alone in an idle lane it does at once.
+  Ticket issue(Kind kind, int lane_index, int group, std::size_t bytes, DType dtype, Issued issued) {
     LocalWork::forbid_collective(name_of(kind).data());
     Lane& lane = lanes[static_cast<std::size_t>(lane_index)];
     std::unique_lock lock(mutex);
-    Issued issued{.operation = std::move(operation), .record = {}, .channel = &channel(lane_index, group)};
+    issued.channel = &channel(lane_index, group);
     issued.record = {.kind = kind,
                      .lane = lane_index,
                      .group = group,
@@ -345,9 +419,11 @@ Ticket Transport::Staging::issued(Ticket ticket) {
 }
 
 Transport::Transport(Session& session, const Mesh& mesh, const std::vector<std::string>& lanes,
-                     const std::vector<std::vector<AxisName>>& groups, const LaneUse& sends)
+                     const std::vector<std::vector<AxisName>>& groups, const LaneUse& sends, DeviceExchange device,
+                     const LaneUse& sends_on_device)
     : state_(std::make_shared<State>()) {
   Communicator& world = session.world();
+  state_->session = &session;
   invariant(world_size(mesh) == world.size(), "the mesh of a transport has the ranks of its session");
   bool several = false;
   state_->groups = groups;
@@ -371,7 +447,17 @@ Transport::Transport(Session& session, const Mesh& mesh, const std::vector<std::
       several = true;
     }
   }
-  if (several) state_->thread = std::thread([state = state_, &session] { state->serve(session); });
+  state_->device_ranks.resize(groups.size());
+  const bool has_nccl = device.nccl != nullptr;
+  for (std::size_t group = 0; has_nccl && group < groups.size(); ++group) {
+    Communicator* ranks = nullptr;
+    for (std::size_t lane = 0; lane < lanes.size() && ranks == nullptr; ++lane)
+      if (sends_on_device && sends_on_device(static_cast<int>(lane), static_cast<int>(group)))
+        ranks = state_->lanes[lane].channels[group].ranks.get();
+    if (ranks != nullptr) state_->device_ranks[group] = std::make_unique<DeviceRanks>(*device.nccl, *ranks);
+  }
+  if (device.kernels.copy_pieces != nullptr) state_->on_device.emplace(std::move(device));
+  if (several) state_->thread = std::thread([state = state_] { state->serve(); });
 }
 
 Transport::~Transport() {
@@ -385,6 +471,8 @@ Transport::~Transport() {
     state_->work.notify_one();
     const bool idle = state_->ends.wait_for(lock, std::chrono::seconds(2), [this] { return state_->open == 0; });
     if (!idle) {
+      for (const auto& ranks : state_->device_ranks)
+        if (ranks) ranks->abort();
       state_->thread.detach();
       return;
     }
@@ -397,6 +485,10 @@ Transport::~Transport() {
 Ticket Transport::all_reduce(int lane, int group, const Region& bytes, DType dtype, Reduce reduce) {
   const State::Channel& channel = state_->connected(lane, group);
   invariant(bytes.bytes % element_bytes(dtype) == 0, "all_reduce takes whole elements");
+  if (state_->stays_on_device(lane, group, {&bytes}))
+    return state_->issue_on_device(
+        Kind::all_reduce, lane, group, bytes.bytes, dtype,
+        [&](DeviceOperations& device, DeviceRanks* ranks) { device.all_reduce(ranks, bytes, dtype, reduce); });
   Staging staging(*state_);
   Operation operation;
   if (channel.ranks)
@@ -411,6 +503,11 @@ Ticket Transport::all_reduce_into(int lane, int group, const Region& bytes, DTyp
   invariant(bytes.bytes % element_bytes(dtype) == 0 &&
                 place.bytes == bytes.bytes / element_bytes(dtype) * element_bytes(into.dtype.value_or(dtype)),
             "the output of a sum has as many elements as its input");
+  if (state_->stays_on_device(lane, group, {&bytes, &place}))
+    return state_->issue_on_device(Kind::all_reduce, lane, group, bytes.bytes, dtype,
+                                   [&](DeviceOperations& device, DeviceRanks* ranks) {
+                                     device.all_reduce_into(ranks, bytes, dtype, place, into);
+                                   });
   Staging staging(*state_);
   const std::span<std::byte> operand = staging.scratch(bytes), result = staging.out(place);
   return staging.issued(state_->issue(
@@ -424,6 +521,10 @@ Ticket Transport::all_gather(int lane, int group, const Region& shard, const Reg
                              DType dtype) {
   const State::Channel& channel = state_->connected(lane, group);
   check_shard(map, channel.members.size(), channel.rank(), whole.bytes, dtype, shard.bytes, dtype);
+  if (state_->stays_on_device(lane, group, {&shard, &whole}))
+    return state_->issue_on_device(
+        Kind::all_gather, lane, group, shard.bytes, dtype,
+        [&](DeviceOperations& device, DeviceRanks* ranks) { device.all_gather(ranks, shard, whole, map, dtype); });
   Staging staging(*state_);
   const std::span<const std::byte> own = staging.in(shard);
   const std::span<std::byte> all = staging.out(whole);
@@ -438,6 +539,11 @@ Ticket Transport::reduce_scatter(int lane, int group, const Region& whole, const
                                  DType dtype, SumInto into) {
   const State::Channel& channel = state_->connected(lane, group);
   check_shard(map, channel.members.size(), channel.rank(), whole.bytes, dtype, shard.bytes, into.dtype.value_or(dtype));
+  if (state_->stays_on_device(lane, group, {&whole, &shard}))
+    return state_->issue_on_device(Kind::reduce_scatter, lane, group, whole.bytes, dtype,
+                                   [&](DeviceOperations& device, DeviceRanks* ranks) {
+                                     device.reduce_scatter(ranks, whole, shard, map, dtype, into);
+                                   });
   Staging staging(*state_);
   const std::span<const std::byte> operand = staging.in(whole);
   const std::span<std::byte> result = staging.out(shard);
@@ -453,6 +559,10 @@ Ticket Transport::broadcast(int lane, int group, int root, const Region& bytes) 
   invariant(root >= 0 && static_cast<std::size_t>(root) < channel.members.size(),
             "the root of a broadcast is one of its ranks");
   const bool mine = static_cast<std::size_t>(root) == channel.rank();
+  if (state_->stays_on_device(lane, group, {&bytes}))
+    return state_->issue_on_device(
+        Kind::broadcast, lane, group, mine ? bytes.bytes : 0, DType::u8,
+        [&](DeviceOperations& device, DeviceRanks* ranks) { device.broadcast(ranks, bytes, root); });
   Staging staging(*state_);
   Operation operation;
   if (channel.ranks)
@@ -464,6 +574,10 @@ Ticket Transport::broadcast(int lane, int group, int root, const Region& bytes) 
 
 Ticket Transport::send(int lane, int group, int peer, const Region& bytes) {
   NonBlocking& calls = state_->calls_with(lane, group, peer);
+  if (state_->stays_on_device(lane, group, {&bytes}))
+    return state_->issue_on_device(
+        Kind::send, lane, group, bytes.bytes, DType::u8,
+        [&](DeviceOperations& device, DeviceRanks* ranks) { device.exchange(ranks, {{peer, all_of(bytes)}}, {}); });
   Staging staging(*state_);
   const std::span<const std::byte> sent = staging.in(bytes);
   return staging.issued(state_->issue(Kind::send, lane, group, bytes.bytes, DType::u8,
@@ -472,6 +586,10 @@ Ticket Transport::send(int lane, int group, int peer, const Region& bytes) {
 
 Ticket Transport::receive(int lane, int group, int peer, const Region& bytes, int from) {
   NonBlocking& calls = state_->calls_with(from, group, peer);
+  if (state_->stays_on_device(lane, group, {&bytes}))
+    return state_->issue_on_device(
+        Kind::receive, lane, group, 0, DType::u8,
+        [&](DeviceOperations& device, DeviceRanks* ranks) { device.exchange(ranks, {}, {{peer, all_of(bytes)}}); });
   Staging staging(*state_);
   const std::span<std::byte> received = staging.out(bytes);
   return staging.issued(state_->issue(Kind::receive, lane, group, 0, DType::u8,
@@ -487,6 +605,11 @@ Ticket Transport::all_to_all_v(int lane, int group, const Region& from, std::spa
                 into.bytes == static_cast<std::size_t>(sum_of(received)) * element_bytes(dtype) &&
                 sent[channel.rank()] == received[channel.rank()],
             "the buffers of all_to_all_v have the lengths of their counts");
+  if (state_->stays_on_device(lane, group, {&from, &into}))
+    return state_->issue_on_device(
+        Kind::all_to_all_v, lane, group, from.bytes, dtype, [&](DeviceOperations& device, DeviceRanks* ranks) {
+          device.exchange(ranks, parts_of(all_of(from), sent, dtype), parts_of(all_of(into), received, dtype));
+        });
   Staging staging(*state_);
   const std::span<const std::byte> source = staging.in(from);
   const std::span<std::byte> target = staging.out(into);
@@ -501,13 +624,18 @@ Ticket Transport::shift(int lane, int group, const Region& from, const Region& i
   const State::Channel& channel = state_->connected(lane, group);
   invariant(from.bytes == into.bytes, "both buffers of a shift have the same size");
   const int ranks = static_cast<int>(channel.members.size()), mine = static_cast<int>(channel.rank());
+  const int next = (mine + 1) % ranks, before = (mine + ranks - 1) % ranks;
+  if (state_->stays_on_device(lane, group, {&from, &into}))
+    return state_->issue_on_device(Kind::shift, lane, group, from.bytes, dtype,
+                                   [&](DeviceOperations& device, DeviceRanks* there) {
+                                     device.exchange(there, {{next, all_of(from)}}, {{before, all_of(into)}});
+                                   });
   Staging staging(*state_);
   const std::span<const std::byte> source = staging.in(from);
   const std::span<std::byte> target = staging.out(into);
   Operation operation;
   if (channel.ranks)
-    operation = exchange(channel.ranks->calls(), state_->space(lane), {{(mine + 1) % ranks, source}},
-                         {{(mine + ranks - 1) % ranks, target}});
+    operation = lockstep::exchange(channel.ranks->calls(), state_->space(lane), {{next, source}}, {{before, target}});
   else
     operation = copy_alone(source, target);
   return staging.issued(
@@ -535,7 +663,7 @@ void Transport::wait(Ticket ticket) {
     waited.event = TraceEntry::Event::waited;
     state_->log->add(std::move(waited));
   }
-  state_->wait(ticket);
+  if (!state_->is_queued(ticket)) state_->wait(ticket);
   state_->bring_back(ticket);
 }
 
@@ -554,6 +682,9 @@ void Transport::State::wait(Ticket ticket) {
       for_others.reset();
     } else if (!for_others) {
       for_others.emplace();
+      if (const Issued& first = lane.queue.front(); first.ranks != nullptr)
+        session->wait_for(fmt::format("waits for {} {} of {}", name_of(first.record.kind),
+                                      first.record.ticket.number / lanes.size(), first.channel->name));
     }
   }
   --waiting;

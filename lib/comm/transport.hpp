@@ -5,10 +5,13 @@
 // (Session::abort_with). The operations themselves: comm/operations.hpp. Before, between and after programs the
 // session's communicator is used.
 //
-// Memory of a device goes through pinned host memory: an operation begins once the device has copied it there, and the
-// device copies the result back. The calling thread does not wait for these copies.
+// Memory of a device goes from device to device (comm/device_operations.hpp) if there is a table of NCCL: the
+// operations are queued on the device, all in the order in which they were issued, and the thread looks after them.
+// Otherwise it goes through pinned host memory: an operation begins once the device has copied it there, and the device
+// copies the result back. The calling thread waits for neither.
 #pragma once
 
+#include "comm/device_operations.hpp"
 #include "comm/operations.hpp"
 #include "comm/session.hpp"
 #include "device/region.hpp"
@@ -63,9 +66,11 @@ class Transport {
  public:
   /// A group is a list of axes of `mesh`; its members are numbered in the order of their world ranks. The ranks of the
   /// mesh are those of the session, which must outlive this object. A lane has a communicator for each group in which
-  /// it `sends`; empty: for all groups. Collective over the world.
+  /// it `sends`; empty: for all groups. `device` is for memory of the device in use; a group has a communicator of NCCL
+  /// if some lane `sends_on_device` in it. Collective over the world. Throws Error(communication).
   Transport(Session& session, const Mesh& mesh, const std::vector<std::string>& lanes,
-            const std::vector<std::vector<AxisName>>& groups, const LaneUse& sends = {});
+            const std::vector<std::vector<AxisName>>& groups, const LaneUse& sends = {}, DeviceExchange device = {},
+            const LaneUse& sends_on_device = {});
   /// Finishes all issued operations. While an exception unwinds it waits only 2 s, because the other ranks may never
   /// arrive. Then the thread is detached, and the process is expected to end.
   ~Transport();

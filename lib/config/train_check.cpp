@@ -205,8 +205,9 @@ void check_loss(const TrainConfig& config, Problems& problems) {
 }
 
 void check_transport(const TrainConfig& config, Problems& problems) {
-  if (config.parallel.transport == RankTransport::nccl)
-    problems.add({"parallel.transport"}, "parallel.transport nccl is not available: use auto or host");
+  if (config.parallel.transport == RankTransport::nccl && config.train.device == DeviceChoice::cpu)
+    problems.add({"parallel.transport", "train.device"},
+                 "parallel.transport nccl is for GPUs, but train.device is cpu");
 }
 
 }  // namespace

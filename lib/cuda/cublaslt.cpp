@@ -2,28 +2,15 @@
 
 #include "base/error.hpp"
 #include "cuda/device_failure.hpp"
-
-#include <dlfcn.h>
+#include "cuda/libtorch_cuda.hpp"
 
 namespace lockstep::cuda {
-
-namespace {
-
-template <class Function>
-Function found(const char* name) {
-  void* const address = ::dlsym(RTLD_DEFAULT, name);
-  if (address == nullptr)
-    throw Error(ExitCode::resources, fmt::format("no library of this process has {}", name),
-                "scripts/setup --cuda installs cublasLt for LibTorch");
-  return reinterpret_cast<Function>(address);
-}
-
-}  // namespace
 
 const CublasLt& cublaslt() {
   static const CublasLt functions = [] {
     CublasLt all;
-#define LOCKSTEP_FIND(name) all.name = found<decltype(all.name)>("cublasLt" #name)
+#define LOCKSTEP_FIND(name) \
+  all.name = reinterpret_cast<decltype(all.name)>(function_of_process("cublasLt" #name, "cublasLt"))
     LOCKSTEP_CUBLASLT_FUNCTIONS(LOCKSTEP_FIND);
 #undef LOCKSTEP_FIND
     return all;

@@ -1,5 +1,4 @@
-// The functions of cublasLt that products call. LibTorch's CUDA library brings them into the process, so that the
-// plug-in opens on a machine without cublasLt and can say so.
+// The functions of cublasLt that products call, found in the process.
 #pragma once
 
 #include <cublasLt.h>

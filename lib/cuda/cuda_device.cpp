@@ -19,6 +19,7 @@ std::shared_ptr<void>& scratch() {
   return *memory;
 }
 std::size_t scratch_bytes = 0;
+cudaStream_t stream_of_exchanges = nullptr;  // of the device in use
 
 cudaMemcpyKind kind_of(const RegionCopy& copy) {
   const bool to_host = copy.to.arena == Arena::host;
@@ -38,6 +39,11 @@ CUstream_st* compute_stream() {
   return nullptr;
 }
 
+CUstream_st* exchange_stream() {
+  ready_for_call();
+  return stream_of_exchanges;
+}
+
 void* kernel_scratch(std::size_t bytes) {
   if (bytes > scratch_bytes) {
     scratch().reset();
@@ -53,8 +59,9 @@ CudaDevice::CudaDevice(int index, DeviceProperties properties, void (*count)(std
   begin_calls(index);
   try {
     ready_for_call();
-    for (cudaStream_t& stream : copy_streams_)  // that do not wait for the compute stream, nor it for them
+    for (cudaStream_t& stream : streams_)  // that do not wait for the compute stream, nor it for them
       call("cannot make a stream", [&] { return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); });
+    stream_of_exchanges = stream_of(DeviceQueue::exchange);
     count_tensor_memory(count);
     moments_->wait(moments_->record(compute_stream(), DeviceQueue::compute));
   } catch (...) {
@@ -78,15 +85,17 @@ void CudaDevice::close() noexcept {
   moments_->close();
   if (!has_failed()) scratch().reset();
   scratch_bytes = 0;
-  for (const cudaStream_t stream : copy_streams_)
+  stream_of_exchanges = nullptr;
+  for (const cudaStream_t stream : streams_)
     if (stream != nullptr) release([&] { return cudaStreamDestroy(stream); });
 }
 
 cudaStream_t CudaDevice::stream_of(DeviceQueue queue) const {
   switch (queue) {
     case DeviceQueue::compute: return compute_stream();
-    case DeviceQueue::to_device: return copy_streams_[0];
-    case DeviceQueue::from_device: return copy_streams_[1];
+    case DeviceQueue::to_device: return streams_[0];
+    case DeviceQueue::from_device: return streams_[1];
+    case DeviceQueue::exchange: ready_for_call(); return streams_[2];
   }
   fail(ExitCode::bug, "unknown DeviceQueue {}", static_cast<int>(queue));
 }

@@ -1,4 +1,4 @@
-// A GPU as a device: three streams, moments as events, pinned memory and copies. Kernels: cuda/stream.hpp. Tensors:
+// A GPU as a device: four streams, moments as events, pinned memory and copies. Kernels: cuda/stream.hpp. Tensors:
 // cuda/libtorch_cuda.hpp. After a failure nothing is queued any more, and whoever asks or waits for a moment gets the
 // failure: a rank that has failed still takes part in the communication of its step.
 #pragma once
@@ -34,6 +34,7 @@ class CudaDevice final : public Device {
   bool is_over(const DeviceMoment& moment) override;
   double seconds_of(const DeviceMoment& moment) override;
   void wait(const DeviceMoment& moment) override;
+  void* handle_of(DeviceQueue queue) override { return stream_of(queue); }
   void note(std::string action) override;
 
  private:
@@ -55,7 +56,7 @@ class CudaDevice final : public Device {
   void end_note(const Note& note);
 
   DeviceProperties properties_;
-  std::array<cudaStream_t, 2> copy_streams_{};  // to_device, from_device
+  std::array<cudaStream_t, 3> streams_{};  // to_device, from_device, exchange
   std::shared_ptr<Pinned> pinned_ = std::make_shared<Pinned>();
   std::shared_ptr<Moments> moments_ = std::make_shared<Moments>();
   std::atomic<std::int64_t> waits_ = 0;

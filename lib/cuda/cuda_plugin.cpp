@@ -4,6 +4,7 @@
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernel_entries.hpp"
 #include "cuda/libtorch_cuda.hpp"
+#include "cuda/nccl_functions.hpp"
 #include "cuda/product_call.hpp"
 #include "device/device_build.hpp"
 #include "device/device_plugin.hpp"
@@ -107,6 +108,7 @@ class Plugin final : public DevicePlugin {
     return std::make_unique<CudaDevice>(indices_[number], all[number], count);
   }
   const void* kernels(const void*) override { return &kernel_tables(); }
+  const NcclTable& nccl() override { return nccl_functions(); }
 
  private:
   std::vector<int> indices_;  // of CUDA, by ours

@@ -4,6 +4,7 @@
 #include "cuda/kernels/causal_attention.hpp"
 #include "cuda/kernels/dropouts.hpp"
 #include "cuda/kernels/embeddings.hpp"
+#include "cuda/kernels/exchanges.hpp"
 #include "cuda/kernels/head_norms.hpp"
 #include "cuda/kernels/losses.hpp"
 #include "cuda/kernels/norms.hpp"
@@ -89,7 +90,8 @@ Kernels<T> entries() {
 }  // namespace
 
 const KernelTables& kernel_tables() {
-  static const KernelTables tables{entries<float>(), entries<double>(), entries<Bf16>(), entries<Fp16>()};
+  static const KernelTables tables{entries<float>(), entries<double>(), entries<Bf16>(), entries<Fp16>(),
+                                   ExchangeKernels{copy_pieces, sum_operands}};
   return tables;
 }
 

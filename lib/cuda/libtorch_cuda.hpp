@@ -13,6 +13,9 @@ namespace lockstep::cuda {
 void open_libtorch_cuda();
 /// Opens a library for the whole process. Throws Error(resources) naming it, or the one that it needs and is missing.
 void open_library(const std::string& path);
+/// A function of a library that LibTorch's CUDA library has brought into the process, so that the plug-in opens on a
+/// machine without it and can say so. Throws Error(resources) naming the function and `library`.
+void* function_of_process(const char* name, const char* library);
 /// Readies LibTorch's memory of the device in use. `count` is called with the bytes of each tensor, negative when they
 /// are released; any thread.
 void count_tensor_memory(void (*count)(std::int64_t bytes));

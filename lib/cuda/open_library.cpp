@@ -12,4 +12,12 @@ void open_library(const std::string& path) {
               "scripts/setup --cuda installs the libraries that it needs");
 }
 
+void* function_of_process(const char* name, const char* library) {
+  void* const address = ::dlsym(RTLD_DEFAULT, name);
+  if (address == nullptr)
+    throw Error(ExitCode::resources, fmt::format("no library of this process has {}", name),
+                fmt::format("scripts/setup --cuda installs {} for LibTorch", library));
+  return address;
+}
+
 }  // namespace lockstep::cuda

@@ -105,8 +105,16 @@ std::unique_ptr<Device> make_cpu() { return std::make_unique<Cpu>(); }
 
 Device& this_device() { return *device_in_use(); }
 
+namespace {
+const NcclTable* nccl_of_device = nullptr;
+}
+
+const NcclTable* nccl_in_use() { return nccl_of_device; }
+void use_nccl(const NcclTable* nccl) { nccl_of_device = nccl; }
+
 std::unique_ptr<Device> use_device(std::unique_ptr<Device> device) {
   pinned_pool().clear();
+  nccl_of_device = nullptr;
   return std::exchange(device_in_use(), std::move(device));
 }
 

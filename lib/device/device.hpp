@@ -2,6 +2,7 @@
 // devices come with a plug-in (device/device_plugin.hpp). Includes neither CUDA nor LibTorch.
 #pragma once
 
+#include "device/nccl_table.hpp"
 #include "device/region.hpp"
 
 #include <cstddef>
@@ -15,8 +16,8 @@
 namespace lockstep {
 
 /// The queues of a device. Work in one queue runs in order. Work of different queues runs in any order that
-/// Device::follow allows. Kernels run in the compute queue.
-enum class DeviceQueue : std::uint8_t { compute, to_device, from_device };
+/// Device::follow allows. Kernels run in the compute queue, and what ranks exchange from device to device in another.
+enum class DeviceQueue : std::uint8_t { compute, to_device, from_device, exchange };
 
 /// A moment in a queue: all work queued before it has ended. Null: it is over.
 using DeviceMoment = std::shared_ptr<void>;
@@ -58,6 +59,8 @@ class Device {
   virtual DeviceMoment record(DeviceQueue queue) = 0;
   /// Work that is queued from now on begins after the moment. Any thread.
   virtual void follow(DeviceQueue queue, const DeviceMoment& moment) = 0;
+  /// The queue as the libraries of the device know it, a cudaStream_t; null for the CPU. Any thread.
+  virtual void* handle_of(DeviceQueue /*queue*/) { return nullptr; }
   virtual bool is_over(const DeviceMoment& moment) = 0;
   /// When a moment that is over was reached, in monotonic seconds of the host. Any thread.
   virtual double seconds_of(const DeviceMoment& moment) = 0;
@@ -76,6 +79,11 @@ Device& this_device();
 /// From now on this process computes on `device`. Returns the device that it leaves. Call it while there are no tensors
 /// and no pinned memory is in use, from one thread.
 std::unique_ptr<Device> use_device(std::unique_ptr<Device> device);
+
+/// The functions with which ranks exchange memory of the device in use; null: they exchange through host memory.
+const NcclTable* nccl_in_use();
+/// From now on, until another device is in use. Call it as use_device.
+void use_nccl(const NcclTable* nccl);
 
 /// Pinned memory of this process's device, from a pool. Released memory is used again once the work that is queued at
 /// its release has ended. Any thread. Throws as Device::pinned_memory does.

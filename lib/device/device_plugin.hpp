@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/device.hpp"
+#include "device/nccl_table.hpp"
 
 #include <memory>
 #include <vector>
@@ -29,6 +30,8 @@ class DevicePlugin {
                                        void (*count)(std::int64_t bytes)) = 0;
   /// Its kernels, a KernelTables. `of_cpu` are those of the CPU, with which the device of the tests computes.
   virtual const void* kernels(const void* of_cpu) = 0;
+  /// The functions of NCCL; the table lives as long as the process. Throws Error(resources) saying why there are none.
+  virtual const NcclTable& nccl() = 0;
 };
 
 /// The result of the function of a plug-in. Its first member is compared with that of the program.

@@ -8,6 +8,7 @@
 #include "engine/make_model_plan.hpp"
 #include "engine/run.hpp"
 #include "program/memory_estimate.hpp"
+#include "tensor/device_exchange.hpp"
 
 #include <c10/util/Exception.h>
 
@@ -150,19 +151,24 @@ Transport make_transport(Session& session, const Catalogue& programs) {
   std::vector<std::string> lanes;
   for (int lane = 0; lane < lane_count; ++lane) lanes.emplace_back(name_of(static_cast<Lane>(lane)));
   const std::vector<std::vector<AxisName>> groups = groups_of(programs);
-  std::set<std::pair<int, int>> used;
+  std::set<std::pair<int, int>> used, on_device;
   for (const StepProgram* program : programs.all())
     for (const RankClass& ranks : program->classes)
       for (const Action& action : ranks.actions) {
         const auto use = [&](Lane lane, const std::vector<AxisName>& group) {
-          used.emplace(static_cast<int>(lane), std::ranges::find(groups, group) - groups.begin());
+          const std::pair<int, int> place(static_cast<int>(lane), std::ranges::find(groups, group) - groups.begin());
+          used.insert(place);
+          if (lane != Lane::compute) on_device.insert(place);  // what ranks agree on there lies in host memory
         };
         for (const BlockExchange& exchange : exchanges_of(*program, action)) use(Lane::block, exchange.axes);
         if (meets_others(action) && !exchanges_within(action) && (!is_transfer(action.op) || is_send(action.op)))
           use(action.lane, action.group);
       }
-  return Transport(session, programs.train.mesh, lanes, groups,
-                   [&](int lane, int group) { return used.contains({lane, group}); });
+  const auto contains = [](const std::set<std::pair<int, int>>& set) {
+    return [&set](int lane, int group) { return set.contains({lane, group}); };
+  };
+  return Transport(session, programs.train.mesh, lanes, groups, contains(used), exchange_of_device(),
+                   contains(on_device));
 }
 
 Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& programs, Session& session,

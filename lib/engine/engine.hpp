@@ -196,8 +196,9 @@ class Engine {
   bool is_first_of_sharers() const;
   /// Whether this rank's loss is counted: the first one of the ranks with the head that compute the same rows.
   bool counts_loss() const;
-  /// Meets all ranks. All actions beside the computation end first, so that nothing is in flight if a rank has failed.
-  HeartbeatData agree(Run& run, const Action& action, const HeartbeatData& mine);
+  /// Meets all ranks. Call it when all actions beside the computation have ended, so that nothing is in flight if a
+  /// rank has failed.
+  HeartbeatData agree(const Action& action, const HeartbeatData& mine);
 
   Model& model_;
   const Optimizer& optimizer_;

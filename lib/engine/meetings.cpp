@@ -33,6 +33,7 @@ void Engine::reduce_norm(Run& run, const Action& action) {
 
 void Engine::heartbeat(Run& run, const Action& action) {
   const int cells = cell_count(run.program);
+  drain(run);
   run.attempt([&] { read_numbers(run); });
   HeartbeatData mine;
   mine.loss_sum = run.loss_sum;
@@ -50,7 +51,7 @@ void Engine::heartbeat(Run& run, const Action& action) {
   mine.stop = run.order->stop;
   mine.requests = run.order->requests;
   mine.failure = run.failure;
-  const HeartbeatData all = agree(run, action, mine);
+  const HeartbeatData all = agree(action, mine);
   const auto valid_tokens = static_cast<double>(run.order->valid_tokens);
   const ModelConfig& config = model_.config();
   const auto balanced = static_cast<double>(run.order->samples * config.expert_layers(config.layers));
@@ -74,8 +75,7 @@ void Engine::heartbeat(Run& run, const Action& action) {
   run.irrevocable = true;
 }
 
-HeartbeatData Engine::agree(Run& run, const Action& action, const HeartbeatData& mine) {
-  drain(run);
+HeartbeatData Engine::agree(const Action& action, const HeartbeatData& mine) {
   return lockstep::heartbeat(transport_, static_cast<int>(action.lane), transport_.group_along(action.group),
                              session_.world(), mine);
 }
@@ -96,19 +96,21 @@ void Engine::average(const std::vector<at::Tensor>& buffers, std::int64_t step) 
 }
 
 void Engine::reduce_loss(Run& run, const Action& action) {
+  drain(run);
   run.attempt([&] { read_numbers(run); });
   HeartbeatData mine;
   mine.loss_sum = run.loss_sum;
   mine.correct = static_cast<std::int64_t>(run.correct);
   mine.tokens = run.tokens;
   mine.failure = run.failure;
-  const HeartbeatData all = agree(run, action, mine);
+  const HeartbeatData all = agree(action, mine);
   run.loss_sum = all.loss_sum;
   run.correct = static_cast<double>(all.correct);
   run.tokens = all.tokens;
 }
 
 void Engine::draw_token(Run& run, const Action& action) {
+  drain(run);
   HeartbeatData mine;
   run.irrevocable = false;  // nobody waits in a block any more: all ranks hear of a failure here
   run.attempt([&] {
@@ -119,7 +121,7 @@ void Engine::draw_token(Run& run, const Action& action) {
     if (token.ends) mine.stop = StopLevel::after_step;
   });
   mine.failure = run.failure;
-  const HeartbeatData all = agree(run, action, mine);
+  const HeartbeatData all = agree(action, mine);
   run.token = {.id = static_cast<std::int32_t>(all.tokens), .ends = all.stop != StopLevel::none};
 }
 

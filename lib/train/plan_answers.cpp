@@ -186,8 +186,9 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
   const TrainConfig config = with_kept_multiple(
       with_prepared_data(with_local_model(placed, session), WithoutPrepared::tell, session, output), session.world());
   const WeightsReport weights = agree_on_weights(config, session.world());
-  TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()), agree_on_kept(config, session.world()),
-                                   weights, WithoutDataset::planned);
+  TrainPlan plan =
+      make_train_plan(config, ranks, processor_of(session.world()), agree_on_kept(config, session.world()), weights,
+                      WithoutDataset::planned, device && config.parallel.transport != RankTransport::host);
   plan.device = device;
   const std::vector<std::string> notes = notes_on(config, plan);
   const bool for_these_machines = !config.world_size && !config.ranks_per_node;

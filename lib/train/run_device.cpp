@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <utility>
@@ -39,7 +40,7 @@ DeviceOfRank find_device_of_rank(int local_rank, RankTransport transport) {
     const std::vector<DeviceProperties> devices = plugin->devices();
     const bool is_bound = devices.size() == 1;  // by a scheduler, which shows each rank one device
     auto index = is_bound ? 0 : static_cast<std::size_t>(local_rank);
-    if (transport == RankTransport::host && !devices.empty()) index %= devices.size();
+    if (transport != RankTransport::nccl && !devices.empty()) index %= devices.size();
     if (index < devices.size()) return {.index = static_cast<int>(index), .uuid = devices[index].uuid, .reason = {}};
     return {.uuid = {},
             .reason = fmt::format("this is rank {} of a machine with {} devices", local_rank, devices.size())};
@@ -48,21 +49,58 @@ DeviceOfRank find_device_of_rank(int local_rank, RankTransport transport) {
   }
 }
 
-/// Collective over `world`.
-void refuse_shared_devices(const DeviceOfRank& mine, Communicator& world, const std::vector<std::string>& hosts) {
+/// The first two ranks that have one device, in words; empty if each rank has its own. Collective over `world`.
+std::string shared_device(const DeviceOfRank& mine, Communicator& world, const std::vector<std::string>& hosts) {
   std::map<std::pair<std::string, std::string>, int> owners;
   int rank = 0;
   for (const std::string& uuid : world.all_gather(mine.uuid)) {
     const std::string& host = hosts[static_cast<std::size_t>(rank)];
     const auto [owner, is_first] = owners.try_emplace({host, uuid}, rank);
-    if (!is_first)
-      throw AgreedError(
-          Error(ExitCode::resources,
-                fmt::format("ranks {} and {} on {} would share the device {}", owner->second, rank, host, uuid),
-                "start as many ranks on each machine as it has devices, or set parallel.transport host"),
-          0);
+    if (!is_first) return fmt::format("ranks {} and {} on {} share the device {}", owner->second, rank, host, uuid);
     ++rank;
   }
+  return {};
+}
+
+/// The first reason of the ranks; empty if none has one. Collective over `world`.
+std::string first_reason(const std::string& mine, Communicator& world) {
+  for (const std::string& told : world.all_gather(mine))
+    if (!told.empty()) return told;
+  return {};
+}
+
+std::string version_text(int version) {
+  constexpr int major = 10000, minor = 100;  // 22809 is 2.28.9
+  return fmt::format("NCCL {}.{}.{}", version / major, version % major / minor, version % minor);
+}
+
+/// Chooses how ranks exchange memory of their devices, and says which way and why. Collective over `world`.
+std::string choose_transport(RankTransport asked, const std::string& shared, Communicator& world) {
+  if (world.size() == 1) return "none: there is one rank";
+  if (asked == RankTransport::host) return "through host memory (parallel.transport)";
+  const NcclTable* nccl = nullptr;
+  std::string reason;
+  if (shared.empty() || (asked == RankTransport::nccl && std::getenv("NCCL_HOSTID") != nullptr)) {
+    try {
+      nccl = &device_plugin()->nccl();
+    } catch (const Error& error) {
+      reason = error.what();
+    }
+  } else {
+    reason = shared;
+  }
+  reason = first_reason(reason, world);
+  if (reason.empty()) {
+    use_nccl(nccl);
+    return fmt::format("from device to device, {}", version_text(nccl->version));
+  }
+  if (asked == RankTransport::nccl)
+    throw AgreedError(Error(ExitCode::resources, fmt::format("parallel.transport nccl is not possible: {}", reason),
+                            shared.empty() ? "set parallel.transport host"
+                                           : "start as many ranks on each machine as it has devices, or set "
+                                             "parallel.transport host"),
+                      0);
+  return fmt::format("through host memory ({})", reason);
 }
 
 /// Memory that these threads pin afterwards lies on their NUMA node, as Linux gives memory to who touches it first.
@@ -73,13 +111,14 @@ void stay_near(int numa_node) {
 }  // namespace
 
 RunDevices open_device(const TrainConfig& config, Communicator& world, const std::vector<std::string>& hosts) {
-  if (config.train.device == DeviceChoice::cpu) return {.chosen = "the CPU (train.device)", .of_ranks = {}};
+  const RankTransport transport = config.parallel.transport;
+  if (config.train.device == DeviceChoice::cpu)
+    return {.chosen = "the CPU (train.device)", .of_ranks = {}, .transport = {}};
   const bool asked = config.train.device == DeviceChoice::cuda;
   const auto mine = hosts.begin() + world.rank();
   DeviceOfRank found;
-  together(world, "find a device", [&] {
-    found = find_device_of_rank(static_cast<int>(std::count(hosts.begin(), mine, *mine)), config.parallel.transport);
-  });
+  together(world, "find a device",
+           [&] { found = find_device_of_rank(static_cast<int>(std::count(hosts.begin(), mine, *mine)), transport); });
   std::vector<std::string> without;
   std::string reason;
   int rank = 0;
@@ -91,10 +130,13 @@ RunDevices open_device(const TrainConfig& config, Communicator& world, const std
     ++rank;
   }
   if (std::ssize(without) == world.size()) {
-    if (!asked) return {.chosen = fmt::format("the CPU ({})", reason), .of_ranks = {}};
-    throw AgreedError(Error(ExitCode::usage, fmt::format("train.device cuda finds no device: {}", reason),
-                            "build and install the plug-in, start on a machine with a GPU, or set train.device cpu"),
-                      0);
+    if (!asked && transport != RankTransport::nccl)
+      return {.chosen = fmt::format("the CPU ({})", reason), .of_ranks = {}, .transport = {}};
+    throw AgreedError(
+        Error(ExitCode::usage,
+              fmt::format("{} finds no device: {}", asked ? "train.device cuda" : "parallel.transport nccl", reason),
+              "build and install the plug-in, start on a machine with a GPU, or set train.device cpu"),
+        0);
   }
   if (!without.empty())
     throw AgreedError(Error(ExitCode::resources,
@@ -102,7 +144,7 @@ RunDevices open_device(const TrainConfig& config, Communicator& world, const std
                                         without.size() == 1 ? "rank" : "ranks", join(without, ", "), reason),
                             "start as many ranks on each machine as it has devices, or set train.device cpu"),
                       0);
-  if (config.parallel.transport != RankTransport::host) refuse_shared_devices(found, world, hosts);
+  const std::string shared = shared_device(found, world, hosts);
   RunDevices devices;
   together(world, "open the device", [&] {
     const KernelTables of_cpu = cpu_kernels();
@@ -116,6 +158,7 @@ RunDevices open_device(const TrainConfig& config, Communicator& world, const std
     use_device(std::move(device));
     stay_near(this_device().properties().numa_node);
   });
+  devices.transport = choose_transport(transport, shared, world);
   const int node = this_device().properties().numa_node;
   devices.of_ranks = world.all_gather(fmt::format("{}, device {}, {}{}", *mine, found.index, found.uuid,
                                                   node < 0 ? "" : fmt::format(", NUMA node {}", node)));

@@ -16,14 +16,17 @@ struct RunDevices {
   std::string chosen;  // the device of this rank and the reason for it, for people
   // of each rank, for people: "node-a, device 0, GPU-8b23, NUMA node 1"; empty on the CPU
   std::vector<std::string> of_ranks;
+  std::string transport;  // how ranks exchange memory of devices, for people; empty on the CPU
 };
 
 /// Opens the device that train.device asks for, and registers its kernels; with auto, a GPU if every rank has one.
-/// `hosts` has the host name of each rank: rank i of a machine takes its device i, or the only one that it sees. With
-/// parallel.transport host, ranks beyond the devices share them in turn. The threads of a rank that the launcher did
-/// not bind then run on the NUMA node of its device. Collective over `world`; before the first tensor. Throws
-/// Error(usage) if train.device cuda has no plug-in or no device, and Error(resources) if only some ranks have a device
-/// or, unless parallel.transport is host, two have one.
+/// `hosts` has the host name of each rank: rank i of a machine takes its device i, or the only one that it sees. Ranks
+/// beyond the devices share them in turn, and then exchange through host memory; otherwise they use NCCL if there is
+/// one. With parallel.transport nccl, ranks may share a device only if the environment has an NCCL_HOSTID, which must
+/// differ between them. The threads of a rank that the launcher did not bind then run on the NUMA node of its device.
+/// Collective over `world`; before the first tensor. Throws Error(usage) if train.device cuda or parallel.transport
+/// nccl has no plug-in or no device, and Error(resources) if only some ranks have a device, or if parallel.transport
+/// nccl is not possible.
 RunDevices open_device(const TrainConfig& config, Communicator& world, const std::vector<std::string>& hosts);
 
 /// Throws Error(usage) if the device in use has no kernels for a part of the configuration. Local.

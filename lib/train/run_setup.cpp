@@ -4,6 +4,7 @@
 #include "base/checked_cast.hpp"
 #include "base/json.hpp"
 #include "base/words.hpp"
+#include "comm/device_operations.hpp"
 #include "comm/together.hpp"
 #include "device/device.hpp"
 #include "exchange/file_tensors.hpp"
@@ -194,12 +195,15 @@ TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world) {
   const WeightsReport weights = agree_on_weights(config, world);
   TrainPlan plan;
   together(world, "plan the run", [&] {
-    plan = make_train_plan(config, world.size(), processor, kept, weights);
-    if (const DeviceProperties& device = this_device().properties(); !device.is_host)
+    plan = make_train_plan(config, world.size(), processor, kept, weights, WithoutDataset::refused,
+                           nccl_in_use() != nullptr);
+    if (const DeviceProperties& device = this_device().properties(); !device.is_host) {
       plan.device = {.name = device.name,
                      .memory_bytes = device.memory_bytes,
                      .overhead = device.overhead,
                      .free_bytes = this_device().free_memory()};
+      if (nccl_in_use() != nullptr) plan.device->overhead.workspace_bytes += DeviceExchange::packing_bytes;
+    }
     require_device_kernels(config, plan);
     notes_on(config, plan);
   });

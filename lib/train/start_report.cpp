@@ -106,6 +106,9 @@ void log_start(const TrainConfig& config, const TrainPlan& plan, const Machines&
                     .value = device,
                     .text = device});
   }
+  if (const std::string& transport = machines.devices.transport; !transport.empty())
+    rows.push_back(
+        {.section = "devices", .key = "transport", .label = "exchange", .value = transport, .text = transport});
   std::string text = to_text(rows);
   text.pop_back();  // a log line brings its own end
   log.info("{} per rank, {}, on {}; this run:\n{}", counted(machines.threads, "thread"), describe_arithmetic(),

@@ -365,8 +365,8 @@ void check_activations_move(const StepProgram& program, const ModelPlan& model, 
 }  // namespace
 
 TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor,
-                          const std::optional<ResolvedRun>& kept, const WeightsReport& weights,
-                          WithoutDataset without) {
+                          const std::optional<ResolvedRun>& kept, const WeightsReport& weights, WithoutDataset without,
+                          bool one_queue) {
   TrainPlan plan;
   plan.ranks = ranks;
   plan.trains = !config.eval_only;
@@ -420,6 +420,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       .offload = offload_options(config.train),
       .eval_reduction_bytes = heartbeat_bytes,
       .local = local_options(config.post_local_sgd, plan.mesh),
+      .one_queue = one_queue,
   };
   if (config.parallel.bucket_size) {  // buckets end where stages do, which blocks alone decide
     plan.buckets = {

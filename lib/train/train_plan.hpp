@@ -124,10 +124,10 @@ enum class WithoutDataset { refused, planned };
 /// `kept` the run before, as kept_run returns it. Local; opens the model's config and the datasets, reads no weights.
 /// Throws Error(usage) for options that contradict model, data or the run before, and for more data-parallel ranks than
 /// samples in a step; Error(input) for a missing or malformed file; Error(resources) if a step program needs more host
-/// memory than train.host_memory.
+/// memory than train.host_memory. With `one_queue` the programs suit devices that communicate one operation at a time.
 TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor,
                           const std::optional<ResolvedRun>& kept, const WeightsReport& weights,
-                          WithoutDataset without = WithoutDataset::refused);
+                          WithoutDataset without = WithoutDataset::refused, bool one_queue = false);
 
 /// Returns the plan as rows: mesh, coordinates of ranks on it and on `nodes`, batch arithmetic, parameters, memory of a
 /// rank by kind, FLOPs of a step, size of a checkpoint, cost of the run. Local.

@@ -78,11 +78,13 @@ inline void __syncwarp(std::source_location where = std::source_location::curren
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(std::uint64_t{a} * b >> 32); }
 
+struct CUstream_st;
+
 namespace lockstep::cuda {
 
 template <class... Parameters>
-void launch(void (*kernel)(Parameters...), std::int64_t blocks, unsigned threads, std::size_t bytes,
-            std::type_identity_t<Parameters>... arguments) {
+void launch_in(CUstream_st*, void (*kernel)(Parameters...), std::int64_t blocks, unsigned threads, std::size_t bytes,
+               std::type_identity_t<Parameters>... arguments) {
   if (blocks == 0) return;
   on_host::run_grid(blocks, threads, bytes, [&] { kernel(arguments...); });
 }

@@ -202,6 +202,7 @@ void* dynamic_memory() { return grid.dynamic.data(); }
 namespace lockstep::cuda {
 
 CUstream_st* compute_stream() { return nullptr; }
+CUstream_st* exchange_stream() { return nullptr; }
 
 void* kernel_scratch(std::size_t bytes) {
   static std::vector<std::byte> memory;

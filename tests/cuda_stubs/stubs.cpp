@@ -5,6 +5,7 @@
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
+#include <nccl.h>
 
 #include <algorithm>
 #include <array>
@@ -53,6 +54,8 @@ struct State {
   std::set<CUevent_st*> events;
   std::map<std::byte*, std::size_t> pinned;
   std::map<std::string, int> lt_objects;
+  bool in_group = false;                      // of calls of NCCL
+  std::deque<const void*> sent;               // in it, and not received yet
   std::vector<std::shared_ptr<void>> memory;  // of all objects, until the next test: jobs may still name them
 };
 State& state() {
@@ -65,7 +68,10 @@ bool fails(const char* name) {
   State& now = state();
   now.calls.emplace_back(name);
   if (!now.failed.empty() && now.machine.fault == FaultKind::sticky) ++now.after_failure;
-  if (static_cast<int>(now.calls.size()) != now.machine.failing_call) return false;
+  const std::string& only = now.machine.failing_name;
+  if (!only.empty() && only != name) return false;
+  const auto number = only.empty() ? std::ssize(now.calls) : std::ranges::count(now.calls, only);
+  if (number != now.machine.failing_call) return false;
   now.failed = name;
   return true;
 }
@@ -456,6 +462,118 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t handle, con
                  late ? load_value(beta, operation.scale_type, 0) : now[1], c, cs, d, ds);
       }});
   return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // extern "C"
+
+// NCCL, with one rank: what it sends to itself comes at once. A call is in progress until its state has been asked for.
+
+struct ncclComm {
+  int unsettled = 0;
+};
+
+#undef LOCKSTEP_CALL
+#define LOCKSTEP_CALL() \
+  if (fails(__func__)) return nccl_fault()
+
+namespace {
+
+ncclResult_t nccl_fault() { return ncclSystemError; }
+
+std::size_t width_of(ncclDataType_t type) { return type == ncclUint8 ? 1 : type == ncclFloat32 ? 4 : 8; }
+
+ncclResult_t copy_in(cudaStream_t stream, const void* from, void* to, std::size_t bytes, ncclComm_t ranks) {
+  if (ranks->unsettled > 0) return ncclInvalidUsage;
+  of(stream).jobs.push_back({[=] { std::memmove(to, from, bytes); }});
+  if (state().in_group) return ncclSuccess;
+  ranks->unsettled = 1;
+  return ncclInProgress;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  return result == ncclSystemError ? "unhandled system error" : "invalid usage";
+}
+const char* ncclGetLastError(ncclComm_t) { return "the network is down"; }
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  LOCKSTEP_CALL();
+  *id = {};
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* ranks, int count, ncclUniqueId, int rank, ncclConfig_t* config) {
+  LOCKSTEP_CALL();
+  if (config->blocking != 0 || count != 1 || rank != 0) return ncclInvalidArgument;
+  make(ranks, new ncclComm{1}, "NCCL");
+  return ncclInProgress;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t ranks, ncclResult_t* result) {
+  LOCKSTEP_CALL();
+  *result = ranks->unsettled > 0 && ranks->unsettled-- > 0 ? ncclInProgress : ncclSuccess;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommFinalize(ncclComm_t ranks) {
+  LOCKSTEP_CALL();
+  ranks->unsettled = 1;
+  return ncclInProgress;
+}
+ncclResult_t ncclCommDestroy(ncclComm_t) {
+  LOCKSTEP_CALL();
+  --state().lt_objects["NCCL"];
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t) {
+  LOCKSTEP_CALL();
+  --state().lt_objects["NCCL"];
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupStart() {
+  LOCKSTEP_CALL();
+  state().in_group = true;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  LOCKSTEP_CALL();
+  state().in_group = false;
+  return ncclSuccess;
+}
+ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t,
+                           ncclComm_t ranks, cudaStream_t stream) {
+  LOCKSTEP_CALL();
+  return copy_in(stream, from, to, count * width_of(type), ranks);
+}
+ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclComm_t ranks,
+                           cudaStream_t stream) {
+  LOCKSTEP_CALL();
+  return copy_in(stream, from, to, count * width_of(type), ranks);
+}
+ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t,
+                               ncclComm_t ranks, cudaStream_t stream) {
+  LOCKSTEP_CALL();
+  return copy_in(stream, from, to, count * width_of(type), ranks);
+}
+ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int, ncclComm_t ranks,
+                           cudaStream_t stream) {
+  LOCKSTEP_CALL();
+  return copy_in(stream, from, to, count * width_of(type), ranks);
+}
+ncclResult_t ncclSend(const void* from, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) {
+  LOCKSTEP_CALL();
+  state().sent.push_back(from);
+  return ncclSuccess;
+}
+ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int, ncclComm_t ranks, cudaStream_t stream) {
+  LOCKSTEP_CALL();
+  const void* const from = state().sent.front();
+  state().sent.pop_front();
+  return copy_in(stream, from, to, count * width_of(type), ranks);
 }
 
 }  // extern "C"

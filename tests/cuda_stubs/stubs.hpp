@@ -21,7 +21,8 @@ struct Machine {
     int major = 9, minor = 0;
   };
   std::vector<Gpu> gpus = {{}};
-  int failing_call = 0;  // its number, from 1 on; 0: none
+  int failing_call = 0;           // its number, from 1 on; 0: none
+  std::string failing_name = {};  // of calls with this name alone; empty: of all
   FaultKind fault = FaultKind::own;
   bool proposes_algorithms = true;
   bool runs_when_asked = true;  // a question after an event lets some work run

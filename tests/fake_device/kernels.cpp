@@ -11,6 +11,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace lockstep::fake {
 
@@ -101,12 +102,30 @@ Kernels<T> kernels_of(const Kernels<T>& cpu, const std::set<std::string>& withou
   return kernels;
 }
 
+ExchangeKernels exchange_of_cpu;
+
+void copy_pieces(const MemoryCopy* copies, int count) {
+  std::vector<MemoryCopy> kept(copies, copies + count);
+  for (MemoryCopy& one : kept) one = {for_job(one.from), for_job(one.to), one.bytes};
+  submit(DeviceQueue::exchange,
+         [kept = std::move(kept)] { exchange_of_cpu.copy_pieces(kept.data(), static_cast<int>(kept.size())); });
+}
+
+void sum_operands(const OperandSum& sum) {
+  OperandSum kept = sum;
+  kept.operands = for_job(kept.operands);
+  kept.place = for_job(kept.place);
+  submit(DeviceQueue::exchange, [kept] { exchange_of_cpu.sum_operands(kept); });
+}
+
 }  // namespace
 
 const KernelTables& kernels(const KernelTables& cpu, const std::set<std::string>& without) {
   static const KernelTables kept = cpu;
   static const KernelTables tables{kernels_of(kept.f32, without), kernels_of(kept.f64, without),
-                                   kernels_of(kept.bf16, without), kernels_of(kept.f16, without)};
+                                   kernels_of(kept.bf16, without), kernels_of(kept.f16, without),
+                                   ExchangeKernels{copy_pieces, sum_operands}};
+  exchange_of_cpu = kept.exchange;
   return tables;
 }
 

@@ -14,7 +14,11 @@
 //   freed_early    the number of an allocation that is given to the next one too
 //   no_memory_at   the number of an allocation that fails
 //   dies_after     so many jobs that the device runs before it fails
-//   only_rank      the rank that has these two faults; default: each
+//   nccl           1: ranks exchange by its functions of NCCL
+//   nccl_refused   the number of a call of NCCL that answers with an error
+//   nccl_lost      the number of one that never ends, after which the ranks are lost
+//   nccl_hangs     the number of one that never ends
+//   only_rank      the rank that has these faults and the two before; default: each
 //   report         a file with the counts, written at each wait
 //   kernels        a file of each rank, FILE.RANK, with the entries of the kernel tables that were called, written at
 //                  each wait
@@ -24,6 +28,7 @@
 #include "base/error.hpp"
 #include "device/device_build.hpp"
 #include "memory.hpp"
+#include "nccl.hpp"
 #include "queues.hpp"
 #include "tensor/functions/kernel_table.hpp"
 
@@ -140,6 +145,7 @@ class FakeDevice final : public Device {
       std::ofstream(file + "." + (rank == nullptr ? "0" : rank)) << called_kernels();
     }
   }
+  void* handle_of(DeviceQueue queue) override { return queue_handle(queue); }
   void note(std::string action) override { fake::note(std::move(action)); }
 
  private:
@@ -164,6 +170,10 @@ class Plugin final : public DevicePlugin {
   }
   const void* kernels(const void* of_cpu) override {
     return &fake::kernels(*static_cast<const KernelTables*>(of_cpu), {text("without")});
+  }
+  const NcclTable& nccl() override {
+    if (number("nccl", 0) == 0) fail(ExitCode::resources, "the fake device has no NCCL");
+    return nccl_over_mpi({.refused = fault("nccl_refused"), .lost = fault("nccl_lost"), .hangs = fault("nccl_hangs")});
   }
 };
 

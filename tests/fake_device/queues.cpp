@@ -7,10 +7,12 @@
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 
+#include <chrono>
 #include <deque>
 #include <fstream>
 #include <mutex>
 #include <random>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,8 +21,8 @@ namespace lockstep::fake {
 namespace {
 
 struct Job {
-  std::function<void()> work;
-  Moment after;  // number 0: any time
+  std::function<bool()> work;  // returns whether it has ended
+  Moment after;                // number 0: any time
 };
 
 struct Queue {
@@ -65,28 +67,40 @@ bool over(const Moment& moment) { return of(moment.queue).done >= moment.number;
 
 bool may_run(const Queue& queue) { return !queue.jobs.empty() && over(queue.jobs.front().after); }
 
-/// Runs the next job of a drawn queue. Returns false if none may run.
-bool run_any() {
-  if (is_dead()) return false;
+/// What became of the jobs that may run.
+enum class Turn { none, unfinished, ran };
+
+/// Runs the next job of a drawn queue, or of another one if it waits for others.
+Turn run_any() {
+  if (is_dead()) return Turn::none;
   std::vector<Queue*> ready;
   for (Queue& queue : queues)
     if (may_run(queue)) ready.push_back(&queue);
-  if (ready.empty()) return false;
-  Queue& queue = *ready[draw() % ready.size()];
-  Job job = std::move(queue.jobs.front());
-  queue.jobs.pop_front();
-  is_running = true;
-  {
-    const at::NoGradGuard no_grad;
-    at::globalContext().setFlushDenormal(true);  // as threads that compute have it
-    job.work();
-    job.work = {};
+  const bool any = !ready.empty();
+  while (!ready.empty()) {
+    const auto drawn = ready.begin() + static_cast<std::ptrdiff_t>(draw() % ready.size());
+    Queue& queue = **drawn;
+    Job& job = queue.jobs.front();
+    bool has_ended = false;
+    is_running = true;
+    {
+      const at::NoGradGuard no_grad;
+      at::globalContext().setFlushDenormal(true);  // as threads that compute have it
+      has_ended = job.work();
+      if (has_ended) job.work = {};
+    }
+    is_running = false;
+    if (!has_ended) {
+      ready.erase(drawn);
+      continue;
+    }
+    queue.jobs.pop_front();
+    ++queue.done;
+    queue.done_at.push_back(monotonic_seconds());
+    ++counted.jobs;
+    return Turn::ran;
   }
-  is_running = false;
-  ++queue.done;
-  queue.done_at.push_back(monotonic_seconds());
-  ++counted.jobs;
-  return true;
+  return any ? Turn::unfinished : Turn::none;
 }
 
 }  // namespace
@@ -98,13 +112,22 @@ void set_order(const Order& order) {
 }
 
 void submit(DeviceQueue queue, std::function<void()> work) {
+  submit_steps(queue, [work = std::move(work)] {
+    work();
+    return true;
+  });
+}
+
+void submit_steps(DeviceQueue queue, std::function<bool()> step) {
   const std::lock_guard lock(mutex);
   Queue& to = of(queue);
-  to.jobs.push_back({std::move(work), {}});
+  to.jobs.push_back({std::move(step), {}});
   ++to.queued;
-  while (!is_running && chosen.turns > 0 && draw() % chosen.turns == 0 && run_any()) {
+  while (!is_running && chosen.turns > 0 && draw() % chosen.turns == 0 && run_any() == Turn::ran) {
   }
 }
+
+void* queue_handle(DeviceQueue queue) { return &of(queue); }
 
 Moment now(DeviceQueue queue) {
   const std::lock_guard lock(mutex);
@@ -114,7 +137,7 @@ Moment now(DeviceQueue queue) {
 void follow(DeviceQueue queue, const Moment& moment) {
   const std::lock_guard lock(mutex);
   Queue& to = of(queue);  // a job of its own, so that a moment recorded afterwards is behind the other one too
-  to.jobs.push_back({[] {}, ++counted.follows == chosen.other_moment ? Moment{moment.queue, 0} : moment});
+  to.jobs.push_back({[] { return true; }, ++counted.follows == chosen.other_moment ? Moment{moment.queue, 0} : moment});
   ++to.queued;
 }
 
@@ -122,7 +145,7 @@ bool is_over(const Moment& moment) {
   const std::lock_guard lock(mutex);
   constexpr std::uint64_t most = 8;  // jobs that run meanwhile
   require_life();
-  for (std::uint64_t jobs = draw() % most; !over(moment) && jobs > 0 && !is_running && run_any(); --jobs) {
+  for (std::uint64_t jobs = draw() % most; !over(moment) && jobs > 0 && !is_running && run_any() == Turn::ran; --jobs) {
   }
   return over(moment);
 }
@@ -134,13 +157,17 @@ double seconds_of(const Moment& moment) {
 }
 
 void wait_for(const Moment& moment) {
-  const std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
   if (++counted.waits == chosen.wait_left_out) return;
   while (!over(moment)) {
     require_life();
-    const bool ran = run_any();
+    const Turn turn = run_any();
     require_life();
-    invariant(ran, "the queues of the device wait for each other");
+    invariant(turn != Turn::none, "the queues of the device wait for each other");
+    if (turn == Turn::ran) continue;
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    lock.lock();
   }
   if (!chosen.report.empty())
     std::ofstream(chosen.report) << "jobs " << counted.jobs << " waits " << counted.waits << " follows "

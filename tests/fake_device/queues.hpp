@@ -12,7 +12,7 @@
 
 namespace lockstep::fake {
 
-inline constexpr std::size_t queue_count = 3;
+inline constexpr std::size_t queue_count = 4;
 
 /// A moment in one queue: after its first `number` jobs.
 struct Moment {
@@ -32,6 +32,10 @@ struct Order {
 void set_order(const Order& order);
 
 void submit(DeviceQueue queue, std::function<void()> work);
+/// A job that waits for others: `step` is called until it returns true, and the other queues go on meanwhile.
+void submit_steps(DeviceQueue queue, std::function<bool()> step);
+/// What the libraries of the device know the queue by.
+void* queue_handle(DeviceQueue queue);
 Moment now(DeviceQueue queue);
 void follow(DeviceQueue queue, const Moment& moment);
 /// Runs some jobs, so that a thread that asks again and again comes to an end. Any thread.

@@ -46,6 +46,15 @@ FAULTS = [
     ),
     # Masks, borders and tails.
     ("causal_attention", "attention_walk.cuh", "distance < window", "distance <= window"),
+    ("exchanges", "exchanges.cu", "if (rest < bytes)", "if (rest + 1 < bytes)"),
+    ("exchanges", "exchanges.cu", "operand < count", "operand + 1 < count"),
+    ("exchanges", "exchanges.cu", "if (addresses % 4 == 0)", "if (addresses % 2 == 0)"),
+    (
+        "exchanges",
+        "exchanges.cu",
+        "load_values(operands + column, filled, packed, sums);",
+        "load_values(operands, filled, packed, sums);",
+    ),
     ("causal_attention", "attention_walk.cuh", "distance >= 0 &&", "distance >= -1 &&"),
     (
         "causal_attention",

@@ -29,19 +29,30 @@ constexpr int invalid_launch = 1;  // cudaErrorInvalidValue, for check_launch
 
 namespace lockstep::cuda {
 
-/// Queues `blocks` blocks of `threads` threads, with `bytes` of dynamic shared memory each.
+/// Queues `blocks` blocks of `threads` threads, with `bytes` of dynamic shared memory each, in a stream.
 template <class... Parameters>
-void launch(void (*kernel)(Parameters...), std::int64_t blocks, unsigned threads, std::size_t bytes,
-            std::type_identity_t<Parameters>... arguments) {
+void launch_in(CUstream_st* stream, void (*kernel)(Parameters...), std::int64_t blocks, unsigned threads,
+               std::size_t bytes, std::type_identity_t<Parameters>... arguments) {
   if (blocks == 0) return;
   if (blocks > std::numeric_limits<std::int32_t>::max()) check_launch(invalid_launch);
   constexpr std::size_t granted = 48 << 10;  // bytes of a block that need no permission
   if (bytes > granted)
     check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
-  kernel<<<static_cast<unsigned>(blocks), threads, bytes, compute_stream()>>>(arguments...);
+  kernel<<<static_cast<unsigned>(blocks), threads, bytes, stream>>>(arguments...);
   check_launch(cudaGetLastError());
 }
 
 }  // namespace lockstep::cuda
 
 #endif
+
+namespace lockstep::cuda {
+
+/// The same in the stream that computes.
+template <class... Parameters>
+void launch(void (*kernel)(Parameters...), std::int64_t blocks, unsigned threads, std::size_t bytes,
+            std::type_identity_t<Parameters>... arguments) {
+  launch_in(compute_stream(), kernel, blocks, threads, bytes, arguments...);
+}
+
+}  // namespace lockstep::cuda

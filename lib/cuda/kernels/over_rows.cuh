@@ -39,11 +39,15 @@ __global__ void __launch_bounds__(over_rows_threads) over_rows_kernel(RowTiling 
 }
 
 template <class Body>
-void over_rows(std::int64_t rows, std::int64_t columns, const Body& body) {
+void over_rows_in(CUstream_st* stream, std::int64_t rows, std::int64_t columns, const Body& body) {
   if (rows == 0 || columns == 0) return;
   const RowTiling tiling = row_tiling(rows, columns, Body::lanes);
   const std::int64_t groups = (rows + tiling.rows_a_block - 1) / tiling.rows_a_block;
-  launch(over_rows_kernel<Body>, groups * tiling.blocks_a_row, over_rows_threads, 0, tiling, body);
+  launch_in(stream, over_rows_kernel<Body>, groups * tiling.blocks_a_row, over_rows_threads, 0, tiling, body);
+}
+template <class Body>
+void over_rows(std::int64_t rows, std::int64_t columns, const Body& body) {
+  over_rows_in(compute_stream(), rows, columns, body);
 }
 
 }  // namespace lockstep::cuda

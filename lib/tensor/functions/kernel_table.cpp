@@ -92,6 +92,11 @@ Table<T>& table() {
   return of_type;
 }
 
+std::optional<ExchangeKernels>& exchange_table(at::DeviceType device) {
+  static std::array<std::optional<ExchangeKernels>, c10::COMPILE_TIME_MAX_DEVICE_TYPES> of_device;
+  return of_device[static_cast<std::size_t>(device)];
+}
+
 }  // namespace
 
 template <class T>
@@ -112,10 +117,19 @@ void register_kernels(at::DeviceType device, const KernelTables& kernels) {
   register_kernels(device, kernels.f64);
   register_kernels(device, kernels.bf16);
   register_kernels(device, kernels.f16);
+  exchange_table(device) = kernels.exchange;
+}
+
+const ExchangeKernels& exchange_kernels_on(at::DeviceType device) {
+  const std::optional<ExchangeKernels>& kernels = exchange_table(device);
+  if (!kernels)
+    fail(ExitCode::bug, "no kernels of exchanges are registered for device {}", c10::DeviceTypeName(device));
+  return *kernels;
 }
 
 KernelTables cpu_kernels() {
-  return {kernels_of_cpu<float>(), kernels_of_cpu<double>(), kernels_of_cpu<Bf16>(), kernels_of_cpu<Fp16>()};
+  return {kernels_of_cpu<float>(), kernels_of_cpu<double>(), kernels_of_cpu<Bf16>(), kernels_of_cpu<Fp16>(),
+          cpu_exchange_kernels()};
 }
 
 #define LOCKSTEP_INSTANTIATE(T)                                         \

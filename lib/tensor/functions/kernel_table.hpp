@@ -3,6 +3,7 @@
 // sources: tensor/kernels/.
 #pragma once
 
+#include "comm/exchange_kernels.hpp"
 #include "tensor/gemm.hpp"
 #include "tensor/grouped_gemm.hpp"
 #include "tensor/kernels/activation_kernel.hpp"
@@ -106,6 +107,7 @@ struct KernelTables {
   Kernels<double> f64;
   Kernels<Bf16> bf16;
   Kernels<Fp16> f16;
+  ExchangeKernels exchange;
 };
 
 /// Registers kernels for the device and T, replacing earlier ones; not while kernels run. T is float, double, Bf16 or
@@ -117,6 +119,7 @@ void register_kernels(at::DeviceType device, const KernelTables& kernels);
 /// Local. Throws Error(bug) if none are registered.
 template <class T>
 const Kernels<T>& kernels_on(at::DeviceType device);
+const ExchangeKernels& exchange_kernels_on(at::DeviceType device);
 
 /// The kernels of the CPU. Pure.
 KernelTables cpu_kernels();

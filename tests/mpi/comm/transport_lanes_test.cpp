@@ -91,7 +91,7 @@ LOCKSTEP_MPI_TEST(every_operation_is_recorded_as_its_communicator_knows_it, test
   for (const OperationRecord::Kind kind : kinds) {
     Task task = make_task(kind, 1, 0, job.size, job.rank, 100, DType::f32, 5);
     if (!task.issue) continue;
-    const Ticket ticket = task.issue(job.transport);
+    const Ticket ticket = task.start(job.transport);
     job.transport.wait(ticket);
     job.transport.take_records(records);
     BOOST_TEST(records.size() == 1u);
@@ -229,7 +229,7 @@ LOCKSTEP_MPI_TEST(lanes_and_groups_go_on_beside_each_other_whatever_the_delays, 
       const auto lane = static_cast<std::size_t>(any(own, 0, lanes - 1));
       for (std::int64_t burst = any(own, 1, 9); burst > 0 && next[lane] < per_lane; --burst, --left) {
         const Task& task = tasks[lane][next[lane]++];
-        if (task.issue) tickets.push_back(task.issue(transport));
+        if (task.issue) tickets.push_back(task.start(transport));
       }
       if (any(own, 0, 19) == 0) std::this_thread::sleep_for(std::chrono::microseconds(any(own, 0, 500)));
     }

@@ -21,7 +21,7 @@ void check_all_operations(LargeTransfers large, const std::vector<std::int64_t>&
     for (const DType dtype : dtypes) {
       for (const std::int64_t length : lengths) {
         Task task = make_task(kind, 0, 0, job.size, job.rank, length, dtype, ++seed);
-        if (task.issue) job.transport.wait(task.issue(job.transport));
+        if (task.issue) job.transport.wait(task.start(job.transport));
         BOOST_TEST(task.right(), name_of(kind) << " of " << length << " " << name_of(dtype));
       }
     }
@@ -46,7 +46,7 @@ LOCKSTEP_MPI_TEST(bytes_of_any_type_are_gathered, test::at_least(2)) {
   AllRanks job;
   for (const DType dtype : {DType::i8, DType::f16, DType::boolean}) {
     Task task = make_task(OperationRecord::Kind::all_gather, 0, 0, job.size, job.rank, 4001, dtype, 77);
-    job.transport.wait(task.issue(job.transport));
+    job.transport.wait(task.start(job.transport));
     BOOST_TEST(task.right(), name_of(dtype));
   }
 }

@@ -180,16 +180,17 @@ inline SumInto any_place(Random& random, DType dtype) {
 
 /// An operation on a group: what this rank passes in, and what it must find when it is done.
 struct Task {
-  std::function<Ticket(Transport&)> issue;
+  std::function<Ticket(Transport&, const Region& in, const Region& out)> issue;  // empty: nothing to do
   std::unique_ptr<Bytes> in, out;
   Bytes expected;
   std::unique_ptr<ShardMap> map = {};
   std::unique_ptr<std::vector<std::int64_t>> sent = {}, received = {};
   std::int64_t bytes = 0;
+  Ticket start(Transport& transport) const { return issue(transport, *in, *out); }
   bool right() const { return *out == expected; }
 };
 
-constexpr std::array sums{DType::f64, DType::f32, DType::bf16, DType::i64, DType::u64, DType::i32};
+inline constexpr std::array sums{DType::f64, DType::f32, DType::bf16, DType::i64, DType::u64, DType::i32};
 
 inline Task make_task(OperationRecord::Kind kind, int lane, int group, std::size_t ranks, std::size_t rank,
                       std::int64_t length, DType dtype, std::uint64_t seed) {
@@ -212,10 +213,14 @@ inline Task make_task(OperationRecord::Kind kind, int lane, int group, std::size
         const SumInto into = any_place(random, dtype);
         in = std::exchange(out, values_of(seed + 1, mine, length, into.dtype.value_or(dtype)));
         task.expected = put(task.expected, dtype, out, into);
-        task.issue = [=, &in, &out](Transport& t) { return t.all_reduce_into(lane, group, in, dtype, out, into); };
+        task.issue = [=](Transport& t, const Region& given, const Region& got) {
+          return t.all_reduce_into(lane, group, given, dtype, got, into);
+        };
         return task;
       }
-      task.issue = [=, &out](Transport& t) { return t.all_reduce(lane, group, out, dtype, Reduce::sum); };
+      task.issue = [=](Transport& t, const Region&, const Region& got) {
+        return t.all_reduce(lane, group, got, dtype, Reduce::sum);
+      };
       return task;
     }
     case Kind::all_gather: {
@@ -233,7 +238,9 @@ inline Task make_task(OperationRecord::Kind kind, int lane, int group, std::size
         }
       }
       task.bytes = std::ssize(in);
-      task.issue = [=, &in, &out, &map](Transport& t) { return t.all_gather(lane, group, in, out, map, dtype); };
+      task.issue = [=, &map](Transport& t, const Region& given, const Region& got) {
+        return t.all_gather(lane, group, given, got, map, dtype);
+      };
       return task;
     }
     case Kind::reduce_scatter: {
@@ -251,8 +258,8 @@ inline Task make_task(OperationRecord::Kind kind, int lane, int group, std::size
         copy(put(here, dtype, before, into), at(task.expected, piece.shard, piece.length, there));
       }
       task.bytes = std::ssize(in);
-      task.issue = [=, &in, &out, &map](Transport& t) {
-        return t.reduce_scatter(lane, group, in, out, map, dtype, into);
+      task.issue = [=, &map](Transport& t, const Region& given, const Region& got) {
+        return t.reduce_scatter(lane, group, given, got, map, dtype, into);
       };
       return task;
     }
@@ -261,7 +268,7 @@ inline Task make_task(OperationRecord::Kind kind, int lane, int group, std::size
       out = values_of(seed, mine, length, dtype);
       task.expected = values_of(seed, root, length, dtype);
       task.bytes = root == mine ? std::ssize(out) : 0;
-      task.issue = [=, &out](Transport& t) { return t.broadcast(lane, group, root, out); };
+      task.issue = [=](Transport& t, const Region&, const Region& got) { return t.broadcast(lane, group, root, got); };
       return task;
     }
     case Kind::send:
@@ -272,8 +279,12 @@ inline Task make_task(OperationRecord::Kind kind, int lane, int group, std::size
       task.expected = mine == to ? values_of(seed, from, length, dtype) : out;
       if (from == to) return task;
       task.bytes = mine == from ? std::ssize(out) : 0;
-      if (mine == from) task.issue = [=, &out](Transport& t) { return t.send(lane, group, to, out); };
-      if (mine == to) task.issue = [=, &out](Transport& t) { return t.receive(lane, group, from, out, lane); };
+      if (mine == from)
+        task.issue = [=](Transport& t, const Region&, const Region& got) { return t.send(lane, group, to, got); };
+      if (mine == to)
+        task.issue = [=](Transport& t, const Region&, const Region& got) {
+          return t.receive(lane, group, from, got, lane);
+        };
       return task;
     }
     case Kind::all_to_all_v: {
@@ -292,8 +303,9 @@ inline Task make_task(OperationRecord::Kind kind, int lane, int group, std::size
       in = values_of(seed, mine, std::reduce(task.sent->begin(), task.sent->end()), dtype);
       out.resize(task.expected.size());
       task.bytes = std::ssize(in);
-      task.issue = [=, &in, &out, &sent = *task.sent, &received = *task.received](Transport& t) {
-        return t.all_to_all_v(lane, group, in, sent, out, received, dtype);
+      task.issue = [=, &sent = *task.sent, &received = *task.received](Transport& t, const Region& given,
+                                                                       const Region& got) {
+        return t.all_to_all_v(lane, group, given, sent, got, received, dtype);
       };
       return task;
     }
@@ -302,7 +314,9 @@ inline Task make_task(OperationRecord::Kind kind, int lane, int group, std::size
       task.expected = values_of(seed, static_cast<int>((rank + ranks - 1) % ranks), length, dtype);
       out.resize(in.size());
       task.bytes = std::ssize(in);
-      task.issue = [=, &in, &out](Transport& t) { return t.shift(lane, group, in, out, dtype); };
+      task.issue = [=](Transport& t, const Region& given, const Region& got) {
+        return t.shift(lane, group, given, got, dtype);
+      };
       return task;
     }
     case Kind::copy: break;  // of this rank alone
@@ -310,9 +324,9 @@ inline Task make_task(OperationRecord::Kind kind, int lane, int group, std::size
   return task;
 }
 
-constexpr std::array kinds{OperationRecord::Kind::all_reduce,     OperationRecord::Kind::all_gather,
-                           OperationRecord::Kind::reduce_scatter, OperationRecord::Kind::broadcast,
-                           OperationRecord::Kind::send,           OperationRecord::Kind::all_to_all_v,
-                           OperationRecord::Kind::shift};
+inline constexpr std::array kinds{OperationRecord::Kind::all_reduce,     OperationRecord::Kind::all_gather,
+                                  OperationRecord::Kind::reduce_scatter, OperationRecord::Kind::broadcast,
+                                  OperationRecord::Kind::send,           OperationRecord::Kind::all_to_all_v,
+                                  OperationRecord::Kind::shift};
 
 }  // namespace lockstep::test

@@ -386,6 +386,7 @@ class Job {
   }
   ProgramOptions program_options(const Composition& how, bool clips) const {
     ProgramOptions options;
+    options.one_queue = nccl_in_use() != nullptr;
     options.micro_batches = options.eval_micro_batches = static_cast<int>(batches_.accumulation);
     options.recompute = how.recompute;
     options.pipeline = {.schedule = how.schedule, .chunks = how.chunks, .passes = how.passes, .stages = {}};

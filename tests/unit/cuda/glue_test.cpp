@@ -3,7 +3,9 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "comm/device_ranks.hpp"
 #include "cuda/libtorch_cuda.hpp"
+#include "cuda/nccl_functions.hpp"
 #include "cuda/product_entries.hpp"
 #include "cuda/stream.hpp"
 #include "cuda_stubs/stubs.hpp"
@@ -21,6 +23,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 extern "C" const lockstep::DevicePluginTable* lockstep_device();
@@ -400,6 +403,90 @@ BOOST_AUTO_TEST_CASE(each_call_that_fails_ends_in_one_error_without_leaks_or_fur
         }
       }
     }
+}
+
+namespace {
+
+/// Each operation of NCCL once, with one rank, on the device in use. Returns what they left in memory.
+std::vector<std::vector<std::byte>> use_nccl_once() {
+  const std::unique_ptr<Communicator> alone = solo_communicator();
+  std::vector<std::vector<std::byte>> results;
+  const DeviceBytes from(64), to(64);
+  copy(this_device(), Region(counted(64)), from.region, DeviceQueue::exchange);
+  DeviceRanks ranks(cuda::nccl_functions(), *alone);
+  const auto kept = [&](const DeviceBytes& bytes) {
+    std::vector<std::byte>& read = results.emplace_back(64);
+    copy(this_device(), bytes.region, Region(read), DeviceQueue::exchange);
+  };
+  ranks.all_gather(from.region.pointer, 64, to.region.pointer);
+  kept(to);
+  ranks.reduce_scatter(from.region.pointer, to.region.pointer, 8, NcclType::f32);
+  kept(to);
+  ranks.all_reduce(to.region.pointer, 8, NcclType::f64, NcclSum::sum);
+  ranks.broadcast(to.region.pointer, 64, 0);
+  ranks.begin_group();
+  ranks.send(from.region.pointer + 32, 16, 0);
+  ranks.receive(to.region.pointer, 16, 0);
+  ranks.end_group();
+  ranks.check();
+  kept(to);
+  return results;
+}
+
+struct InUse {
+  explicit InUse(const Machine& machine) : before(use_device(open_on(machine))) {}
+  ~InUse() { use_device(std::move(before)); }
+  std::unique_ptr<Device> before;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(operations_of_nccl_run_in_the_queue_of_exchanges) {
+  {
+    const InUse device({});
+    const auto found = use_nccl_once();
+    auto wanted = counted(64);
+    BOOST_TEST((found[0] == wanted));
+    BOOST_TEST((found[1] == wanted));
+    std::copy_n(wanted.begin() + 32, 16, wanted.begin());
+    BOOST_TEST((found[2] == wanted));
+  }
+  BOOST_TEST(stubs::live_objects().empty());
+}
+
+BOOST_AUTO_TEST_CASE(each_call_of_nccl_that_fails_ends_in_one_error_without_leaks) {
+  {
+    const InUse device({});
+    use_nccl_once();
+  }
+  const std::vector<std::string> sound = stubs::calls();
+  const auto end = std::ranges::find(sound, "ncclCommFinalize") - sound.begin();
+  int failed = 0;
+  for (std::size_t i = 0; i < sound.size(); ++i) {
+    if (!sound[i].starts_with("nccl")) continue;
+    ++failed;
+    const auto until = sound.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+    const auto number = static_cast<int>(std::count(sound.begin(), until, sound[i]));
+    BOOST_TEST_CONTEXT(sound[i] << ", number " << number) {
+      bool thrown = false;
+      {
+        const InUse device({.failing_call = number, .failing_name = sound[i]});
+        try {
+          use_nccl_once();
+        } catch (const Error& error) {
+          thrown = true;
+          BOOST_TEST((error.code() == ExitCode::communication));
+          BOOST_TEST(
+              std::string(error.what()).find("unhandled system error (the network is down)") != std::string::npos,
+              error.what());
+        }
+      }
+      BOOST_TEST(stubs::failed_call() == sound[i]);
+      BOOST_TEST(thrown == std::cmp_less(i, end));
+      BOOST_TEST(stubs::live_objects().empty());
+    }
+  }
+  BOOST_TEST(failed > 15);
 }
 
 namespace {
