@@ -3,7 +3,7 @@
 BUILD ?= build
 export LOCKSTEP_BUILD_FOLDER := $(BUILD)
 SANITIZERS := -Db_sanitize=address,undefined -Db_lundef=false -Ddocs=disabled '-Dcpp_args=-g1 -D_GLIBCXX_ASSERTIONS'
-.PHONY: help setup setup-test build programs quickstart check test test-full format lint sanitize debug bench compare docs install clean
+.PHONY: help setup setup-test build programs quickstart check test test-full format lint sanitize debug bench compare gpu-bundle docs install clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -62,6 +62,10 @@ bench: $(BUILD)/build.ninja  ## every benchmark once, against tuned PyTorch and 
 
 compare: programs  ## whether this build computes the same bits as another: OLD=REVISION or OLD=FOLDER (some minutes)
 	scripts/compare-builds '$(OLD)' $(BUILD)
+
+gpu-bundle: programs  ## pack programs, tests and benchmarks for a machine with a GPU and PyTorch: build/lockstep-gpu-bundle.tar.xz
+	meson compile -C $(BUILD) lockstep-cuda fake-device mpi-compositions
+	scripts/gpu-bundle $(BUILD)
 
 docs: $(BUILD)/build.ninja  ## manual pages and completions, from the declarations, into build/man
 	meson compile -C $(BUILD) docs

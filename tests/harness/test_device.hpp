@@ -20,6 +20,7 @@ inline void open_test_device() {
   set_up_runtime(1);
   TrainConfig config;
   config.train.device = DeviceChoice::cuda;
+  config.parallel.transport = RankTransport::host;  // ranks may share a device
   open_device(config, world(), std::vector<std::string>(static_cast<std::size_t>(world().size()), "one"));
 }
 
