@@ -44,6 +44,10 @@ def run_bundle(bundle, results, *words, **settings):
     return done, lines
 
 
+def names_in(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
 def claims(lines, result):
     return [(line["stage"], line["claim"], line.get("reason", "")) for line in lines if line.get("result") == result]
 
@@ -87,6 +91,7 @@ def test_programs_of_the_bundle_load_nothing_of_another_mpi(tmp):
 
 def test_the_bundle_passes_with_two_ranks_on_the_cpu_and_skips_what_needs_a_gpu(tmp):
     with unpacked() as bundle:
+        before = names_in(bundle)
         done, lines = run_bundle(bundle, tmp / "results", "all", "--device", "cpu", "--minutes", 30)
         passed, failed, skipped = (claims(lines, result) for result in ("passed", "failed", "skipped"))
         assert done.returncode == 0 and not failed, done.stdout[-4000:]
@@ -94,7 +99,7 @@ def test_the_bundle_passes_with_two_ranks_on_the_cpu_and_skips_what_needs_a_gpu(
         assert any("two ranks on the CPU train" in text for _, text, _ in passed), passed
         assert skipped and all(reason for _, _, reason in skipped), skipped
         assert {path.name for path in (tmp / "results").iterdir()} == {"results.jsonl", "report.txt", "log.txt"}
-        assert not list(bundle.rglob("__pycache__"))
+        assert names_in(bundle) == before
 
 
 def test_the_stages_for_a_device_pass_on_the_device_of_the_tests(tmp):

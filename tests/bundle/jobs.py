@@ -1,5 +1,6 @@
 """What the scripts of stages share: how they run the programs of the bundle, and how they tell their claims and figures."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import json
@@ -81,6 +82,8 @@ MIXTRAL = {
 }
 FAMILIES = {"gpt2": GPT2, "llama": LLAMA, "qwen3": QWEN3, "mixtral": MIXTRAL}
 LENGTH, SAMPLES = 64, 8
+SECONDS_OF_A_RUN = 4  # that a stage must have left to start a program
+AT_ONCE = max(1, min(4, len(os.sched_getaffinity(0)) // 4))  # programs
 RUN = {  # options of a small run
     "data.path": TOKENS,
     "data.tokenizer": "bytes",
@@ -178,8 +181,10 @@ def launched(ranks, words):
 
 
 def run(words, ranks=None, settings=None):
-    """Runs a program to its end, or to the end of the stage's time."""
+    """Runs a program to its end, or to the end of the stage's time. Without time left for it, the claim is skipped."""
     words = launched(ranks, words)
+    if seconds_left() < SECONDS_OF_A_RUN:
+        raise Skip("the stage has no time left for it")
     print("$", " ".join(words), flush=True)
     start = time.monotonic()
     done = subprocess.run(
@@ -187,6 +192,13 @@ def run(words, ranks=None, settings=None):
     )
     print(done.stdout[-3000:], done.stderr[-6000:], f"[exit code {done.returncode}]", sep="\n", flush=True)
     return Done(words, done.returncode, done.stdout, done.stderr, time.monotonic() - start)
+
+
+def side_by_side(calls):
+    """The results of calls without arguments, by name, as many at once as the machine has processors for."""
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        started = {name: pool.submit(call) for name, call in calls.items()}
+        return {name: one.result() for name, one in started.items()}
 
 
 def words_of(options):

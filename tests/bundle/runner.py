@@ -241,8 +241,7 @@ class Runner:
 
     def process(self, stage, limit_s):
         """The exit code of the stage, or none if it was ended at the limit. No process of it is left."""
-        folder = self.scratch / "work"
-        folder.mkdir()
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="w", dir=self.scratch))
         settings = {
             **self.environment,
             "LOCKSTEP_BUNDLE_CLAIMS": str(self.claims_of(stage)),

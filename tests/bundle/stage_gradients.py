@@ -1,6 +1,7 @@
 """Loss and every gradient of one step on the device: in fp64 against the CPU's engine, in fp32 as near to fp64 as the CPU, in bf16 as near
 as PyTorch. After one step of SGD with momentum the momentum is the gradient, and a checkpoint has it with all its digits."""
 
+import functools
 import json
 import pathlib
 import subprocess
@@ -116,31 +117,58 @@ def compare_distances(what, got, other, exact, times):
     )
 
 
+class Steps:
+    """The steps of a family, run side by side; a failed one raises where it is asked for."""
+
+    def __init__(self, family, folder):
+        has_device = jobs.DEVICE not in ("none", "cpu")
+        wanted = [
+            ("cpu", "fp64"),
+            *([("device", "fp64"), ("device", "fp32"), ("cpu", "fp32"), ("device", "bf16")] * has_device),
+        ]
+        self.results = jobs.side_by_side({one: functools.partial(self.attempt, family, folder, *one) for one in wanted})
+
+    @staticmethod
+    def attempt(*words):
+        try:
+            return our_step(*words)
+        except Exception as error:
+            return error
+
+    def of(self, device, dtype):
+        result = self.results[device, dtype]
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+
 def check_family(family):
     folder, weights = model_folder(family)
     tokens, labels = batch()
     config = jobs.FAMILIES[family]
-    torch_device = "cuda" if jobs.MACHINE["gpus"] and jobs.DEVICE == "gpu" else "cpu"
+    torch_device = "cuda" if jobs.DEVICE == "gpu" else "cpu"
+    steps = Steps(family, folder)
     with jobs.claim(f"{family}: the CPU's fp64 gradients are PyTorch's"):
-        exact = our_step(family, folder, "cpu", "fp64")
-        compare_fp64(
-            f"{family}, CPU and PyTorch",
-            exact,
-            torch_models.step(weights, config, tokens, labels, "cpu", "fp64"),
-            1e-10,
-        )
+        want = torch_models.step(weights, config, tokens, labels, "cpu", "fp64")
+        compare_fp64(f"{family}, CPU and PyTorch", steps.of("cpu", "fp64"), want, 1e-10)
     if jobs.DEVICE in ("none", "cpu"):
         with jobs.claim(f"{family}: gradients on a device"):
             raise jobs.Skip("there is no device in this run")
         return
     with jobs.claim(f"{family}: the device's fp64 gradients are the CPU's"):
-        compare_fp64(f"{family}, device and CPU", our_step(family, folder, "device", "fp64"), exact, BOUND_FP64)
+        compare_fp64(f"{family}, device and CPU", steps.of("device", "fp64"), steps.of("cpu", "fp64"), BOUND_FP64)
     with jobs.claim(f"{family}: fp32 gradients of the device are as exact as the CPU's"):
-        other = our_step(family, folder, "cpu", "fp32")
-        compare_distances(f"{family}, fp32", our_step(family, folder, "device", "fp32"), other, exact, TIMES_CPU_FP32)
+        got, other, exact = steps.of("device", "fp32"), steps.of("cpu", "fp32"), steps.of("cpu", "fp64")
+        compare_distances(f"{family}, fp32", got, other, exact, TIMES_CPU_FP32)
     with jobs.claim(f"{family}: bf16 gradients of the device are as exact as PyTorch's"):
-        other = torch_models.step(weights, config, tokens, labels, torch_device, "bf16")
-        compare_distances(f"{family}, bf16", our_step(family, folder, "device", "bf16"), other, exact, TIMES_TORCH_BF16)
+        exact, order = steps.of("cpu", "fp64"), sorted(weights)
+        others = {}
+        for dtype in ("bf16", "autocast"):
+            others[dtype] = torch_models.step(weights, config, tokens, labels, torch_device, dtype)
+            far = distance(whole(others[dtype][1], order), whole(exact[1], order))
+            jobs.figure(f"{family}, PyTorch in {dtype}, distance from fp64", all_gradients=f"{far:.3e}")
+        got = steps.of("device", "bf16")
+        compare_distances(f"{family}, bf16", got, others["bf16"], exact, TIMES_TORCH_BF16)
 
 
 torch.set_num_threads(2)

@@ -1,6 +1,8 @@
 """Several ranks on devices: each layout against one rank in fp64, equal bits where the order of sums is the same, and the end of a job
 whose rank is killed. `host` exchanges data through host memory, so that ranks may share a GPU; `nccl` is refused until it is there."""
 
+import functools
+import json
 import os
 import re
 import signal
@@ -32,11 +34,26 @@ def options(more, transport):
     return {"model.config": jobs.model_config("llama"), "parallel.transport": transport, "optimizer.lr": 1e-2, **more}
 
 
+def separate_hosts(words, ranks):
+    """NCCL takes ranks that share a GPU if each believes to be on a host of its own. `words` start a program by mpirun."""
+    if len(jobs.MACHINE["gpus"]) >= ranks:
+        return words, {}
+    quiet = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_NET": "Socket", "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
+    return ["/bin/sh", "-c", 'NCCL_HOSTID=rank-$OMPI_COMM_WORLD_RANK exec "$@"', "sh", *words], quiet
+
+
 def train(name, more, ranks, transport, dtype="fp64"):
     folder = jobs.WORK / name.replace(" ", "-")
-    done = jobs.train(folder, options({"precision.dtype": dtype, **more}, transport), "device", ranks, expect=None)
+    words, settings = jobs.train_words(folder, options({"precision.dtype": dtype, **more}, transport), "device"), {}
+    if transport == "nccl":
+        words, settings = separate_hosts(words, ranks)
+    done = jobs.run(words, ranks, jobs.environment("device", **settings))
     if transport == "nccl" and done.code == 2 and "parallel.transport nccl is not available" in done.err:
         raise jobs.Skip("parallel.transport nccl is not available")
+    if transport == "nccl" and done.code == 5 and "would share the device" in done.err:
+        raise jobs.Skip(
+            "ranks may share a GPU with parallel.transport host only, and this machine has fewer GPUs than ranks"
+        )
     done.expect(0)
     return jobs.numbers(folder)
 
@@ -61,7 +78,8 @@ def layouts(ranks, transport):
             jobs.require(distance <= BOUND, f"{distance:.3e}: {got[0]} and {of_one['numbers'][0]}")
         with jobs.claim(f"{name} on {ranks} ranks by {transport}: two runs in bf16 have equal bits"):
             unclipped = {**more, "optimizer.clip_norm": None}  # the norm is a sum whose order is the layout's
-            first, second = (train(f"{name} {n}", unclipped, ranks, transport, "bf16") for n in (1, 2))
+            both = {n: functools.partial(train, f"{name} {n}", unclipped, ranks, transport, "bf16") for n in (1, 2)}
+            first, second = jobs.side_by_side(both).values()
             jobs.require(first == second, f"{first} and {second}")
             bits[name] = [loss for _, loss, _ in first[0]]
     with jobs.claim(f"ZeRO-3 has the bits of DDP on {ranks} ranks by {transport}"):
@@ -89,7 +107,7 @@ def is_rank(process, rank):
 
 
 def killed_rank():
-    """The rank is killed while the job trains; the time counts from the kill to the line that names it."""
+    """The rank is killed while the job trains; the time counts from the kill to the report that names it."""
     for ranks in (2, 4):
         with jobs.claim(f"a rank of {ranks} that is killed is named within {SECONDS_UNTIL_NAMED} s, and the job ends"):
             victim = ranks - 1
@@ -103,25 +121,22 @@ def killed_rank():
                 time.sleep(0.02)
             jobs.require(job.poll() is None, f"the job ended with {job.returncode}: {log.read_text()[-1500:]}")
             os.kill(next(process for process in descendants(job.pid) if is_rank(process, victim)), signal.SIGKILL)
-            start, before = time.monotonic(), log.stat().st_size
-            named = None
-            while job.poll() is None:
-                named = named or seconds_if_named(log, before, victim, start)
-                time.sleep(0.01)
+            start, killed = time.monotonic(), time.time()
+            job.wait()
             ended = time.monotonic() - start
-            named = named or seconds_if_named(log, before, victim, start)
-            jobs.figure(f"rank {victim} of {ranks} killed", named_s=named, ended_s=ended, exit_code=job.returncode)
             text = log.read_text(errors="replace")
             print(text[-4000:], flush=True)
-            jobs.require(named is not None, f"no message names it: {text[-1500:]}")
+            jobs.require(
+                re.search(rf"rank {victim}\b[^\n]* ended without", text), f"no message names it: {text[-1500:]}"
+            )
+            # mpirun prints the message only when it has ended the other ranks; status.json tells when it was written.
+            status = folder / "status.json"
+            told = json.loads(status.read_text())
+            jobs.require(told["rank"] == victim, f"status.json names another rank: {told}")
+            named = status.stat().st_mtime - killed
+            jobs.figure(f"rank {victim} of {ranks} killed", named_s=named, ended_s=ended, exit_code=job.returncode)
             jobs.require(job.returncode != 0, "the job ended with exit code 0")
             jobs.require(named <= SECONDS_UNTIL_NAMED * jobs.PATIENCE, f"it was named after {named:.1f} s")
-
-
-def seconds_if_named(log, before, rank, start):
-    """Seconds since `start` if a line behind the first `before` bytes of the log says that the rank has ended."""
-    text = log.read_bytes()[before:].decode("utf-8", "replace")
-    return time.monotonic() - start if re.search(rf"rank {rank}\b[^\n]* ended without", text) else None
 
 
 def steps_in(folder):

@@ -1,6 +1,7 @@
 """Runs on the device: equal runs have equal bits, also after a stop; checkpoints go from device to device; memory that does not suffice ends
 all ranks with one exit code."""
 
+import functools
 import sys
 
 import jobs
@@ -17,8 +18,10 @@ def equal_runs():
     for family, dtype in (("gpt2", "bf16"), ("llama", "bf16"), ("qwen3", "fp32")):
         with jobs.claim(f"{family} in {dtype}: two runs have equal bits"):
             given = options(family, **{"precision.dtype": dtype})
-            for name in ("first", "second"):
-                jobs.train(jobs.WORK / f"{family}-{name}", given, "device")
+            folders = {name: jobs.WORK / f"{family}-{name}" for name in ("first", "second")}
+            jobs.side_by_side(
+                {name: functools.partial(jobs.train, folder, given, "device") for name, folder in folders.items()}
+            )
             first, second = (jobs.numbers(jobs.WORK / f"{family}-{name}") for name in ("first", "second"))
             jobs.require(first == second, f"{first} and {second}")
             losses = [loss for _, loss, _ in first[0]]

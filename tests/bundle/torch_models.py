@@ -124,8 +124,8 @@ def llama(weights, config, tokens):
     cos, sin = angles.cos().to(wide), angles.sin().to(wide)
 
     def norm(x, name):
-        y = x.to(wide)
-        return y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + eps) * weights[name + ".weight"]
+        y, weight = x.to(wide), weights[name + ".weight"]
+        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + eps)).to(weight.dtype) * weight
 
     def rotate(x):
         low, high = x.to(wide).chunk(2, -1)
@@ -151,11 +151,12 @@ def llama(weights, config, tokens):
 
 
 def step(weights, config, tokens, labels, device, dtype):
-    """Loss, and the gradient of each weight in fp64 on the host. dtype: fp64, fp32, or bf16 by autocast over fp32 weights."""
-    width = torch.float64 if dtype == "fp64" else torch.float32
+    """Loss, and the gradient of each weight in fp64 on the host. dtype: fp64, fp32, bf16 with weights and activations in it, as
+    fully_shard has them with a param_dtype, or autocast, which keeps the residual stream in fp32."""
+    width = {"fp64": torch.float64, "bf16": torch.bfloat16}.get(dtype, torch.float32)
     leaves = {name: value.to(device, width).requires_grad_() for name, value in weights.items()}
     model = gpt2 if config["model_type"] == "gpt2" else llama
-    with torch.autocast(device, torch.bfloat16, enabled=dtype == "bf16"):
+    with torch.autocast(device, torch.bfloat16, enabled=dtype == "autocast"):
         logits = model(leaves, config, tokens.to(device))
     wide = logits if dtype == "fp64" else logits.float()
     loss = F.cross_entropy(wide.flatten(0, 1), labels.to(device).flatten())
