@@ -67,15 +67,21 @@ def out_of_memory():
     with jobs.claim("a device without memory left ends both ranks with exit code 5, and one is named"):
         fake = "memory=2000000000,no_memory_at=150,only_rank=1"
         more = {"train.memory_check": "false"}
+        taken = None
         if jobs.DEVICE == "gpu":
-            rows = memory_of_the_gpu() // (257 * 4 * jobs.LENGTH)  # of which the logits alone take all of it
-            more |= {"train.global_batch": 2 * rows, "train.micro_batch": rows, "train.max_steps": 1}
+            taken = all_but_gib(3)
+            more |= {"train.global_batch": 4096, "train.micro_batch": 2048, "train.max_steps": 1}
         done = jobs.train(jobs.WORK / "none-left", options(**more), "device", ranks=2, expect=OUT_OF_MEMORY, fake=fake)
+        del taken
         jobs.require("out of memory" in done.err and "rank " in done.err, done.err[-1500:])
 
 
-def memory_of_the_gpu():
-    return jobs.MACHINE["gpus"][0]["memory"]
+def all_but_gib(left):
+    """Memory of the GPU that this process takes, so that a small run does not fit."""
+    import torch
+
+    free, _ = torch.cuda.mem_get_info()
+    return torch.empty(max(free - (left << 30), 0), dtype=torch.uint8, device="cuda")
 
 
 {"equal": equal_runs, "resumed": resumed_runs, "devices": from_device_to_device, "memory": out_of_memory}[sys.argv[1]]()

@@ -113,7 +113,7 @@ def train(rank, settings, meeting):
     micro = settings.tokens // (settings.batch * settings.length * settings.ranks)
     data = torch.randint(config["vocab_size"], (micro, settings.batch, settings.length + 1))
     data = data.pin_memory() if device == "cuda" else data
-    times, losses, first_s = [], [], None
+    times, losses, ends, first_s = [], [], [], None
     with chosen:
         for number in range(settings.steps):
             start = time.perf_counter()
@@ -131,12 +131,20 @@ def train(rank, settings, meeting):
             optimizer.zero_grad(set_to_none=True)
             losses.append(total.item())
             times.append(time.perf_counter() - start)
+            ends.append(time.time())
             first_s = process_start() if first_s is None else first_s
     memory = (torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()) if device == "cuda" else (0, 0)
     if settings.ranks > 1:
         torch.distributed.destroy_process_group()
     if rank == 0:
-        told = {"step_s": times, "losses": losses, "first_step_s": first_s, "attention": attention}
+        told = {
+            "first_end": ends[0],
+            "last_end": ends[-1],
+            "step_s": times,
+            "losses": losses,
+            "first_step_s": first_s,
+            "attention": attention,
+        }
         print(json.dumps({**told, "allocated_bytes": memory[0], "reserved_bytes": memory[1]}))
 
 
