@@ -117,6 +117,19 @@ def test_the_stages_for_a_device_pass_on_the_device_of_the_tests(tmp):
         } <= stages, stages
 
 
+def test_a_device_with_a_fault_fails_its_stages(tmp):
+    """Half of one copy is left out, of a weight or a batch."""
+    with unpacked() as bundle:
+        words = ["test", "--device", "fake", "--minutes", 40, "--only", "gradients"]
+        faulty = "memory=2000000000,turns=0,copy_cut_short=50"
+        done, lines = run_bundle(bundle, tmp / "results", *words, LOCKSTEP_FAKE_DEVICE=faulty)
+        failed = [text for _, text, _ in claims(lines, "failed")]
+        assert done.returncode == 1 and any("the device's fp64 gradients are the CPU's" in text for text in failed), (
+            failed
+        )
+        assert done.stdout.splitlines()[-1] == f"{len(claims(lines, 'passed'))} passed, {len(failed)} failed, 0 skipped"
+
+
 def test_a_python_without_pytorch_is_refused():
     with unpacked() as bundle:
         settings = {"LOCKSTEP_PYTHON": "/bin/false"}

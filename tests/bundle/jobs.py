@@ -171,7 +171,7 @@ def environment(device="cpu", fake="", **more):
     settings = {**PROGRAMS, "TMPDIR": str(WORK), "HOME": str(WORK), "OMP_NUM_THREADS": "1", **more}
     if device == "device" and DEVICE == "fake":
         settings["LOCKSTEP_TEST_DEVICE"] = str(BUNDLE / "tests/fake-device.so")
-        settings["LOCKSTEP_FAKE_DEVICE"] = fake or "memory=2000000000"
+        settings["LOCKSTEP_FAKE_DEVICE"] = fake or os.environ.get("LOCKSTEP_FAKE_DEVICE", "memory=2000000000")
     return settings
 
 
