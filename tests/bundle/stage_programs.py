@@ -30,6 +30,19 @@ def two_ranks_train():
         jobs.require(list((jobs.WORK / "exported").glob("*.safetensors")), "there is no safetensors file")
 
 
+def the_plugin_opens():
+    """With the libraries of this machine; a GPU then trains a step, and without one the refusal is of the machine."""
+    with jobs.claim("the plug-in for GPUs opens"):
+        options = {"model.config": jobs.model_config("llama"), "train.max_steps": 1, "train.device": "cuda"}
+        done = jobs.train(jobs.WORK / "plug-in", options, expect=None)
+        if jobs.MACHINE["gpus"]:
+            done.expect(0)
+        else:
+            done.expect(2)
+            jobs.require("train.device cuda finds no device: this machine" in done.err, done.err[-1500:])
+
+
 each_program_starts()
+the_plugin_opens()
 two_ranks_train()
 jobs.end()
