@@ -117,9 +117,13 @@ for number, gpu in enumerate(jobs.MACHINE["gpus"]):
     capability = ".".join(map(str, gpu["capability"]))
     jobs.figure(f"GPU {number}", name=gpu["name"], compute_capability=capability, memory_gib=gpu["memory"] / 2**30)
 libraries()
-with jobs.claim("the bundle's LibTorch is that of this Python"):
+with jobs.claim("the programs were compiled with the LibTorch of this Python"):
     done = jobs.run([jobs.BUNDLE / "bin/train", "--build-info"]).expect(0)
     jobs.tell(note=done.out.strip())
+    compiled = re.search(r"^libtorch\s+([\d.]+)", done.out, re.MULTILINE)
+    jobs.require(
+        compiled and jobs.MACHINE["torch"].partition("+")[0] == compiled[1], f"Python has {jobs.MACHINE['torch']}"
+    )
 with jobs.claim("rates of the GPU are measured"):
     if not jobs.MACHINE["gpus"]:
         raise jobs.Skip(jobs.MACHINE["reason"] or "PyTorch finds no GPU")
