@@ -172,10 +172,14 @@ def plan_of_memory(size, batch, config):
     _, _, _, length, tokens, steps, _ = SIZES[size]
     options = {"model.config": config, "data.path": None, "data.tokenizer": None, "data.sequence_length": length}
     options |= {"precision.dtype": "bf16", "train.global_batch": tokens // length, "train.micro_batch": batch}
-    gpus = jobs.MACHINE["gpus"]
-    named = {"log.peak_device": gpus[0]["name"]} if gpus else {}
-    words = jobs.train_words(jobs.WORK / "plan", {**options, **named}, "device" if gpus else "cpu")
-    done = jobs.run([*words, "--dry-run", "--json"]).expect(0)
+    for gpu in jobs.MACHINE["gpus"][:1]:
+        words = jobs.train_words(jobs.WORK / "plan", {**options, "log.peak_device": gpu["name"]}, "device")
+        done = jobs.run([*words, "--dry-run", "--json"])
+        if done.code == 0:
+            break  # else a GPU that the plan does not know by name
+    else:
+        words = jobs.train_words(jobs.WORK / "plan", options)
+        done = jobs.run([*words, "--dry-run", "--json"]).expect(0)
     plan = json.loads(done.out)
     jobs.figure(
         f"planned memory, {name_of(size, batch, 1)}",
