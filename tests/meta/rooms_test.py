@@ -7,14 +7,14 @@ from lockstep_testing import BUILD, SOURCE, run_command
 
 ROOMS = (
     "base device report plugin unicode jinja chat options remote tokenizer dialects config layout program quant store architecture exchange "
-    "readers comm app reshard data prepare artifact tensor model optim engine checkpoint train cuda"
+    "readers comm app reshard data prepare artifact tensor trial model optim engine checkpoint train cuda"
 ).split()
 # Headers of a library, and the only rooms whose sources include them.
 LIBRARIES = {
     r"mpi\.h": ["comm"],
     r"(cuda|cublas|nccl|nvml).*\.h": ["cuda"],
     r"(hdf5|H5\w+)\.h": ["store"],
-    r"(torch|ATen|c10)/.*": ["tensor", "model", "optim", "engine", "checkpoint", "train", "cuda"],
+    r"(torch|ATen|c10)/.*": ["tensor", "trial", "model", "optim", "engine", "checkpoint", "train", "cuda"],
     r"yaml-cpp/.*": ["options"],
     r"spdlog/.*": ["report"],
     r"simdjson\.h": ["base", "exchange", "tokenizer", "readers"],
@@ -22,7 +22,7 @@ LIBRARIES = {
     r"curl/.*": ["remote"],
 }
 # Rooms that take values, never a configuration: who uses them need not know an option. In store, the body of checkpoint-inspect alone does.
-WITHOUT_CONFIGURATION = "device layout program quant store architecture exchange readers comm data tensor model engine checkpoint cuda".split()
+WITHOUT_CONFIGURATION = "device layout program quant store architecture exchange readers comm data tensor trial model engine checkpoint cuda".split()
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 
 

@@ -1,0 +1,37 @@
+// Times the calls of trials on this process's device, and measures the ceilings of their rates there: a copy in its
+// memory, and a large product of each type.
+#pragma once
+
+#include "trial/trials.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep::trial {
+
+/// Limits of the calls that are timed.
+struct SpeedLimits {
+  std::int64_t most_bytes = 0;  // of the arguments of a call
+  double most_seconds = 1;      // of all calls of a case, about
+};
+
+struct TrialSpeed {
+  std::string shape;
+  double seconds = 0;  // median
+  double flops = 0;    // of a product; 0: the call moves bytes
+  double bytes = 0;
+  double rate() const { return (flops > 0 ? flops : bytes) / seconds; }  // FLOP/s or bytes/s
+};
+
+/// Times a case at the largest share of its sizes that keeps the limits. Local; waits for the device.
+template <class T>
+TrialSpeed time_trial(const Trial& trial, const Kernels<T>& kernels, const TrialSizes& sizes, std::uint64_t seed,
+                      const SpeedLimits& limits);
+
+/// Bytes per second that a copy within the device's memory moves; a byte that is read and written counts twice.
+double copy_ceiling(const SpeedLimits& limits);
+/// FLOPs per second of a large product of this type, rounded to it.
+template <class T>
+double product_ceiling(const Kernels<T>& kernels, const SpeedLimits& limits);
+
+}  // namespace lockstep::trial
