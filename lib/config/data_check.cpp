@@ -59,7 +59,8 @@ void check_datasets(const TrainConfig& config, Problems& problems) {
   if (config.eval_only && !names_training_data(data) && config.eval.datasets.empty())
     problems.add({"eval.datasets", "data.path"},
                  "eval.datasets or data.path is needed: the data to evaluate, or data with a validation split");
-  if (!config.eval_only && !config.calibrate && !names_training_data(data) && !config.dry_run && !prints_plan(config))
+  const bool reads_none = config.calibrate || config.check_device || config.dry_run || prints_plan(config);
+  if (!config.eval_only && !names_training_data(data) && !reads_none)
     problems.add({"data.path", option}, "data.path or data.datasets is needed: the data to train on");
   if (has_path && !data.datasets.empty())
     problems.add({"data.path", option}, "data.path and data.datasets both name the training data: leave one out");

@@ -12,7 +12,7 @@ void describe(Declaration& visit, TrainOptions& train) {
                .details = "The same command started again resumes there",
                .value_name = "DIR",
                .required = true,
-               .needless_with = {"eval_only", "calibrate"},
+               .needless_with = {"eval_only", "calibrate", "check_device"},
                .completes = Completes::folders});
   visit.field("max_steps", train.max_steps,
               {.brief = "optimizer steps of the run",

@@ -46,11 +46,13 @@ const std::vector<Rule>& needs() {
        [](const TrainConfig& config) { return config.model.config && config.model.path; },
        "model.config and model.path both name a network: leave one out (a folder of weights has its own config.json)"},
       {{"train.max_steps", "train.epochs"},
-       [](const TrainConfig& config) { return !config.train.max_steps && !config.train.epochs && !config.calibrate; },
+       [](const TrainConfig& config) {
+         return !config.train.max_steps && !config.train.epochs && !config.calibrate && !config.check_device;
+       },
        "train.max_steps or train.epochs is needed: how long to train"},
       {{"train.global_batch"},
        [](const TrainConfig& config) {
-         return !config.eval_only && !config.train.global_batch &&
+         return !config.eval_only && !config.check_device && !config.train.global_batch &&
                 !(config.train.micro_batch && config.train.accumulation);
        },
        "train.global_batch is needed: samples of one step over all ranks; or train.micro_batch and "
@@ -128,6 +130,21 @@ const std::vector<Rule>& rules_of_switches() {
       {{"calibrate", "plan"},
        [](const TrainConfig& config) { return config.calibrate && config.plan; },
        "--plan has no effect: --calibrate prints measured times and costs, --dry-run prints the plan"},
+      {{"check_device", "dry_run"},
+       [](const TrainConfig& config) { return config.check_device && (config.dry_run || prints_plan(config)); },
+       "--check-device runs kernels on the started ranks, but a plan runs none: leave one out"},
+      {{"check_device", "eval_only"},
+       [](const TrainConfig& config) { return config.check_device && config.eval_only; },
+       "--check-device checks the kernels of training, but --eval-only trains nothing: leave one out"},
+      {{"check_device", "calibrate"},
+       [](const TrainConfig& config) { return config.check_device && config.calibrate; },
+       "--check-device runs single kernels, --calibrate whole steps: leave one out"},
+      {{"check_device", "profile"},
+       [](const TrainConfig& config) { return config.check_device && config.profile; },
+       "--check-device runs no step, so --profile has nothing to measure"},
+      {{"check_device", "plan"},
+       [](const TrainConfig& config) { return config.check_device && config.plan; },
+       "--plan has no effect: --check-device prints a table of kernels, --dry-run prints the plan"},
       {{"eval_only", "train.run_dir", "checkpoint.resume"},
        [](const TrainConfig& config) {
          const Resume::From from = config.checkpoint.resume.from;

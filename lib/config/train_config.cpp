@@ -94,6 +94,11 @@ void describe(Declaration& visit, TrainConfig& config) {
                .max = 1000,
                .bare = "5",
                .command_line_only = true});
+  visit.field("check_device", config.check_device,
+              {.brief = "check each kernel of the run against fp64 of the CPU, and exit",
+               .details = "The errors, their bounds and the speed of the kernels on train.device are printed. Exit "
+                          "code 1: one is beyond its bounds. It needs no data, and nothing is written",
+               .command_line_only = true});
   visit.field("plan", config.plan,
               {.brief = "show the whole plan, not only what fits on a screen", .command_line_only = true});
   visit.field("profile", config.profile,

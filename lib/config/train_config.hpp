@@ -372,6 +372,7 @@ struct TrainConfig {
   std::optional<std::int64_t> profile;         // profile this number of steps, soon after the start
   bool eval_only = false;                      // evaluate the checkpoint, and exit
   std::optional<std::int64_t> calibrate;       // measure this number of steps and print the cost
+  bool check_device = false;                   // compare the kernels of the run with the CPU's, and exit
   bool plan = false;                           // print the plan in full
   bool dry_run = false;                        // no option of this section: CommonOptions::dry_run
 };

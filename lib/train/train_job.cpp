@@ -28,6 +28,7 @@
 #include "train/run_setup.hpp"
 #include "train/start_report.hpp"
 #include "train/stopped_run.hpp"
+#include "train/try_device.hpp"
 
 #include <optional>
 #include <string>
@@ -135,6 +136,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   hand_to_plugins(given.plugin_values);
   const bool plans = asks_for_plan(given, output.common());
   if (given.calibrate) return calibrate(given, session, output);
+  if (given.check_device) return check_device(given, session, output);
   if (given.eval_only) return evaluate_only(evaluation_alone(given), session, output);
   Communicator& world = session.world();
   const JobIdentity job = job_of_process(digest_of_run(given));

@@ -69,9 +69,9 @@ void describe_attention(KernelCall<T>& call, const TrialSizes& sizes, int produc
   call.facts.flops = 2 * products * pairs * width;
   call.facts.terms = std::min(sizes.rows, sizes.document) + sizes.model.head_size;
   call.facts.within = call.tested();
-  const std::string window = sizes.window > 0 ? fmt::format(", window {}", sizes.window) : "";
-  call.facts.shape = fmt::format("{} rows, {}/{} heads of {}{}", sizes.rows, sizes.model.heads, sizes.model.kv_heads,
-                                 sizes.model.head_size, window);
+  call.facts.shape =
+      fmt::format("{}x{}/{}x{}{}", sizes.rows, sizes.model.heads, sizes.model.kv_heads, sizes.model.head_size,
+                  sizes.window > 0 ? fmt::format(" window {}", sizes.window) : std::string());
 }
 
 /// The arguments that forward and backward have in common.

@@ -8,8 +8,9 @@ namespace lockstep::trial {
 namespace {
 
 template <class T>
-void describe_rows(KernelCall<T>& call, std::int64_t rows, std::int64_t columns, std::int64_t terms) {
-  call.facts.shape = fmt::format("{}x{}", rows, columns);
+void describe_rows(KernelCall<T>& call, std::int64_t rows, std::int64_t columns, std::int64_t terms,
+                   std::string_view form = "") {
+  call.facts.shape = fmt::format("{}x{}{}", rows, columns, form);
   call.facts.terms = terms;
 }
 
@@ -79,7 +80,7 @@ std::vector<Trial> block_trials() {
             const std::int64_t entries = sizes.model.vocabulary, columns = sizes.model.channels;
             const bool adds = sizes.variant == 1;
             const Extent rows{sizes.rows, columns};
-            describe_rows(call, sizes.rows, columns, 2);
+            describe_rows(call, sizes.rows, columns, 2, adds ? " added" : "");
             call.facts.moved = rows.count() * static_cast<std::int64_t>(sizeof(T) + (adds ? 2 : 1) * sizeof(Math<T>));
             call(&Kernels<T>::embedding_forward, call.in(stored, "table", {entries, columns}),
                  call.in(index32, "indices", sizes.rows, indices_below(entries, sizes.has_odd_parts)), sizes.rows,
@@ -93,7 +94,7 @@ std::vector<Trial> block_trials() {
             const std::int64_t entries = sizes.model.vocabulary, columns = sizes.model.channels;
             const bool adds = sizes.variant == 1;
             const Extent table{entries, columns};
-            describe_rows(call, sizes.rows, columns, sizes.rows);
+            describe_rows(call, sizes.rows, columns, sizes.rows, adds ? " added" : "");
             call(&Kernels<T>::embedding_backward, call.in(wide, "dy", {sizes.rows, columns}),
                  call.in(index32, "indices", sizes.rows, indices_below(entries, sizes.has_odd_parts)), sizes.rows,
                  columns, entries, adds ? 1.0 : 0.0,
@@ -163,7 +164,7 @@ std::vector<Trial> block_trials() {
             const auto weights = [&](std::string_view name) {
               return adds ? call.updated(wide, name, rows.columns) : call.out(wide, name, rows.columns);
             };
-            describe_rows(call, rows.rows, rows.columns, std::max(rows.rows, rows.columns));
+            describe_rows(call, rows.rows, rows.columns, std::max(rows.rows, rows.columns), adds ? " added" : "");
             call(&Kernels<T>::layer_norm_backward, call.in(stored, "dy", rows),
                  call.in(wide, "x", rows, normal(1, 0.5)), call.in(stored, "weight", rows.columns),
                  call.in(wide, "mean", rows.rows, result_of("layer_norm_forward", constant(0.5))),
@@ -185,7 +186,7 @@ std::vector<Trial> block_trials() {
           []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
             const Extent rows{sizes.rows, sizes.model.channels};
             const bool adds = sizes.variant == 0;
-            describe_rows(call, rows.rows, rows.columns, std::max(rows.rows, rows.columns));
+            describe_rows(call, rows.rows, rows.columns, std::max(rows.rows, rows.columns), adds ? " added" : "");
             call(&Kernels<T>::rms_norm_backward, call.in(stored, "dy", rows), call.in(wide, "x", rows),
                  call.in(stored, "weight", rows.columns),
                  call.in(wide, "rstd", rows.rows, result_of("rms_norm_forward", constant(1))),

@@ -183,6 +183,7 @@ std::string types_of(TrialArguments& call) {
     const std::string name(name_of(argument.number));
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
+  std::ranges::sort(names);
   return join(names, " ");
 }
 

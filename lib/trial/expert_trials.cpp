@@ -22,7 +22,7 @@ struct Routed {
         rows(std::ranges::count_if(of_rows, [](std::int32_t sample) { return sample >= 0; }) * shape.per_token),
         by_expert{shape.tokens, shape.experts},
         by_choice{shape.tokens, shape.per_token} {
-    call.facts.shape = fmt::format("{} tokens to {} of {}", shape.tokens, shape.per_token, shape.experts);
+    call.facts.shape = fmt::format("{} to {} of {}", shape.tokens, shape.per_token, shape.experts);
   }
   const std::int32_t* chosen() const { return call.in(index32, "chosen", by_choice, result_of("route")); }
   const std::int32_t* row_samples() const { return call.in(index32, "samples of rows", shape.tokens, given(of_rows)); }

@@ -94,7 +94,7 @@ std::vector<Trial> loss_trials() {
       make_trial(
           "add_value",
           []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
-            describe_elements(call, 1);
+            call.facts.shape = sizes.variant == 0 ? "1" : "1 finite";
             call(&Kernels<T>::add_value, call.in(real, "value", 1), sizes.variant == 0,
                  call.updated(real, "sum", 1, uniform(1, 2)));
           },

@@ -69,12 +69,11 @@ TrialSpeed time_call(const Trial& trial, const Kernels<T>& kernels, const TrialS
 template <class Measure, class Fits>
 TrialSpeed grown(const SpeedLimits& limits, const Measure& measure, const Fits& fits) {
   constexpr double first_share = 1.0 / 256, growth = 4;
-  constexpr double most_growth = growth * growth;  // of the time of attention within a document
   TrialSpeed speed;
   for (double share = first_share; share <= 1; share *= growth) {
     if (share > first_share && !fits(share)) break;
     speed = measure(share);
-    if (speed.seconds * most_growth * (measurements + 2) > limits.most_seconds) break;
+    if (speed.seconds * growth * (measurements + 2) > limits.most_seconds) break;
   }
   return speed;
 }

@@ -10,8 +10,8 @@ namespace lockstep::trial {
 namespace {
 
 template <class T>
-void describe_elements_of(KernelCall<T>& call, std::int64_t count) {
-  call.facts.shape = fmt::format("{}", count);
+void describe_elements_of(KernelCall<T>& call, std::int64_t count, std::string_view form = "") {
+  call.facts.shape = fmt::format("{}{}", count, form);
 }
 
 /// Borders within vectors, an empty stretch, and elements that belong to none.
@@ -123,7 +123,7 @@ template <class T, class Entry, class Role>
 void describe_muon_lead(KernelCall<T>& call, const TrialSizes& sizes, Entry entry, Role state) {
   using M = Math<T>;
   const std::int64_t length = sizes.elements;
-  describe_elements_of(call, length);
+  describe_elements_of(call, length, sizes.variant == 0 ? " Nesterov" : "");
   call(entry, length, M(0.5), M(0.75), sizes.variant == 0, call.in(wide, "gradient", length),
        call.updated(state, "average", length), call.out(wide, "directions", length));
 }
@@ -169,7 +169,7 @@ AdafactorPass<Math<T>> adafactor_pass(KernelCall<T>& call, const TrialSizes& siz
   const Draw squares = uniform(0.5, 1);
   const bool follows_squares = stage == (factored ? AdafactorStage::means : AdafactorStage::sums);
   const std::string_view squaring = factored ? "adafactor_means" : "adafactor_sums";
-  describe_elements_of(call, count);
+  describe_elements_of(call, count, factored ? " factored" : "");
   pass.first = stage == AdafactorStage::sums
                    ? call.updated(real, "first", first_sums, constant(0))
                    : read(real, "first", first_sums, result_of("adafactor_sums", uniform(1, 9)));
@@ -216,7 +216,7 @@ std::vector<Trial> update_trials() {
             const bool keeps = sizes.variant == 0;
             const SgdFactors<M> first{M(0.5), M(0.125), M(0.1), M(keeps ? 0.9 : 0), keeps};
             const SgdFactors<M> second{M(1), M(0.25), M(0), M(keeps ? 0.5 : 0), false};
-            describe_elements_of(call, length);
+            describe_elements_of(call, length, keeps ? " momentum" : "");
             call(&Kernels<T>::sgd, stretches_of(length, first, second), length, weights_of(call, sizes, length),
                  call.in(wide, "gradient", length), keeps ? call.updated(wide, "buffer", length) : nullptr);
           },

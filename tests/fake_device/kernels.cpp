@@ -5,6 +5,8 @@
 #include "tensor/functions/kernel_names.hpp"
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -68,6 +70,18 @@ RingStep for_job(RingStep step) {
 template <class Table>
 const Table* of_cpu = nullptr;
 
+/// What a kernel does besides its work.
+enum class KernelFault : std::uint8_t { none, wrong, silent };
+
+/// Flips a high bit of the first value that a kernel may write to.
+template <class T>
+void spoil(const T& argument) {
+  if constexpr (std::is_pointer_v<T> && !std::is_const_v<std::remove_pointer_t<T>>) {
+    constexpr std::byte high_bit{0x40};
+    if (argument != nullptr) reinterpret_cast<std::byte*>(argument)[sizeof(*argument) - 1] ^= high_bit;
+  }
+}
+
 /// Whether each entry was called, by its name: "bf16 gemm".
 auto& called_entries = *new std::map<std::string, const std::atomic<bool>*>;
 
@@ -78,23 +92,29 @@ template <class T, class... Arguments, void (*Kernels<T>::*Member)(Arguments...)
 struct Queued<Member> {
   using Table = Kernels<T>;
   static inline std::atomic<bool> was_called = false;
+  static inline KernelFault fault = KernelFault::none;
   static void call(Arguments... arguments) {
     was_called = true;
+    if (fault == KernelFault::silent) return;
     submit(DeviceQueue::compute,
            [kept = std::tuple<std::decay_t<Arguments>...>(for_job(std::decay_t<Arguments>(arguments))...)] {
              std::apply(of_cpu<Table>->*Member, kept);
+             if (fault == KernelFault::wrong) std::apply([](const auto&... each) { (spoil(each), ...); }, kept);
            });
   }
 };
 
 template <class T>
-Kernels<T> kernels_of(const Kernels<T>& cpu, const std::set<std::string>& without) {
+Kernels<T> kernels_of(const Kernels<T>& cpu, const std::set<std::string>& without, const std::string& wrong,
+                      const std::string& silent) {
   of_cpu<Kernels<T>> = &cpu;
   Kernels<T> kernels;
 #define LOCKSTEP_QUEUED(entry)                                                       \
   if (const auto name = std::string(table_name<T>) + " " #entry;                     \
       cpu.entry != nullptr && !without.contains(name) && !without.contains("all")) { \
     called_entries[name] = &Queued<&Kernels<T>::entry>::was_called;                  \
+    if (name == wrong) Queued<&Kernels<T>::entry>::fault = KernelFault::wrong;       \
+    if (name == silent) Queued<&Kernels<T>::entry>::fault = KernelFault::silent;     \
     kernels.entry = Queued<&Kernels<T>::entry>::call;                                \
   }
   LOCKSTEP_KERNELS(LOCKSTEP_QUEUED)
@@ -120,11 +140,13 @@ void sum_operands(const OperandSum& sum) {
 
 }  // namespace
 
-const KernelTables& kernels(const KernelTables& cpu, const std::set<std::string>& without) {
+const KernelTables& kernels(const KernelTables& cpu, const std::set<std::string>& without, const std::string& wrong,
+                            const std::string& silent) {
   static const KernelTables kept = cpu;
-  static const KernelTables tables{kernels_of(kept.f32, without), kernels_of(kept.f64, without),
-                                   kernels_of(kept.bf16, without), kernels_of(kept.f16, without),
-                                   ExchangeKernels{copy_pieces, sum_operands}};
+  static const KernelTables tables{
+      kernels_of(kept.f32, without, wrong, silent), kernels_of(kept.f64, without, wrong, silent),
+      kernels_of(kept.bf16, without, wrong, silent), kernels_of(kept.f16, without, wrong, silent),
+      ExchangeKernels{copy_pieces, sum_operands}};
   exchange_of_cpu = kept.exchange;
   return tables;
 }

@@ -22,6 +22,8 @@
 //   report         a file with the counts, written at each wait
 //   kernels        a file of each rank, FILE.RANK, with the entries of the kernel tables that were called, written at
 //                  each wait
+//   wrong_kernel   an entry that spoils the first value of each output
+//   silent_kernel  an entry that does nothing
 //   without        an entry that the device does not have, as "bf16 gemm", or "all"
 #include "device/device_plugin.hpp"
 
@@ -43,7 +45,8 @@
 namespace lockstep::fake {
 
 void register_operations();
-const KernelTables& kernels(const KernelTables& cpu, const std::set<std::string>& without);
+const KernelTables& kernels(const KernelTables& cpu, const std::set<std::string>& without, const std::string& wrong,
+                            const std::string& silent);
 std::string called_kernels();
 
 namespace {
@@ -169,7 +172,8 @@ class Plugin final : public DevicePlugin {
     return std::make_unique<FakeDevice>(index, count);
   }
   const void* kernels(const void* of_cpu) override {
-    return &fake::kernels(*static_cast<const KernelTables*>(of_cpu), {text("without")});
+    return &fake::kernels(*static_cast<const KernelTables*>(of_cpu), {text("without")}, text("wrong_kernel"),
+                          text("silent_kernel"));
   }
   const NcclTable& nccl() override {
     if (number("nccl", 0) == 0) fail(ExitCode::resources, "the fake device has no NCCL");
