@@ -89,7 +89,7 @@ TrialSpeed time_trial(const Trial& trial, const Kernels<T>& kernels, const Trial
 }
 
 double copy_ceiling(const SpeedLimits& limits) {
-  constexpr std::int64_t most_copied = std::int64_t{1} << 30;
+  constexpr std::int64_t most_copied = std::int64_t{1} << 28;
   const std::int64_t whole = std::min(most_copied, limits.most_bytes / 2);
   return grown(
              limits,
