@@ -143,6 +143,20 @@ def test_jobs_take_the_words_of_every_line_of_their_settings(tmp):
         assert said[-len(words) :] == words and done.returncode == 0, (job, done)
 
 
+def test_ranks_of_a_job_see_all_gpus_of_their_node():
+    """The site file, as a job of Slurm sources it."""
+
+    def binding(**settings):
+        script = f'. "{SOURCE}/scripts/slurm/site.sh"; echo "${{SLURM_GPU_BIND:-as Slurm does}}"'
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
+        done = subprocess.run(["bash", "-c", script], env={**clean, **settings}, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    assert binding() == "as Slurm does"
+    assert binding(SLURM_GPUS_PER_TASK="1") == "none"
+    assert binding(SLURM_GPUS_PER_TASK="1", SLURM_GPU_BIND="closest") == "closest"
+
+
 def dependencies_of_the_build():
     """The names of libraries in meson.build: the first of each call, and libraries without a pkg-config file."""
     text = (SOURCE / "meson.build").read_text()
