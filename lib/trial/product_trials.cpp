@@ -19,7 +19,7 @@ MatrixView<T> factor(KernelCall<T>& call, std::string_view name, std::int64_t ro
 template <class T>
 struct Factors {
   Factors(KernelCall<T>& call, const TrialSizes& sizes)
-      : gap(sizes.has_odd_parts ? 3 : 0),
+      : gap(sizes.has_odd_parts ? 2 : 0),
         a(factor(call, "a", sizes.product.m, sizes.product.k, sizes.product.a, gap)),
         b(factor(call, "b", sizes.product.k, sizes.product.n, sizes.product.b, gap)) {
     const auto& [m, n, k, a_trans, b_trans, adds, has_bias, sums_rows] = sizes.product;
