@@ -23,7 +23,7 @@ struct Copies {
 /// Copies the bytes of one piece from `begin` on, as words of the size in which both addresses are aligned.
 template <class Word>
 __device__ void copy_part(const MemoryCopy& piece, std::int64_t begin) {
-  const std::int64_t bytes = std::min(piece.bytes - begin, bytes_of_block);
+  const std::int64_t left = piece.bytes - begin, bytes = left < bytes_of_block ? left : bytes_of_block;
   const std::int64_t words = bytes / static_cast<std::int64_t>(sizeof(Word));
   const Word* const from = reinterpret_cast<const Word*>(piece.from + begin);
   Word* const to = reinterpret_cast<Word*>(piece.to + begin);
