@@ -15,6 +15,7 @@
 #include "cuda/kernels/sum_columns.hpp"
 #include "cuda/kernels/updates.hpp"
 #include "cuda/kernels/value_statistics.hpp"
+#include "cuda/orthogonalise.hpp"
 #include "cuda/product_entries.hpp"
 
 #include <type_traits>
@@ -23,7 +24,7 @@ namespace lockstep::cuda {
 
 namespace {
 
-// Null: orthogonalise, and what Adafactor and grouped products need.
+// Null: what Adafactor and grouped products need.
 template <class T>
 Kernels<T> entries() {
   using M = Math<T>;
@@ -78,6 +79,7 @@ Kernels<T> entries() {
                      .lion = cuda::lion<M, M>,
                      .sgd = cuda::sgd<M>,
                      .muon_lead = cuda::muon_lead<M, M>,
+                     .orthogonalise = cuda::orthogonalise<M>,
                      .muon_follow = cuda::muon_follow<M>};
   if constexpr (std::is_same_v<M, float>) {
     kernels.adamw_short_state = cuda::adamw<float, Bf16>;

@@ -65,6 +65,15 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixVi
 }
 
 template <class T>
+void gemm_onto(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<T> a, MatrixView<T> b,
+               double beta, const Math<T>* base, Math<T>* y) {
+  Product product = product_of(m, n, k, a, b, y, n);
+  product.alpha = alpha;
+  add(product, beta, base, n);
+  multiply(product);
+}
+
+template <class T>
 void gemm_scaled(std::int64_t m, std::int64_t n, std::int64_t k, const double* alpha, MatrixView<T> a, MatrixView<T> b,
                  double beta, Math<T>* c, std::int64_t c_stride) {
   if (m == 0 || n == 0) return;
@@ -110,6 +119,8 @@ void gemm_add(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, M
 #define LOCKSTEP_INSTANTIATE(T)                                                                                       \
   template void gemm<T>(std::int64_t, std::int64_t, std::int64_t, double, MatrixView<T>, MatrixView<T>, double,       \
                         Math<T>*, std::int64_t);                                                                      \
+  template void gemm_onto<T>(std::int64_t, std::int64_t, std::int64_t, double, MatrixView<T>, MatrixView<T>, double,  \
+                             const Math<T>*, Math<T>*);                                                               \
   template void gemm_scaled<T>(std::int64_t, std::int64_t, std::int64_t, const double*, MatrixView<T>, MatrixView<T>, \
                                double, Math<T>*, std::int64_t);                                                       \
   template void gemm_rounded<T>(std::int64_t, std::int64_t, std::int64_t, MatrixView<T>, MatrixView<T>, const T*, T*, \

@@ -11,6 +11,10 @@ namespace lockstep::cuda {
 template <class T>
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<T> a, MatrixView<T> b, double beta,
           Math<T>* c, std::int64_t c_stride);
+/// y (m, n) = alpha · a · b + beta · base, with base (m, n); rows of both lie one behind the other. Not of the table.
+template <class T>
+void gemm_onto(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<T> a, MatrixView<T> b,
+               double beta, const Math<T>* base, Math<T>* y);
 template <class T>
 void gemm_scaled(std::int64_t m, std::int64_t n, std::int64_t k, const double* alpha, MatrixView<T> a, MatrixView<T> b,
                  double beta, Math<T>* c, std::int64_t c_stride);

@@ -1,10 +1,15 @@
 // The parts of the plug-in that need LibTorch or a GPU, for tests of the others.
 #include "base/error.hpp"
 #include "cuda/kernel_entries.hpp"
+#include "cuda/kernels/muon_iteration.hpp"
 #include "cuda/kernels/product_arguments.hpp"
+#include "cuda/kernels/round.hpp"
+#include "cuda/kernels/step_sums.hpp"
 #include "cuda/libtorch_cuda.hpp"
 #include "cuda_stubs/stubs.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 namespace lockstep {
@@ -57,6 +62,42 @@ void product_factors(const double* alpha, double beta, M* factors) {
   });
 }
 
+template <class M>
+void transpose(const M* from, std::int64_t rows, std::int64_t cols, M* to) {
+  stubs::queue_kernel([=] {
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < cols; ++c) to[c * rows + r] = from[r * cols + c];
+  });
+}
+
+template <class M>
+void divide_by_norm(M* values, std::int64_t count, const double* square_sum, double least) {
+  stubs::queue_kernel([=] {
+    for (std::int64_t i = 0; i < count; ++i) values[i] *= static_cast<M>(1 / std::max(std::sqrt(*square_sum), least));
+  });
+}
+
+template <class M>
+void add_square_sum(const M* values, std::int64_t count, double* sum) {
+  stubs::queue_kernel([=] {
+    for (std::int64_t i = 0; i < count; ++i) *sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  });
+}
+
+template <class T>
+void round_to(const Math<T>* x, std::int64_t count, T* y) {
+  stubs::queue_kernel([=] {
+    for (std::int64_t i = 0; i < count; ++i) store(y[i], x[i]);
+  });
+}
+
+template void transpose<float>(const float*, std::int64_t, std::int64_t, float*);
+template void transpose<double>(const double*, std::int64_t, std::int64_t, double*);
+template void divide_by_norm<float>(float*, std::int64_t, const double*, double);
+template void divide_by_norm<double>(double*, std::int64_t, const double*, double);
+template void add_square_sum<float>(const float*, std::int64_t, double*);
+template void add_square_sum<double>(const double*, std::int64_t, double*);
+template void round_to<Bf16>(const float*, std::int64_t, Bf16*);
 template void widen_row<Bf16>(const Bf16*, std::int64_t, float*);
 template void widen_row<Fp16>(const Fp16*, std::int64_t, float*);
 template void product_factors<float>(const double*, double, float*);

@@ -46,6 +46,8 @@ FAULTS = [
     ),
     # Masks, borders and tails.
     ("causal_attention", "attention_walk.cuh", "distance < window", "distance <= window"),
+    ("muon_iteration", "muon_iteration.cu", BARRIER, ""),
+    ("muon_iteration", "muon_iteration.cu", "left + row < cols && top", "top"),
     ("exchanges", "exchanges.cu", "if (rest < bytes)", "if (rest + 1 < bytes)"),
     ("exchanges", "exchanges.cu", "operand < count", "operand + 1 < count"),
     ("exchanges", "exchanges.cu", "if (addresses % 4 == 0)", "if (addresses % 2 == 0)"),

@@ -13,6 +13,7 @@
 #include "cuda/kernels/sum_columns.hpp"
 #include "cuda/kernels/updates.hpp"
 #include "cuda/kernels/value_statistics.hpp"
+#include "cuda/orthogonalise.hpp"
 
 #include <type_traits>
 
@@ -61,6 +62,7 @@ struct Entries {
   LOCKSTEP_SAME(row_statistics<M>);
   LOCKSTEP_SAME(cross_entropy_derivative<T>);
   LOCKSTEP_SAME(add_square_sum<M>);
+  LOCKSTEP_SAME(orthogonalise<M>);
   LOCKSTEP_SAME(add_statistics<T>);
   LOCKSTEP_SAME(sgd<M>);
   LOCKSTEP_SAME(muon_follow<M>);

@@ -6,6 +6,7 @@
 #include "comm/device_ranks.hpp"
 #include "cuda/libtorch_cuda.hpp"
 #include "cuda/nccl_functions.hpp"
+#include "cuda/orthogonalise.hpp"
 #include "cuda/product_entries.hpp"
 #include "cuda/stream.hpp"
 #include "cuda_stubs/stubs.hpp"
@@ -620,6 +621,82 @@ BOOST_AUTO_TEST_CASE(a_launch_that_failed_is_an_error_and_one_of_its_own_leaves_
   BOOST_REQUIRE(told.size() == 2u);
   BOOST_TEST(told[0] == told[1]);  // the first one counts
   BOOST_CHECK_THROW(cuda::compute_stream(), Error);
+}
+
+namespace {
+
+using Matrix = std::vector<std::vector<double>>;
+
+Matrix times(const Matrix& a, const Matrix& b) {
+  Matrix product(a.size(), std::vector<double>(b.front().size()));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    for (std::size_t j = 0; j < b.front().size(); ++j)
+      for (std::size_t k = 0; k < b.size(); ++k) product[i][j] += a[i][k] * b[k][j];
+  return product;
+}
+
+Matrix turned(const Matrix& a) {
+  Matrix result(a.front().size(), std::vector<double>(a.size()));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    for (std::size_t j = 0; j < a.front().size(); ++j) result[j][i] = a[i][j];
+  return result;
+}
+
+/// The contract of orthogonalise, in plain loops.
+Matrix orthogonalised(Matrix x, int steps) {
+  const bool tall = x.size() > x.front().size();
+  if (tall) x = turned(x);
+  double squares = 0;
+  for (const auto& row : x)
+    for (const double value : row) squares += value * value;
+  for (auto& row : x)
+    for (double& value : row) value /= std::max(std::sqrt(squares), 1e-7);
+  for (int step = 0; step < steps; ++step) {
+    const Matrix square = times(x, turned(x)), fourth = times(square, square);
+    Matrix sum = square;
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      for (std::size_t j = 0; j < sum.size(); ++j) sum[i][j] = -4.7750 * square[i][j] + 2.0315 * fourth[i][j];
+    const Matrix turn = times(sum, x);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      for (std::size_t j = 0; j < x.front().size(); ++j) x[i][j] = 3.4445 * x[i][j] + turn[i][j];
+  }
+  return tall ? turned(x) : x;
+}
+
+template <class M>
+void check_orthogonalised(Device& device, std::size_t rows, std::size_t cols, int steps, IterationType type,
+                          double bound) {
+  Matrix wanted(rows, std::vector<double>(cols));
+  std::vector<M> matrix(rows * cols);
+  std::uint64_t state = rows * 31 + cols;
+  for (std::size_t i = 0; i < matrix.size(); ++i) {
+    state = state * 6364136223846793005 + 1442695040888963407;
+    matrix[i] = static_cast<M>(static_cast<double>(state >> 40) / (1 << 23) - 1);
+    wanted[i / cols][i % cols] = static_cast<double>(matrix[i]);
+  }
+  wanted = orthogonalised(wanted, steps);
+  cuda::orthogonalise<M>(matrix.data(), static_cast<std::int64_t>(rows), static_cast<std::int64_t>(cols), steps, type);
+  device.wait(device.record(DeviceQueue::compute));
+  double most = 0;
+  for (std::size_t i = 0; i < matrix.size(); ++i)
+    most = std::max(most, std::abs(static_cast<double>(matrix[i]) - wanted[i / cols][i % cols]));
+  BOOST_TEST(most <= bound, rows << " × " << cols << ", " << steps << " steps: " << most);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(matrices_are_orthogonalised_as_in_plain_loops) {
+  {
+    const auto device = open_on();
+    for (const auto& [rows, cols] : {std::pair<std::size_t, std::size_t>{4, 7}, {7, 4}, {5, 5}, {1, 3}, {3, 1}})
+      for (const int steps : {0, 1, 2, 5}) {
+        check_orthogonalised<double>(*device, rows, cols, steps, IterationType::of_matrix, 1e-12);
+        check_orthogonalised<float>(*device, rows, cols, steps, IterationType::of_matrix, 1e-4);
+        check_orthogonalised<float>(*device, rows, cols, steps, IterationType::bf16, 0.15);
+      }
+  }
+  BOOST_TEST(stubs::live_objects().empty());
+  BOOST_TEST(stubs::libtorch().blocks == 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
