@@ -48,16 +48,10 @@ struct Job {
   Transport transport;
 };
 
-bool there_is_nccl() {
-  if (nccl_in_use() != nullptr) return true;
-  BOOST_TEST_MESSAGE("skipped: the device of tests has no NCCL");
-  return false;
-}
-
 }  // namespace
 
 LOCKSTEP_MPI_TEST(every_operation_does_what_brute_force_says_on_the_device, test::at_least(2)) {
-  if (!there_is_nccl()) return;
+  BOOST_REQUIRE(nccl_in_use() != nullptr);
   const auto ranks = static_cast<std::size_t>(world().size()), rank = static_cast<std::size_t>(world().rank());
   Job job({{"all"}, {}}, make_mesh("world", {{"all", world().size()}}));
   std::uint64_t seed = 1;
@@ -76,7 +70,7 @@ LOCKSTEP_MPI_TEST(every_operation_does_what_brute_force_says_on_the_device, test
 }
 
 LOCKSTEP_MPI_TEST(operations_larger_than_the_packing_memory_go_in_portions, test::at_least(2)) {
-  if (!there_is_nccl()) return;
+  BOOST_REQUIRE(nccl_in_use() != nullptr);
   const auto ranks = static_cast<std::size_t>(world().size()), rank = static_cast<std::size_t>(world().rank());
   for (const std::int64_t packing_bytes : {1, 5000, 20000}) {
     Job job({{"all"}}, make_mesh("world", {{"all", world().size()}}), packing_bytes);
@@ -91,7 +85,7 @@ LOCKSTEP_MPI_TEST(operations_larger_than_the_packing_memory_go_in_portions, test
 }
 
 LOCKSTEP_MPI_TEST(operations_of_all_lanes_and_groups_run_in_the_order_of_issue, test::at_least(2)) {
-  if (!there_is_nccl()) return;
+  BOOST_REQUIRE(nccl_in_use() != nullptr);
   const int size = world().size();
   const int inner = size % 2 == 0 ? 2 : size;
   const Mesh mesh = make_mesh("world", {{"outer", size / inner}, {"inner", inner}});
@@ -123,7 +117,7 @@ LOCKSTEP_MPI_TEST(operations_of_all_lanes_and_groups_run_in_the_order_of_issue, 
 }
 
 LOCKSTEP_MPI_TEST(waiting_for_an_operation_of_the_device_does_not_stop_the_host, test::at_least(2)) {
-  if (!there_is_nccl()) return;
+  BOOST_REQUIRE(nccl_in_use() != nullptr);
   Job job({{"all"}}, make_mesh("world", {{"all", world().size()}}));
   const OnDevice values(values_of(1, world().rank(), 1000, DType::f32));
   const std::int64_t before = this_device().counts().waits;
