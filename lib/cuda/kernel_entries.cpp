@@ -5,6 +5,7 @@
 #include "cuda/kernels/dropouts.hpp"
 #include "cuda/kernels/embeddings.hpp"
 #include "cuda/kernels/exchanges.hpp"
+#include "cuda/kernels/grouped_products.hpp"
 #include "cuda/kernels/head_norms.hpp"
 #include "cuda/kernels/losses.hpp"
 #include "cuda/kernels/norms.hpp"
@@ -24,7 +25,7 @@ namespace lockstep::cuda {
 
 namespace {
 
-// Null: what Adafactor and grouped products need.
+// Null: what Adafactor needs.
 template <class T>
 Kernels<T> entries() {
   using M = Math<T>;
@@ -65,6 +66,8 @@ Kernels<T> entries() {
                      .dispatch_backward = cuda::dispatch_backward<T>,
                      .combine_rows = cuda::combine_rows<T>,
                      .combine_backward = cuda::combine_backward<T>,
+                     .grouped_gemm_rounded = cuda::grouped_gemm_rounded<T>,
+                     .grouped_weight_gemm = cuda::grouped_weight_gemm<T>,
                      .cross_entropy = cuda::cross_entropy<T>,
                      .cross_entropy_loss = cuda::cross_entropy_loss<M>,
                      .row_statistics = cuda::row_statistics<M>,

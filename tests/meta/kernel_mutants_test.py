@@ -46,11 +46,20 @@ FAULTS = [
     ),
     # Masks, borders and tails.
     ("causal_attention", "attention_walk.cuh", "distance < window", "distance <= window"),
+    ("grouped_products", "grouped_products.cu", "    __syncthreads();\n    add_step", "    add_step"),
+    ("grouped_products", "grouped_products.cu", "    __syncthreads();  // the next step may write\n", ""),
+    ("grouped_products", "grouped_products.cu", "if (r < rows && c < n)", "if (c < n)"),
+    (
+        "grouped_products",
+        "grouped_products.cu",
+        "next += gridDim.x) {\n    std::int64_t rows",
+        "next += 2 * gridDim.x) {\n    std::int64_t rows",
+    ),
     ("muon_iteration", "muon_iteration.cu", BARRIER, ""),
     ("muon_iteration", "muon_iteration.cu", "left + row < cols && top", "top"),
     ("exchanges", "exchanges.cu", "if (rest < bytes)", "if (rest + 1 < bytes)"),
     ("exchanges", "exchanges.cu", "operand < count", "operand + 1 < count"),
-    ("exchanges", "exchanges.cu", "if (addresses % 4 == 0)", "if (addresses % 2 == 0)"),
+    ("exchanges", "exchanges.cu", "first_block[middle] <= blockIdx.x", "first_block[middle] < blockIdx.x"),
     (
         "exchanges",
         "exchanges.cu",

@@ -3,6 +3,7 @@
 #include "cuda/kernels/causal_attention.hpp"
 #include "cuda/kernels/dropouts.hpp"
 #include "cuda/kernels/embeddings.hpp"
+#include "cuda/kernels/grouped_products.hpp"
 #include "cuda/kernels/head_norms.hpp"
 #include "cuda/kernels/losses.hpp"
 #include "cuda/kernels/norms.hpp"
@@ -28,6 +29,8 @@ struct Entries {
   using M = Math<T>;
   LOCKSTEP_SAME(round_to<T>);
   LOCKSTEP_SAME(column_sums<T>);
+  LOCKSTEP_SAME(grouped_gemm_rounded<T>);
+  LOCKSTEP_SAME(grouped_weight_gemm<T>);
   LOCKSTEP_SAME(activation_forward<T>);
   LOCKSTEP_SAME(activation_backward<T>);
   LOCKSTEP_SAME(gated_forward<T>);
