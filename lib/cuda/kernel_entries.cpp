@@ -1,6 +1,7 @@
 #include "cuda/kernel_entries.hpp"
 
 #include "cuda/kernels/activations.hpp"
+#include "cuda/kernels/adafactor.hpp"
 #include "cuda/kernels/causal_attention.hpp"
 #include "cuda/kernels/dropouts.hpp"
 #include "cuda/kernels/embeddings.hpp"
@@ -25,7 +26,6 @@ namespace lockstep::cuda {
 
 namespace {
 
-// Null: what Adafactor needs.
 template <class T>
 Kernels<T> entries() {
   using M = Math<T>;
@@ -83,7 +83,10 @@ Kernels<T> entries() {
                      .sgd = cuda::sgd<M>,
                      .muon_lead = cuda::muon_lead<M, M>,
                      .orthogonalise = cuda::orthogonalise<M>,
-                     .muon_follow = cuda::muon_follow<M>};
+                     .muon_follow = cuda::muon_follow<M>,
+                     .adafactor_sums = cuda::adafactor_sums<M>,
+                     .adafactor_means = cuda::adafactor_means<M>,
+                     .adafactor_follow = cuda::adafactor_follow<M>};
   if constexpr (std::is_same_v<M, float>) {
     kernels.adamw_short_state = cuda::adamw<float, Bf16>;
     kernels.lion_short_state = cuda::lion<float, Bf16>;

@@ -1,5 +1,6 @@
 // The entries of the device have the types of the functions whose contracts they keep, so that the table takes them.
 #include "cuda/kernels/activations.hpp"
+#include "cuda/kernels/adafactor.hpp"
 #include "cuda/kernels/causal_attention.hpp"
 #include "cuda/kernels/dropouts.hpp"
 #include "cuda/kernels/embeddings.hpp"
@@ -66,6 +67,9 @@ struct Entries {
   LOCKSTEP_SAME(cross_entropy_derivative<T>);
   LOCKSTEP_SAME(add_square_sum<M>);
   LOCKSTEP_SAME(orthogonalise<M>);
+  LOCKSTEP_SAME(adafactor_sums<M>);
+  LOCKSTEP_SAME(adafactor_means<M>);
+  LOCKSTEP_SAME(adafactor_follow<M>);
   LOCKSTEP_SAME(add_statistics<T>);
   LOCKSTEP_SAME(sgd<M>);
   LOCKSTEP_SAME(muon_follow<M>);

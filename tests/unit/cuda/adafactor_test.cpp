@@ -1,0 +1,158 @@
+// Adafactor's passes on the device, run on the host, against those of the CPU in double.
+#include "cuda_on_host/cuda_on_host.hpp"
+
+#include "cuda/kernels/adafactor.cu"
+#include "kernel_checks.hpp"
+#include "tensor/kernels/adafactor_pass.hpp"
+
+#include <span>
+
+BOOST_AUTO_TEST_SUITE(cuda_adafactor)
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+// More rows than chunks of a sum, and more columns than threads of a block.
+constexpr std::int64_t tall = 66, wide = 260, elements = 2 * tall * wide + 12;
+
+AdafactorPart part(Shape matrix) {
+  return {.matrix = std::move(matrix),
+          .toward = 0.25,
+          .eps = 1e-3,
+          .least_scale = 1e-3,
+          .clip = 0.5,
+          .rate = 0.125,
+          .decay = 0.01,
+          .momentum = 0.75,
+          .scales = true};
+}
+
+/// Two whole matrices, and a part of a third whose columns lie in two runs.
+std::vector<AdafactorPart> matrices() {
+  AdafactorPart whole = part({tall, wide}), some = part({6, 10});
+  whole.matrices = 2;
+  whole.rows = 2 * tall;
+  whole.columns = wide;
+  whole.runs = {{0, 0, wide}};
+  whole.sums_a_matrix = tall + wide + 1;
+  some.first_row = 2;
+  some.rows = 3;
+  some.columns = 4;
+  some.runs = {{1, 0, 3}, {8, 3, 1}};
+  some.sums_a_matrix = 17;
+  some.first = 2 * (tall + wide + 1);
+  some.second = 2;
+  some.factors = 2 * (tall + wide);
+  some.offset = 2 * tall * wide;
+  some.states = {2 * tall, 2 * wide, 0};
+  some.momentum = 0.5;
+  some.clip = 4;
+  return {whole, some};
+}
+
+std::vector<AdafactorPart> vectors() {
+  AdafactorPart first = part({700}), second = part({3});
+  first.rows = second.rows = 1;
+  first.columns = 700;
+  second.columns = 3;
+  first.runs = {{0, 0, 700}};
+  second.runs = {{0, 0, 3}};
+  first.sums_a_matrix = second.sums_a_matrix = 2;
+  second.first = 2;
+  second.factors = second.offset = second.states[0] = 700;
+  second.scales = false;
+  return {first, second};
+}
+
+enum class Kept { master, with_copy, short_alone, compensated };
+
+/// The buffers of a pass, of which a run changes a copy.
+template <class M>
+struct Buffers {
+  std::vector<AdafactorPart> parts;
+  bool factored;
+  Kept kept;
+  Values<double> first, second;
+  Values<M> gradient, weights, rows, columns, averages, factors;
+  Values<Bf16> compute, short_weights, rest;
+
+  Buffers(std::vector<AdafactorPart> of, bool of_matrices, Kept keeps, bool zero_sums)
+      : parts(std::move(of)),
+        factored(of_matrices),
+        kept(keeps),
+        first(zero_sums ? std::vector<double>(sums) : positive(sums, 1)),
+        second(zero_sums ? std::vector<double>(3) : positive(3, 2)),
+        gradient(normal_values(elements, 3)),
+        weights(normal_values(elements, 4)),
+        rows(positive(factored ? 2 * tall + 6 : 703, 5)),
+        columns(positive(2 * wide + 10, 6)),
+        averages(normal_values(elements, 7)),
+        factors(positive(factored ? 2 * (tall + wide) + 16 : 703, 8)),
+        compute(normal_values(elements, 9)),
+        short_weights(normal_values(elements, 4)),
+        rest(normal_values(elements, 10, 1e-3)) {}
+
+  static constexpr std::int64_t sums = 2 * (tall + wide + 1) + 17;
+  static std::vector<double> positive(std::int64_t count, std::uint32_t seed) {
+    std::vector<double> values = normal_values(count, seed);
+    for (double& value : values) value = std::abs(value) + 0.1;
+    return values;
+  }
+  AdafactorPass<M> pass() {
+    const bool has_master = kept == Kept::master || kept == Kept::with_copy;
+    return {.parts = parts,
+            .factored = factored,
+            .scale = M(0.5),
+            .weights = {.master = has_master ? weights.data() : nullptr,
+                        .compute = kept == Kept::with_copy ? compute.data() : nullptr,
+                        .short_weights = has_master ? nullptr : short_weights.data(),
+                        .compensation = kept == Kept::compensated ? rest.data() : nullptr},
+            .gradient = gradient.data(),
+            .states = {rows.data(), factored ? columns.data() : averages.data(), factored ? averages.data() : nullptr},
+            .first = first.data(),
+            .second = factored ? second.data() : nullptr,
+            .factors = factors.data()};
+  }
+  Results results() const {
+    return {first.all(),    second.all(),  weights.all(), rows.all(),          columns.all(),
+            averages.all(), factors.all(), compute.all(), short_weights.all(), rest.all()};
+  }
+};
+
+template <class M>
+void check(bool factored, Kept kept, int stage, double bound) {
+  const auto parts = factored ? matrices() : vectors();
+  const auto start = [&] { return Buffers<M>(parts, factored, kept, stage == 0); };
+  const auto run = [&](auto sums, auto means, auto follow) -> Results {
+    Buffers<M> buffers = start();
+    const AdafactorPass<M> pass = buffers.pass();
+    if (stage == 0) sums(pass);
+    if (stage == 1) means(pass);
+    if (stage == 2) follow(pass);
+    return buffers.results();
+  };
+  const Results found =
+      in_any_order([&] { return run(cuda::adafactor_sums<M>, cuda::adafactor_means<M>, cuda::adafactor_follow<M>); });
+  const Results wanted = run(lockstep::adafactor_sums<M>, lockstep::adafactor_means<M>, lockstep::adafactor_follow<M>);
+  for (std::size_t i = 0; i < found.size(); ++i)
+    check_near(
+        found[i], wanted[i], i < 7 ? bound : 2 * rounding<Bf16>,
+        "stage " + std::to_string(stage) + (factored ? ", matrices" : ", vectors") + ", buffer " + std::to_string(i));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(each_pass_has_the_numbers_of_the_cpu) {
+  for (const bool factored : {true, false})
+    for (const int stage : {0, 1, 2}) {
+      if (stage == 1 && !factored) continue;
+      check<double>(factored, Kept::with_copy, stage, 1e-12);
+      const std::vector<Kept> all{Kept::compensated, Kept::master, Kept::with_copy, Kept::short_alone};
+      for (const Kept kept : std::span(all).first(stage == 0 ? 2 : stage == 1 ? 1 : 4))
+        check<float>(factored, kept, stage, 1e-5);
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
