@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// What these operations need of the device in use.
+/// DeviceExchange holds what these operations need of the device in use.
 struct DeviceExchange {
   ExchangeKernels kernels = {};
   /// Returns memory of the device for kernels that are queued from now on. Throws Error(resources).

@@ -34,7 +34,7 @@ struct ExchangeKernels {
   void (*sum_operands)(const OperandSum& sum) = nullptr;
 };
 
-/// Those of the CPU, which run at once.
+/// Returns the kernels of the CPU, which run at once.
 ExchangeKernels cpu_exchange_kernels();
 
 }  // namespace lockstep

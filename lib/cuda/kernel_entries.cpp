@@ -1,7 +1,7 @@
 #include "cuda/kernel_entries.hpp"
 
 #include "cuda/kernels/activations.hpp"
-#include "cuda/kernels/adafactor.hpp"
+#include "cuda/kernels/adafactor_passes.hpp"
 #include "cuda/kernels/causal_attention.hpp"
 #include "cuda/kernels/dropouts.hpp"
 #include "cuda/kernels/embeddings.hpp"

@@ -1,6 +1,6 @@
 // The entries of the device have the types of the functions whose contracts they keep, so that the table takes them.
 #include "cuda/kernels/activations.hpp"
-#include "cuda/kernels/adafactor.hpp"
+#include "cuda/kernels/adafactor_passes.hpp"
 #include "cuda/kernels/causal_attention.hpp"
 #include "cuda/kernels/dropouts.hpp"
 #include "cuda/kernels/embeddings.hpp"

@@ -1,13 +1,13 @@
 // Adafactor's passes on the device, run on the host, against those of the CPU in double.
 #include "cuda_on_host/cuda_on_host.hpp"
 
-#include "cuda/kernels/adafactor.cu"
+#include "cuda/kernels/adafactor_passes.cu"
 #include "kernel_checks.hpp"
 #include "tensor/kernels/adafactor_pass.hpp"
 
 #include <span>
 
-BOOST_AUTO_TEST_SUITE(cuda_adafactor)
+BOOST_AUTO_TEST_SUITE(cuda_adafactor_passes)
 
 using namespace lockstep;
 using namespace lockstep::test;

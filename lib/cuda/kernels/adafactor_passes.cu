@@ -1,4 +1,4 @@
-#include "cuda/kernels/adafactor.hpp"
+#include "cuda/kernels/adafactor_passes.hpp"
 
 #include "cuda/kernels/changed_weights.cuh"
 #include "cuda/kernels/launch.cuh"
