@@ -2,10 +2,12 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "comm/waiting.hpp"
 #include "device/device.hpp"
 
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -14,6 +16,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::chrono::microseconds between_looks(100);  // at a call that is not done
+constexpr int looks_awake = 2000;                        // before that: most calls are done after some µs
 constexpr double disconnect_s = 10;                      // after this the other ranks are given up
 
 NcclQueue exchange_queue() { return this_device().handle_of(DeviceQueue::exchange); }
@@ -47,7 +50,7 @@ DeviceRanks::~DeviceRanks() {
     const double until_s = monotonic_seconds() + disconnect_s;
     while (result == NcclResult::in_progress && monotonic_seconds() < until_s) {
       std::this_thread::sleep_for(between_looks);
-      if (nccl_.state(handle_, &result) != NcclResult::success) break;
+      if (state(result) != NcclResult::success) break;
     }
     if (result == NcclResult::success) result = nccl_.release(handle_);
   }
@@ -60,24 +63,42 @@ void DeviceRanks::abort() {
 }
 
 NcclResult DeviceRanks::settled(NcclResult result) const {
-  while (result == NcclResult::in_progress) {
+  std::optional<Waiting> for_others;  // NCCL may connect to other ranks at the first operation
+  for (int looks = 0; result == NcclResult::in_progress; ++looks) {
     if (handle_ == nullptr) return result;
-    if (const NcclResult asked = nccl_.state(handle_, &result); asked != NcclResult::success) return asked;
-    if (result == NcclResult::in_progress) std::this_thread::sleep_for(between_looks);
+    if (const NcclResult asked = state(result); asked != NcclResult::success) return asked;
+    if (result != NcclResult::in_progress || looks < looks_awake) continue;
+    if (!for_others) for_others.emplace();
+    std::this_thread::sleep_for(between_looks);
   }
   return result;
 }
 
-void DeviceRanks::fail_with(const char* what, NcclResult result) const {
+/// NCCL takes one call for a communicator at a time, also of this kind.
+NcclResult DeviceRanks::state(NcclResult& result) const {
+  const std::lock_guard lock(mutex_);
+  return nccl_.state(handle_, &result);
+}
+
+std::string DeviceRanks::text_of(NcclResult result) const {
   const char* const detail = nccl_.last_error(handle_);
-  const std::string more = detail == nullptr || *detail == '\0' ? "" : fmt::format(" ({})", detail);
-  throw Error(ExitCode::communication, fmt::format("NCCL cannot {}: {}{}", what, nccl_.text_of(result), more),
+  return detail == nullptr || *detail == '\0' ? nccl_.text_of(result)
+                                              : fmt::format("{} ({})", nccl_.text_of(result), detail);
+}
+
+void DeviceRanks::fail_with(const char* what, NcclResult result) const {
+  throw Error(ExitCode::communication, fmt::format("NCCL cannot {}: {}", what, text_of(result)),
               "NCCL_DEBUG=INFO makes NCCL tell more; parallel.transport host does without it");
 }
 
 template <class Call>
 void DeviceRanks::queue(const char* what, const Call& call) {
-  if (const NcclResult result = settled(call()); result != NcclResult::success) fail_with(what, result);
+  NcclResult begun;
+  {
+    const std::lock_guard lock(mutex_);
+    begun = call();
+  }
+  if (const NcclResult result = settled(begun); result != NcclResult::success) fail_with(what, result);
 }
 
 void DeviceRanks::all_reduce(std::byte* bytes, std::size_t count, NcclType type, NcclSum sum) {
@@ -110,11 +131,13 @@ void DeviceRanks::end_group() {
 
 // Within a group nothing is queued before its end.
 void DeviceRanks::send(const std::byte* bytes, std::size_t count, int peer) {
+  const std::lock_guard lock(mutex_);
   const NcclResult result = nccl_.send(bytes, count, NcclType::u8, peer, handle_, exchange_queue());
   if (result != NcclResult::success && result != NcclResult::in_progress) fail_with("send to a rank", result);
 }
 
 void DeviceRanks::receive(std::byte* bytes, std::size_t count, int peer) {
+  const std::lock_guard lock(mutex_);
   const NcclResult result = nccl_.receive(bytes, count, NcclType::u8, peer, handle_, exchange_queue());
   if (result != NcclResult::success && result != NcclResult::in_progress) fail_with("receive from a rank", result);
 }
@@ -126,8 +149,7 @@ void DeviceRanks::check() const {
   const NcclResult asked = nccl_.state(handle_, &result);
   if (asked != NcclResult::success) result = asked;
   if (result == NcclResult::success || result == NcclResult::in_progress) return;
-  throw Error(ExitCode::communication,
-              fmt::format("NCCL has lost other ranks: {} ({})", nccl_.text_of(result), nccl_.last_error(handle_)),
+  throw Error(ExitCode::communication, fmt::format("NCCL has lost other ranks: {}", text_of(result)),
               "the rank that failed first says why");
 }
 

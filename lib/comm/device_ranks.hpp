@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <mutex>
+#include <string>
 
 namespace lockstep {
 
@@ -48,12 +49,14 @@ class DeviceRanks {
   void queue(const char* what, const Call& call);
   /// Waits until the last call is done. Returns its result.
   NcclResult settled(NcclResult result) const;
+  NcclResult state(NcclResult& result) const;
+  std::string text_of(NcclResult result) const;
   [[noreturn]] void fail_with(const char* what, NcclResult result) const;
 
   const NcclTable& nccl_;
   int rank_;
   int size_;
-  mutable std::mutex mutex_;  // guards the end of the handle
+  mutable std::mutex mutex_;  // guards each call of NCCL
   NcclRanks handle_ = nullptr;
 };
 

@@ -36,7 +36,7 @@ enum class Phase {
 /// The action of its program that a rank performs.
 struct CurrentAction {
   int position = -1;         // in the rank's list; -1: none
-  std::string_view op = {};  // name of its operation; at most 47 characters are shown
+  std::string_view op = {};  // name of its operation; at most 63 characters are shown
 };
 
 std::string_view name_of(Phase phase);                    // "start-up", "save.write", …

@@ -24,7 +24,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t op_words = 6;
+constexpr std::size_t op_words = 8;  // of 8 characters
 
 /// What a rank tells of itself, in memory that other processes read. One thread writes it; readers notice when they
 /// read while it is written.
@@ -34,7 +34,8 @@ struct alignas(64) BoardSlot {
   std::atomic<std::int64_t> step{-1};
   std::atomic<double> since_s{0};  // of the clock of the run, which is that of the machine
   std::atomic<std::int32_t> action{-1};
-  std::array<std::atomic<std::uint64_t>, op_words> op{};  // characters
+  std::array<std::atomic<std::uint64_t>, op_words> op{};       // characters
+  std::array<std::atomic<std::uint64_t>, op_words> awaited{};  // likewise; another thread writes them
   std::atomic<std::int32_t> waiting{0};
   std::atomic<std::int32_t> process{0};  // 0: the rank has not come here
   std::atomic<bool> left{false};
@@ -47,14 +48,28 @@ struct alignas(64) Board {
   std::atomic<bool> reported{false};  // the machine's report is in the folder, or being written
 };
 
+using BoardText = std::array<std::atomic<std::uint64_t>, op_words>;
+
+std::string read_text(const BoardText& text) {
+  std::array<std::uint64_t, op_words> words{};
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = text[i].load(std::memory_order_relaxed);
+  std::array<char, sizeof words + 1> characters{};
+  std::memcpy(characters.data(), words.data(), sizeof words);
+  return characters.data();
+}
+
+void write_text(BoardText& text, std::string_view characters) {
+  std::array<std::uint64_t, op_words> words{};
+  std::memcpy(words.data(), characters.data(), std::min(characters.size(), sizeof words - 1));
+  for (std::size_t i = 0; i < words.size(); ++i) text[i].store(words[i], std::memory_order_relaxed);
+}
+
 std::string action_of(const BoardSlot& slot) {
   const int position = slot.action.load(std::memory_order_relaxed);
-  if (position < 0) return {};
-  std::array<std::uint64_t, op_words> words{};
-  for (std::size_t i = 0; i < words.size(); ++i) words[i] = slot.op[i].load(std::memory_order_relaxed);
-  std::array<char, sizeof words + 1> op{};
-  std::memcpy(op.data(), words.data(), sizeof words);
-  return fmt::format("action {}, {}", position, op.data());
+  const std::string awaited = read_text(slot.awaited);
+  const std::string waits = awaited.empty() ? "" : "waits for " + awaited;
+  if (position < 0) return waits;
+  return fmt::format("action {}, {}{}{}", position, read_text(slot.op), waits.empty() ? "" : ", ", waits);
 }
 
 RankStatus read_slot(const BoardSlot& slot) {
@@ -73,12 +88,6 @@ RankStatus read_slot(const BoardSlot& slot) {
   return status;
 }
 
-void write_op(BoardSlot& slot, std::string_view op) {
-  std::array<std::uint64_t, op_words> words{};
-  std::memcpy(words.data(), op.data(), std::min(op.size(), sizeof words - 1));
-  for (std::size_t i = 0; i < words.size(); ++i) slot.op[i].store(words[i], std::memory_order_relaxed);
-}
-
 void write_slot(BoardSlot& slot, Phase phase, std::int64_t step, const CurrentAction& action, double since_s) {
   const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
   slot.version.store(version + 1, std::memory_order_relaxed);
@@ -87,7 +96,7 @@ void write_slot(BoardSlot& slot, Phase phase, std::int64_t step, const CurrentAc
   slot.step.store(step, std::memory_order_relaxed);
   slot.since_s.store(since_s, std::memory_order_relaxed);
   slot.action.store(action.position, std::memory_order_relaxed);
-  if (action.position >= 0) write_op(slot, action.op);
+  if (action.position >= 0) write_text(slot.op, action.op);
   slot.version.store(version + 2, std::memory_order_release);
 }
 
@@ -255,13 +264,7 @@ void RankBoard::enter(Phase phase, std::int64_t step, const CurrentAction& actio
   write_slot(*state_->slot, phase, step, action, run_seconds());
 }
 
-void RankBoard::name_op(std::string_view op) {
-  const std::uint32_t version = state_->slot->version.load(std::memory_order_relaxed);
-  state_->slot->version.store(version + 1, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
-  write_op(*state_->slot, op);
-  state_->slot->version.store(version + 2, std::memory_order_release);
-}
+void RankBoard::name_wait(std::string_view what) { write_text(state_->slot->awaited, what); }
 
 RankStatus RankBoard::mine() const { return state_->status_of(state_->rank); }
 

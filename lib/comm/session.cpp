@@ -244,7 +244,7 @@ void Session::enter(Phase phase, std::int64_t step, const CurrentAction& action)
   inject(phase);
 }
 
-void Session::wait_for(std::string_view what) { state_->board.name_op(what); }
+void Session::wait_for(std::string_view what) { state_->board.name_wait(what); }
 
 void Session::inject_error(Phase phase, std::int64_t step) {
   const std::optional<Injection> injection = state_->take_injection(phase, step, true);

@@ -135,6 +135,7 @@ struct Transport::State {
     const Channel* channel = nullptr;
     // Of an operation that is queued on the device:
     const DeviceRanks* ranks = nullptr;
+    std::uint64_t order = 0;  // in the queue of the device
     DeviceMoment begin = nullptr, end = nullptr;
   };
   struct Lane {
@@ -165,19 +166,24 @@ struct Transport::State {
     Ticket ticket;
     std::shared_ptr<DeviceMoment> moment;
     std::vector<std::shared_ptr<std::byte>> memory;
-    bool is_queued = false;  // on the device: nobody has to wait for the thread
   };
   std::vector<Return> returns;
+  std::vector<Ticket> queued;  // on the device, since all was drained
   Session* session = nullptr;
   std::optional<DeviceOperations> on_device;               // unless the device in use is the host
   std::vector<std::unique_ptr<DeviceRanks>> device_ranks;  // by group; null: this rank alone, or through host memory
   std::atomic<bool> works{false};                          // the thread does work of its own
+  std::uint64_t device_orders = 0;
+  std::atomic<std::int32_t>* waits_of_caller = nullptr;
+  // Of the thread: the operation at which the queue of the device is, and since when.
+  std::uint64_t watched = 0;
+  double watched_since_s = 0;
+  std::optional<Waiting> device_waits;
   std::thread thread;
 
   void wait(Ticket ticket);
-  bool is_queued(Ticket ticket) const {
-    return std::ranges::any_of(returns, [&](const Return& one) { return one.ticket == ticket && one.is_queued; });
-  }
+  /// Whether the device orders the results of an operation: then nobody has to wait for the thread.
+  bool is_queued(Ticket ticket) const { return std::ranges::find(queued, ticket) != queued.end(); }
   /// Kernels that are queued from now on have the results of the operations up to this one on its lane.
   void bring_back(Ticket ticket) {
     std::erase_if(returns, [&](const Return& one) {
@@ -191,10 +197,12 @@ struct Transport::State {
   /// The thread's life: until the transport is over and all queues are empty. A failure ends the job.
   void serve() {
     short_sleeps();
+    Waiting::counts_in(waits_of_caller);
     std::vector<Issued*> heads(lanes.size());
     Backoff backoff;
     std::unique_lock lock(mutex);
     for (;;) {
+      if (open == 0) watch_queue({});
       work.wait(lock, [this] { return over || open > 0; });
       if (open == 0) return;
       for (std::size_t i = 0; i < lanes.size(); ++i)
@@ -203,6 +211,7 @@ struct Transport::State {
       bool moved = false;
       for (std::size_t i = 0; i < lanes.size(); ++i)
         if (heads[i] != nullptr && go_on(lanes[i], *heads[i])) moved = true;
+      watch_queue(heads);
       lock.lock();
       for (std::size_t i = 0; i < lanes.size(); ++i)
         if (heads[i] != nullptr && heads[i]->operation.done()) finish(lanes[i]);
@@ -215,6 +224,34 @@ struct Transport::State {
     }
   }
 
+  /// While the device waits for other ranks in an operation, so does this rank, whatever its other thread does: all
+  /// operations of its device are behind this one.
+  void watch_queue(const std::vector<Issued*>& heads) noexcept {
+    const Issued* first = nullptr;
+    for (const Issued* head : heads)
+      if (head != nullptr && head->ranks != nullptr && !head->operation.done() &&
+          (first == nullptr || head->order < first->order))
+        first = head;
+    const double now_s = monotonic_seconds();
+    if (first == nullptr || first->order != watched) {
+      watched = first == nullptr ? 0 : first->order;
+      watched_since_s = now_s;
+      if (device_waits) session->wait_for("");
+      device_waits.reset();
+      return;
+    }
+    constexpr double named_after_s = 0.05;
+    if (device_waits || now_s - watched_since_s < named_after_s) return;
+    try {
+      if (!this_device().is_over(first->begin)) return;
+    } catch (const Error&) {
+      return;  // the device has failed: go_on tells it
+    }
+    device_waits.emplace();
+    session->wait_for(fmt::format("{} {} of {}", name_of(first->record.kind),
+                                  first->record.ticket.number / lanes.size(), first->channel->name));
+  }
+
   /// Takes the first operation of a lane one wait further. False if it still waits.
   bool go_on(Lane& lane, Issued& first) noexcept {
     if (first.record.begin_s == 0) first.record.begin_s = monotonic_seconds();
@@ -222,7 +259,7 @@ struct Transport::State {
       const bool goes_on = first.operation.done() || first.operation.ready();
       if (!goes_on && first.ranks != nullptr) {
         watch(first);
-        lane.waits = this_device().is_over(first.begin);  // otherwise for what this rank computes
+        lane.waits = false;  // watch_queue marks that
         return false;
       }
       lane.waits = !goes_on;
@@ -306,7 +343,7 @@ struct Transport::State {
   Ticket issue_on_device(Kind kind, int lane, int group, std::size_t bytes, DType dtype, const Queue& queue) {
     Device& device = this_device();
     DeviceRanks* const ranks = device_ranks[static_cast<std::size_t>(group)].get();
-    Issued issued{.operation = {}, .record = {}, .ranks = ranks};
+    Issued issued{.operation = {}, .record = {}, .ranks = ranks, .order = ++device_orders};
     try {
       device.follow(DeviceQueue::exchange, device.record(DeviceQueue::compute));
       issued.begin = device.record(DeviceQueue::exchange);
@@ -319,7 +356,8 @@ struct Transport::State {
     auto end = std::make_shared<DeviceMoment>(issued.end);
     if (ranks != nullptr) issued.operation = until(issued.end);
     const Ticket ticket = issue(kind, lane, group, bytes, dtype, std::move(issued));
-    returns.push_back({.ticket = ticket, .moment = std::move(end), .memory = {}, .is_queued = true});
+    returns.push_back({.ticket = ticket, .moment = std::move(end), .memory = {}});
+    queued.push_back(ticket);
     return ticket;
   }
   static Operation until(DeviceMoment moment) { co_await Operation::Ended{.moment = &moment}; }
@@ -424,6 +462,7 @@ Transport::Transport(Session& session, const Mesh& mesh, const std::vector<std::
     : state_(std::make_shared<State>()) {
   Communicator& world = session.world();
   state_->session = &session;
+  state_->waits_of_caller = Waiting::count();
   invariant(world_size(mesh) == world.size(), "the mesh of a transport has the ranks of its session");
   bool several = false;
   state_->groups = groups;
@@ -682,9 +721,6 @@ void Transport::State::wait(Ticket ticket) {
       for_others.reset();
     } else if (!for_others) {
       for_others.emplace();
-      if (const Issued& first = lane.queue.front(); first.ranks != nullptr)
-        session->wait_for(fmt::format("waits for {} {} of {}", name_of(first.record.kind),
-                                      first.record.ticket.number / lanes.size(), first.channel->name));
     }
   }
   --waiting;
@@ -699,6 +735,7 @@ void Transport::drain() {
     state_->wait(last);
     state_->bring_back(last);
   }
+  state_->queued.clear();
   if (state_->log == nullptr) return;
   state_->log->add({.event = TraceEntry::Event::drained, .what = {}});
   state_->logged.clear();

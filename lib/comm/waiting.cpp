@@ -15,6 +15,8 @@ Waiting::~Waiting() { add(-1); }
 Waiting::Pause::Pause() { add(-1); }
 Waiting::Pause::~Pause() { add(1); }
 
+std::atomic<std::int32_t>* Waiting::count() { return count_of_thread; }
+
 void Waiting::counts_in(std::atomic<std::int32_t>* count) { count_of_thread = count; }
 
 }  // namespace lockstep

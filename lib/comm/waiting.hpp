@@ -26,6 +26,8 @@ class Waiting {
 
   /// From now on, the Waiting objects of this thread are counted in `count`; null: not counted. Call while none exists.
   static void counts_in(std::atomic<std::int32_t>* count);
+  /// Returns where those of this thread are counted; null: nowhere.
+  static std::atomic<std::int32_t>* count();
 };
 
 }  // namespace lockstep

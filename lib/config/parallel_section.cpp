@@ -123,7 +123,7 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
                .max = most_count});
   visit.field("transport", parallel.transport,
               {.brief = "how ranks exchange data that lies on GPUs",
-               .details = "On the CPU it has no effect: ranks use MPI. See lockstep-devices(7)"});
+               .details = "On the CPU ranks use MPI, and nccl is refused. See lockstep-devices(7)"});
 }
 
 void describe(Declaration& visit, PostLocalSgdOptions& local) {

@@ -91,6 +91,7 @@ class Plugin final : public DevicePlugin {
                        .overhead = {.context_bytes = 0, .workspace_bytes = product_workspace_bytes},
                        .numa_node = numa_node,
                        .tensor_type = cuda_device_type,
+                       .tensor_index = index,
                        .is_host = false});
     }
     if (found.empty())

@@ -154,7 +154,8 @@ const NcclTable& nccl_functions() {
       fail(ExitCode::resources, "NCCL does not tell its version: {}", nccl_library().GetErrorString(result));
     if (functions.version < least_version)
       throw Error(ExitCode::resources,
-                  fmt::format("NCCL has version {}, and at least 2.18 is needed", functions.version),
+                  fmt::format("NCCL has version {}.{}, and at least 2.18 is needed", functions.version / 10000,
+                              functions.version / 100 % 100),
                   "scripts/setup --cuda installs the one that belongs to LibTorch");
     return functions;
   }();

@@ -33,9 +33,10 @@ struct DeviceProperties {
   std::string uuid;               // distinguishes devices of a machine; empty for the CPU
   std::int64_t memory_bytes = 0;  // 0: that of the machine
   DeviceOverhead overhead = {};
-  int numa_node = -1;   // nearest to it; -1: unknown
-  int tensor_type = 0;  // c10::DeviceType of its tensors
-  bool is_host = true;  // its memory is that of the host
+  int numa_node = -1;    // nearest to it; -1: unknown
+  int tensor_type = 0;   // c10::DeviceType of its tensors
+  int tensor_index = 0;  // and their c10::DeviceIndex
+  bool is_host = true;   // its memory is that of the host
 };
 
 /// Numbers of a device since it was opened.

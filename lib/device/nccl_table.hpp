@@ -28,7 +28,7 @@ struct NcclTable {
   NcclResult (*draw_id)(NcclId* id) = nullptr;
   /// Begins to connect `count` ranks; done when `state` says so.
   NcclResult (*connect)(NcclRanks* ranks, int count, const NcclId* id, int rank) = nullptr;
-  /// Whether the last call for these ranks is done, or what has failed since. Any thread.
+  /// Whether the last call for these ranks is done, or what has failed since. Any thread, but not beside another call.
   NcclResult (*state)(NcclRanks ranks, NcclResult* result) = nullptr;
   /// Begins to end what is under way; done when `state` says so. Then `release` frees the ranks.
   NcclResult (*finish)(NcclRanks ranks) = nullptr;

@@ -13,9 +13,11 @@
 namespace lockstep {
 
 at::TensorOptions device_options(at::ScalarType type) {
-  const auto of_device = static_cast<at::DeviceType>(this_device().properties().tensor_type);
-  return at::TensorOptions().dtype(type).device(of_device == at::kCPU ? at::Device(at::kCPU)
-                                                                      : at::Device(of_device, 0));
+  const DeviceProperties& device = this_device().properties();
+  const auto of_device = static_cast<at::DeviceType>(device.tensor_type);
+  return at::TensorOptions().dtype(type).device(
+      of_device == at::kCPU ? at::Device(at::kCPU)
+                            : at::Device(of_device, static_cast<at::DeviceIndex>(device.tensor_index)));
 }
 
 at::Tensor empty_in(Arena arena, std::int64_t length, at::ScalarType type) {

@@ -1,11 +1,15 @@
 #include "tensor/device_exchange.hpp"
 
+#include "base/error.hpp"
 #include "device/device.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/functions/kernel_table.hpp"
 #include "tensor/live_memory.hpp"
 
+#include <c10/util/Exception.h>
+
 #include <memory>
+#include <string>
 #include <utility>
 
 namespace lockstep {
@@ -24,9 +28,12 @@ DeviceExchange exchange_of_device() {
         tensor.reset();
         count_tensor_bytes(length);
       });
-    } catch (...) {
+    } catch (const c10::Error& error) {
       count_tensor_bytes(length);
-      throw;
+      const std::string told = error.what_without_backtrace();
+      throw Error(ExitCode::resources,
+                  fmt::format("no memory for packing parts of tensors: {}", told.substr(0, told.find('\n'))),
+                  "use a smaller train.micro_batch, or parallel.transport host");
     }
   };
   return {.kernels = exchange_kernels_on(static_cast<at::DeviceType>(device.tensor_type)),

@@ -5,6 +5,7 @@
 #include "base/files.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "comm/device_operations.hpp"
 #include "comm/together.hpp"
 #include "config/log_check.hpp"
 #include "config/start_up.hpp"
@@ -190,6 +191,8 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
       make_train_plan(config, ranks, processor_of(session.world()), agree_on_kept(config, session.world()), weights,
                       WithoutDataset::planned, device && config.parallel.transport != RankTransport::host);
   plan.device = device;
+  if (device && ranks > 1 && config.parallel.transport != RankTransport::host)
+    plan.device->overhead.workspace_bytes += DeviceExchange::packing_bytes;
   const std::vector<std::string> notes = notes_on(config, plan);
   const bool for_these_machines = !config.world_size && !config.ranks_per_node;
   std::optional<std::string> shortage;

@@ -40,7 +40,8 @@ DeviceOfRank find_device_of_rank(int local_rank, RankTransport transport) {
     const std::vector<DeviceProperties> devices = plugin->devices();
     const bool is_bound = devices.size() == 1;  // by a scheduler, which shows each rank one device
     auto index = is_bound ? 0 : static_cast<std::size_t>(local_rank);
-    if (transport != RankTransport::nccl && !devices.empty()) index %= devices.size();
+    const bool may_share = transport != RankTransport::nccl || std::getenv("NCCL_HOSTID") != nullptr;
+    if (may_share && !devices.empty()) index %= devices.size();
     if (index < devices.size()) return {.index = static_cast<int>(index), .uuid = devices[index].uuid, .reason = {}};
     return {.uuid = {},
             .reason = fmt::format("this is rank {} of a machine with {} devices", local_rank, devices.size())};

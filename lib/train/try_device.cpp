@@ -20,6 +20,7 @@
 #include "trial/errors.hpp"
 #include "trial/speed.hpp"
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -222,6 +223,18 @@ std::string rate_text(const Json& kernel) {
                                         : fmt::format("{:.3g} GB/s", kernel["bytes_per_s"].get<double>() / 1e9);
 }
 
+/// Calls `work`, and turns LibTorch's error for a device without memory into ours.
+template <class Work>
+void in_device_memory(const Work& work) {
+  try {
+    work();
+  } catch (const c10::OutOfMemoryError& error) {
+    const std::string told = error.what_without_backtrace();
+    throw Error(ExitCode::resources, "no memory for the check: " + told.substr(0, told.find('\n')),
+                "use a smaller train.micro_batch or data.sequence_length");
+  }
+}
+
 }  // namespace
 
 trial::TrialSizes trial_sizes(const TrainConfig& config, const TrainPlan& plan) {
@@ -307,11 +320,11 @@ int check_device(const TrainConfig& given, Session& session, Output& output) {
   if (world.rank() == 0)
     output.log().info("checks {} of {} with seed {}", counted(std::ssize(cases), "case"), machines.devices.chosen,
                       config.train.seed);
-  together(world, "measure a copy", [&] { check.emplace(config.train.seed); });
+  together(world, "measure a copy", [&] { in_device_memory([&] { check.emplace(config.train.seed); }); });
   for (const CaseOfKernel& one : cases)
     together(world, fmt::format("check the kernel {}", one.trial->kernel), [&] {
       session.enter(Phase::start_up);  // each kernel has the limit of a phase
-      check->check(one);
+      in_device_memory([&] { check->check(one); });
     });
   std::vector<Json> reports;
   for (const std::string& text : world.all_gather(to_text(check->report())))

@@ -1,5 +1,7 @@
 """Ranks that exchange from device to device, by the functions of NCCL that the device of the tests has."""
 
+import json
+
 from checkpoint_files import step_folders
 from device_test import BASE, fake_device, numbers, prepare, train
 from lockstep_testing import GPT2_TINY, LLAMA_TINY, run, share
@@ -90,3 +92,32 @@ def test_a_rank_that_dies_amid_an_exchange_ends_the_job_and_is_named(tmp):
             done.returncode,
             done.stderr[-2000:],
         )
+
+
+def test_a_rank_that_stalls_is_named_and_the_others_wait_for_its_exchange(tmp):
+    prepare(tmp, LLAMA_TINY)
+    for phase in ("gather", "lane"):
+        options = {
+            "parallel.dp_shard": 2,
+            "train.max_steps": 4,
+            "train.watchdog": "4s",
+            "train.inject": f"rank=1,phase={phase},step=1,kind=stall",
+        }
+        done = train(tmp, tmp / phase, options, "cuda", ranks=2, expect=7, nccl=1)
+        report = done.stderr[done.stderr.index("watchdog: ") :]
+        assert report.startswith("watchdog: rank 1 (") and "waits for all_gather" in report, report
+        status = json.loads((tmp / phase / "status.json").read_text())
+        assert status["rank"] == 1, status
+
+
+def test_a_device_without_memory_for_packing_ends_the_job_as_for_tensors(tmp):
+    prepare(tmp, LLAMA_TINY)
+    options = {"parallel.dp_shard": 2, "train.max_steps": 2}
+    for number in range(18, 40):  # allocations of the rank, of which one is for packing
+        done = train(
+            tmp, tmp / str(number), options, "cuda", ranks=2, expect=None, nccl=1, only_rank=1, no_memory_at=number
+        )
+        if "no memory for packing parts of tensors: fake device: out of memory" in done.stderr:
+            assert done.returncode == 5 and "rank 1" in done.stderr, (number, done.returncode, done.stderr[-2000:])
+            return
+    raise AssertionError("no allocation was for packing")

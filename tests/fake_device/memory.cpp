@@ -92,7 +92,7 @@ void give(void* address) {
 class TensorMemory final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
-    const c10::Device device(c10::kPrivateUse1, 0);
+    const c10::Device device = tensor_device();
     if (bytes == 0) return {nullptr, device};
     const std::size_t size = rounded_up(bytes, granule);
     std::unique_lock lock(blocks_mutex);
@@ -122,6 +122,13 @@ class TensorMemory final : public c10::Allocator {
 };
 
 }  // namespace
+
+namespace {
+int index_in_use = 0;
+}
+
+c10::Device tensor_device() { return {c10::kPrivateUse1, static_cast<c10::DeviceIndex>(index_in_use)}; }
+void set_tensor_device(int index) { index_in_use = index; }
 
 void reserve_memory(std::size_t bytes, const MemoryFaults& to_have, void (*count)(std::int64_t bytes)) {
   faults = to_have;

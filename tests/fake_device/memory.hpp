@@ -20,6 +20,10 @@ struct MemoryFaults {
 void reserve_memory(std::size_t bytes, const MemoryFaults& to_have, void (*count)(std::int64_t bytes));
 std::size_t reserved_bytes();
 
+/// The device that the process has opened, as LibTorch names it.
+c10::Device tensor_device();
+void set_tensor_device(int index);
+
 /// The allocator of tensors on the device. Above the limit it throws c10::OutOfMemoryError.
 c10::Allocator* tensor_memory();
 std::int64_t bytes_in_use();

@@ -22,8 +22,6 @@ namespace lockstep::fake {
 
 namespace {
 
-const c10::Device the_device(c10::kPrivateUse1, 0);
-
 bool is_ours(const at::Tensor& tensor) { return tensor.defined() && tensor.device().type() == c10::kPrivateUse1; }
 
 /// The bytes that a tensor of the device has now as a tensor of the CPU, for a job. As on a real device, a job does not
@@ -69,7 +67,7 @@ void run_later(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
     const c10::AliasInfo* const alias = schema.returns()[i].alias_info();
     if (alias == nullptr) {
       const at::Tensor& like = results_of_meta[i].toTensor();
-      made.emplace_back(i, at::empty_strided(like.sizes(), like.strides(), like.options().device(the_device)));
+      made.emplace_back(i, at::empty_strided(like.sizes(), like.strides(), like.options().device(tensor_device())));
       stack->push_back(made.back().second);
       continue;
     }
@@ -94,14 +92,22 @@ void run_later(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   });
 }
 
+/// Tensors of a process lie on the device that it has opened.
+void require_device(const std::optional<at::Device>& device) {
+  TORCH_CHECK(!device || !device->has_index() || *device == tensor_device(), "a tensor is made on ", *device,
+              ", but this process has opened ", tensor_device());
+}
+
 at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> type, std::optional<at::Layout>,
-                 std::optional<at::Device>, std::optional<bool>, std::optional<at::MemoryFormat> format) {
+                 std::optional<at::Device> device, std::optional<bool>, std::optional<at::MemoryFormat> format) {
+  require_device(device);
   return at::detail::empty_generic(size, tensor_memory(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                    type.value_or(at::kFloat), format);
 }
 
 at::Tensor empty_with_strides(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> type,
-                              std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>) {
+                              std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool>) {
+  require_device(device);
   return at::detail::empty_strided_generic(
       size, stride, tensor_memory(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type.value_or(at::kFloat));
 }
@@ -147,16 +153,18 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
 
 /// One compute queue, on which LibTorch's streams and events are always in order.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
-  static c10::Stream queue() { return c10::Stream(c10::Stream::DEFAULT, the_device); }
+  static c10::Stream queue() { return c10::Stream(c10::Stream::DEFAULT, tensor_device()); }
   c10::DeviceType type() const override { return c10::kPrivateUse1; }
-  c10::Device exchangeDevice(c10::Device) const override { return the_device; }
-  c10::Device getDevice() const override { return the_device; }
+  c10::Device exchangeDevice(c10::Device) const override { return tensor_device(); }
+  c10::Device getDevice() const override { return tensor_device(); }
   void setDevice(c10::Device) const override {}
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::Stream getStream(c10::Device) const override { return queue(); }
   c10::Stream getDefaultStream(c10::Device) const override { return queue(); }
   c10::Stream exchangeStream(c10::Stream) const override { return queue(); }
-  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return static_cast<c10::DeviceIndex>(tensor_device().index() + 1);
+  }
   void record(void**, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {}
   void block(void*, const c10::Stream&) const override {}
   bool queryEvent(void*) const override { return true; }
@@ -168,9 +176,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
-  c10::DeviceIndex deviceCount() const override { return 1; }
-  c10::DeviceIndex getCurrentDevice() const override { return 0; }
-  at::Device getDeviceFromPtr(void*) const override { return the_device; }
+  c10::DeviceIndex deviceCount() const override { return static_cast<c10::DeviceIndex>(tensor_device().index() + 1); }
+  c10::DeviceIndex getCurrentDevice() const override { return tensor_device().index(); }
+  at::Device getDeviceFromPtr(void*) const override { return tensor_device(); }
 };
 
 }  // namespace

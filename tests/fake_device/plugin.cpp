@@ -93,12 +93,14 @@ DeviceProperties properties(int index) {
           .overhead = {.context_bytes = 0, .workspace_bytes = number("workspace", 0)},
           .numa_node = static_cast<int>(number("numa", -1)),
           .tensor_type = static_cast<int>(c10::kPrivateUse1),
+          .tensor_index = index,
           .is_host = false};
 }
 
 class FakeDevice final : public Device {
  public:
   FakeDevice(int index, void (*count)(std::int64_t bytes)) : properties_(fake::properties(index)) {
+    set_tensor_device(index);
     reserve_memory(memory(), {.no_memory_at = fault("no_memory_at"), .freed_early = number("freed_early", 0)}, count);
     cut_short_ = number("copy_cut_short", 0);
     set_order({.seed = static_cast<std::uint64_t>(number("seed", 1)),
