@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// DeviceExchange holds what these operations need of the device in use.
+/// DeviceExchange gives the operations the kernels, the memory and the NCCL of the device in use.
 struct DeviceExchange {
   ExchangeKernels kernels = {};
   /// Returns memory of the device for kernels that are queued from now on. Throws Error(resources).

@@ -26,8 +26,8 @@ class DeviceRanks {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // These queue an operation; all ranks queue the same ones in the same order. Throw Error(communication). Types are
-  // those that NCCL sums exactly in this type: no 16-bit ones.
+  // These queue an operation; all ranks queue the same ones in the same order. NCCL adds up no 16-bit types here. Throw
+  // Error(communication).
   void all_reduce(std::byte* bytes, std::size_t count, NcclType type, NcclSum sum);
   /// `all` has the `bytes` of each rank; those of this rank may lie at their place.
   void all_gather(const std::byte* mine, std::size_t bytes, std::byte* all);

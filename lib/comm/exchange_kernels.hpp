@@ -1,5 +1,5 @@
-// What a device computes for exchanges between ranks, in its queue for them: copies of scattered pieces, and sums of
-// operands that came from all ranks. The transport calls these functions through a table of its device.
+// The kernels of exchanges between ranks: they copy scattered pieces, and add up the operands of all ranks. They run in
+// the exchange queue of the device. The transport calls them through a table.
 #pragma once
 
 #include "layout/dtype.hpp"

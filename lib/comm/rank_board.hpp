@@ -50,7 +50,7 @@ class RankBoard {
 
   /// Sets the rank's current phase. Local; call on the thread that made the object, because its waiting counts.
   void enter(Phase phase, std::int64_t step, const CurrentAction& action = {});
-  /// Names what this rank's device waits for; empty: nothing. Local; from one thread.
+  /// Sets the name of the operation in which this rank's device waits; empty: it does not wait. Local; from one thread.
   void name_wait(std::string_view what);
   RankStatus mine() const;  // Local; from any thread
   /// Marks that this rank ends in good order, so that its end is not reported as a failure. Local.

@@ -61,7 +61,8 @@ class Session {
   /// Sets the rank's current phase, restarts the deadline, and causes an injected failure if one is due here. Local.
   /// `step` is -1 outside steps. May throw (that is the purpose of an injection).
   void enter(Phase phase, std::int64_t step = -1, const CurrentAction& action = {});
-  /// Names what the rank's device waits for in reports of the watchdog; empty: nothing. Local; from one thread.
+  /// Sets the name of the operation in which this rank's device waits, for reports of the watchdog; empty: it does not
+  /// wait. Local; from one thread.
   void wait_for(std::string_view what);
   Phase phase() const;        // Local
   std::int64_t step() const;  // Local

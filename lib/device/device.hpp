@@ -16,7 +16,7 @@
 namespace lockstep {
 
 /// The queues of a device. Work in one queue runs in order. Work of different queues runs in any order that
-/// Device::follow allows. Kernels run in the compute queue, and what ranks exchange from device to device in another.
+/// Device::follow allows. Kernels run in the compute queue, and exchanges between devices in the exchange queue.
 enum class DeviceQueue : std::uint8_t { compute, to_device, from_device, exchange };
 
 /// A moment in a queue: all work queued before it has ended. Null: it is over.

@@ -28,9 +28,10 @@ struct NcclTable {
   NcclResult (*draw_id)(NcclId* id) = nullptr;
   /// Begins to connect `count` ranks; done when `state` says so.
   NcclResult (*connect)(NcclRanks* ranks, int count, const NcclId* id, int rank) = nullptr;
-  /// Whether the last call for these ranks is done, or what has failed since. Any thread, but not beside another call.
+  /// Tells whether the last call for these ranks is done, or which failure came since. Any thread, but one call at a
+  /// time.
   NcclResult (*state)(NcclRanks ranks, NcclResult* result) = nullptr;
-  /// Begins to end what is under way; done when `state` says so. Then `release` frees the ranks.
+  /// Begins to end the operations under way; they have ended when `state` says so. Then `release` frees the ranks.
   NcclResult (*finish)(NcclRanks ranks) = nullptr;
   NcclResult (*release)(NcclRanks ranks) = nullptr;
   /// Ends operations that wait for other ranks, and frees the ranks.

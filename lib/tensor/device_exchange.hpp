@@ -1,4 +1,4 @@
-// What exchanges between ranks need of the device in use: its kernels, memory for packing, and NCCL if it is in use.
+// The kernels, the memory for packing and the NCCL of the device in use, for exchanges between ranks.
 #pragma once
 
 #include "comm/device_operations.hpp"

@@ -1,4 +1,4 @@
-// What ranks exchange from device to device: copies of pieces, and sums of operands. Contract:
+// The kernels of exchanges on the device: copies of pieces, and sums of operands. Contract:
 // comm/exchange_kernels.hpp.
 #pragma once
 
