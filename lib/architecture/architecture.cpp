@@ -195,7 +195,14 @@ Architecture describe(const ModelConfig& config) {
   for (int layer = 0; layer < config.layers; ++layer)
     architecture.blocks.push_back(gpt2 ? gpt2_decoder(config, layer) : llama_decoder(config, layer));
   architecture.blocks.push_back(gpt2 ? gpt2_head(config) : llama_head(config));
+  pad_vocabulary(architecture, 1);
   return architecture;
+}
+
+void pad_vocabulary(Architecture& architecture, std::int64_t multiple) {
+  for (BlockDescription& block : architecture.blocks)
+    for (LogicalTensor& tensor : block.tensors)
+      if (tensor.role == Role::token_embedding || tensor.role == Role::head) tensor.row_multiple = multiple;
 }
 
 std::vector<LogicalTensor> stored_tensors(const Architecture& architecture) {

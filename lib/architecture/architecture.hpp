@@ -81,6 +81,9 @@ struct LogicalTensor {
   // Axes of tensor parallelism along which gradients are summed, because each rank uses the tensor on its part of a
   // block. Along the other ones that do not cut it, gradients are equal.
   std::vector<AxisName> summed = {};
+  // Of a matrix with a row for each token: memory that kernels use has a multiple of this many rows of a rank's part.
+  // 0: another tensor.
+  std::int64_t row_multiple = 0;
 };
 
 /// Rows and columns of a matrix as stored; for a stack, of one of its matrices.
@@ -101,6 +104,10 @@ struct Architecture {
 };
 
 Architecture describe(const ModelConfig& config);
+
+/// Makes the rows of token embedding and head a multiple of `multiple` in the memory that kernels use: products of a
+/// GPU whose rows are a multiple of 64 are several times faster. The added rows are zero and belong to no tensor.
+void pad_vocabulary(Architecture& architecture, std::int64_t multiple);
 
 /// Rules from a run's options for stored tensors: which are frozen, how they are updated, and which form units of their
 /// own. `units` has pairs of a name and a predicate; the first that is true decides.

@@ -215,8 +215,9 @@ class BlockCalls {
 
   CountedTensor head(CostTape& tape, const CountedTensor& x) const {
     const CountedTensor normalised = norm(tape, x);
+    const std::int64_t columns = rows_in_memory(config_.vocabulary, description_.tensors.back().row_multiple);
     FunctionCosts costs =
-        loss_costs(rows_, config_.channels, config_.vocabulary, tape.records() ? most_kept_logits_bytes : 0);
+        loss_costs(rows_, config_.channels, config_.vocabulary, columns, tape.records() ? most_kept_logits_bytes : 0);
     if (purpose_ == ForwardFor::text)
       costs.forward_exchanges = text_logits_exchanges(rows_, config_.channels, config_.vocabulary,
                                                       batch_.output.value_or(rows_.wide_dtype()));

@@ -329,13 +329,13 @@ std::int64_t loss_slice_rows(std::int64_t rows, std::int64_t vocabulary) {
                                   std::max<std::int64_t>(1, rows));
 }
 
-FunctionCosts loss_costs(const CallRows& rows, std::int64_t channels, std::int64_t vocabulary,
+FunctionCosts loss_costs(const CallRows& rows, std::int64_t channels, std::int64_t vocabulary, std::int64_t columns,
                          std::int64_t most_kept_bytes) {
   const bool shares_rows = rows.sharing.row_shares() > 1, rounds = rows.compute != rows.wide_dtype();
-  const std::int64_t all = rows.narrow(vocabulary), slice_rows = loss_slice_rows(rows.all, vocabulary);
+  const std::int64_t all = rows.narrow(columns), slice_rows = loss_slice_rows(rows.all, vocabulary);
   const std::int64_t kept = all <= most_kept_bytes ? all : 0;  // the derivative of the logits, in their place
-  const std::int64_t logits = slice_rows * vocabulary * size_of(rows.wide_dtype());
-  const std::int64_t derivative = kept > 0 ? 0 : slice_rows * vocabulary * size_of(rows.compute);
+  const std::int64_t logits = slice_rows * columns * size_of(rows.wide_dtype());
+  const std::int64_t derivative = kept > 0 ? 0 : slice_rows * columns * size_of(rows.compute);
   const std::int64_t gathered = shares_rows ? rows.narrow(channels) : 0;
   const std::int64_t sums = shares_rows ? rows.wide(channels) : 0, own = rows.own_wide(channels);
   const std::int64_t in_forward = kept > 0 && !rounds ? 0 : logits;
@@ -352,7 +352,7 @@ FunctionCosts loss_costs(const CallRows& rows, std::int64_t channels, std::int64
           .gradients = {dx},
           .backward = {gathered, shares_rows ? sums : own, in_backward, -in_backward, shares_rows ? own : 0, -sums,
                        rounds ? dx : 0, rounds ? -own : 0, -gathered - kept},
-          .products = {{rows.all, channels, vocabulary}},
+          .products = {{rows.all, channels, columns}},
           .deferred_bytes = all + gathered,
           .defers_argument = !shares_rows,
           .forward_exchanges = std::move(forward),

@@ -121,8 +121,9 @@ constexpr std::int64_t logits_at_once = std::int64_t{1} << 24;
 std::int64_t loss_slice_rows(std::int64_t rows, std::int64_t vocabulary);
 /// Up to this size the derivative of logits is kept from forward to backward; beyond it, it is computed again.
 constexpr std::int64_t most_kept_logits_bytes = std::int64_t{1} << 30;
-/// The loss from the norm's output. With `most_kept_bytes` 0, as without autograd, nothing is kept.
-FunctionCosts loss_costs(const CallRows& rows, std::int64_t channels, std::int64_t vocabulary,
+/// The loss from the norm's output. Logits of a row take the memory of `columns`. With `most_kept_bytes` 0, as without
+/// autograd, nothing is kept.
+FunctionCosts loss_costs(const CallRows& rows, std::int64_t channels, std::int64_t vocabulary, std::int64_t columns,
                          std::int64_t most_kept_bytes);
 /// Exchanges of a forward for text: the rows of the block's input in the type `output`, and the logits of one row.
 std::vector<BlockExchange> text_logits_exchanges(const CallRows& rows, std::int64_t channels, std::int64_t vocabulary,

@@ -48,7 +48,8 @@ std::vector<ParameterPlan> parameters_of(const Architecture& architecture, const
                               .update = tensor.update,
                               .needs = tensor.update_needs,
                               .matrix = matrix,
-                              .matrices = matrix.empty() ? 0 : held / elements(matrix)});
+                              .matrices = matrix.empty() ? 0 : held / elements(matrix),
+                              .row_multiple = tensor.row_multiple});
       } else {
         parameters[by_name.at(tensor.alias_of)].blocks.push_back(static_cast<int>(block));
       }

@@ -89,6 +89,7 @@ class Plugin final : public DevicePlugin {
                        .uuid = text_of(of.uuid),
                        .memory_bytes = static_cast<std::int64_t>(of.totalGlobalMem),
                        .overhead = {.context_bytes = 0, .workspace_bytes = product_workspace_bytes},
+                       .vocabulary_multiple = gpu_vocabulary_multiple,
                        .numa_node = numa_node,
                        .tensor_type = cuda_device_type,
                        .tensor_index = index,

@@ -28,11 +28,17 @@ struct DeviceOverhead {
   std::int64_t workspace_bytes = 0;  // of libraries, once they compute
 };
 
+/// Rows of vocabulary matrices on a GPU: with 50257 columns products took 5 to 8 times as long as with 50304 (H100,
+/// cuBLAS 13.0).
+constexpr std::int64_t gpu_vocabulary_multiple = 64;
+
 struct DeviceProperties {
   std::string name;               // "CPU", "NVIDIA H100 80GB HBM3"
   std::string uuid;               // distinguishes devices of a machine; empty for the CPU
   std::int64_t memory_bytes = 0;  // 0: that of the machine
   DeviceOverhead overhead = {};
+  // Rows of vocabulary matrices are allocated to a multiple of this (pad_vocabulary of architecture/architecture.hpp).
+  std::int64_t vocabulary_multiple = 1;
   int numa_node = -1;    // nearest to it; -1: unknown
   int tensor_type = 0;   // c10::DeviceType of its tensors
   int tensor_index = 0;  // and their c10::DeviceIndex

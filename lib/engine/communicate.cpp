@@ -33,7 +33,7 @@ void Engine::communicate(Run& run, const Action& action, std::size_t position) {
     case Op::unshard: {
       Unit& unit = unit_of(action.subject);
       const at::Tensor whole =
-          unit_memory(unit, unit.whole_length(), compute_type(unit.precision()), "gathered weights");
+          unit_memory(unit, unit.whole_length(), compute_type(unit.precision()), "gathered weights", unit.padding());
       const int lent = action.slots.acquires.front();
       run.slots.acquire(lent, {.input = {}, .value = whole});
       const DType dtype = compute_dtype(unit.precision());
@@ -145,7 +145,8 @@ void Engine::exchange_gradient(Run& run, const Action& action, std::size_t posit
 void Engine::lend_gradient(Run& run, Unit& unit, int slot) {
   const bool local = run.slots.slot(slot).kind == SlotKind::local_gradient;
   const at::Tensor memory =
-      unit_memory(unit, local ? unit.whole_length() : unit.length(), master_type(unit.precision()), "gradient");
+      unit_memory(unit, local ? unit.whole_length() : unit.length(), master_type(unit.precision()), "gradient",
+                  local || !unit.is_cut() ? unit.padding() : 0);
   run.slots.acquire(slot, {.input = {}, .value = memory});
   if (local)
     unit.lend_local_gradient(memory, slot);

@@ -116,12 +116,13 @@ int slot_among(const RankClass& ranks, const std::vector<int>& slots, SlotKind k
   return found == slots.end() ? -1 : *found;
 }
 
-at::Tensor unit_memory(const Unit& unit, std::int64_t length, at::ScalarType type, std::string_view what) {
+at::Tensor unit_memory(const Unit& unit, std::int64_t length, at::ScalarType type, std::string_view what,
+                       std::int64_t padding) {
   const auto options = device_options(type);
   try {
-    return at::empty({length}, options);
+    return at::empty({length + padding}, options).narrow(0, 0, length);
   } catch (const std::exception&) {  // c10::Error and std::bad_alloc alike
-    const auto bytes = static_cast<std::uint64_t>(length) * options.dtype().itemsize();
+    const auto bytes = static_cast<std::uint64_t>(length + padding) * options.dtype().itemsize();
     throw Error(
         ExitCode::resources,
         fmt::format("cannot take {} for the {} of unit {}: out of memory", human_bytes(bytes), what, unit.name()),

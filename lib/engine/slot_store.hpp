@@ -90,8 +90,9 @@ class SlotStore {
 /// The slot of this kind among `slots`; -1 if there is none.
 int slot_among(const RankClass& ranks, const std::vector<int>& slots, SlotKind kind);
 
-/// Uninitialised memory of `length` elements for the `what` of a unit, which error messages name. Local. Throws
-/// Error(resources) naming the unit if there is not enough memory.
-at::Tensor unit_memory(const Unit& unit, std::int64_t length, at::ScalarType type, std::string_view what);
+/// Uninitialised memory of `length` elements for the `what` of a unit, which error messages name, and of `padding` more
+/// behind them. Local. Throws Error(resources) naming the unit if there is not enough memory.
+at::Tensor unit_memory(const Unit& unit, std::int64_t length, at::ScalarType type, std::string_view what,
+                       std::int64_t padding = 0);
 
 }  // namespace lockstep

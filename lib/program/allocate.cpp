@@ -118,10 +118,10 @@ class Allocation {
       const Arena arena = on_host ? Arena::host : Arena::device;
       add({.kind = kind, .subject = unit_subject(index), .bytes = bytes, .arena = arena});
     };
-    hold(SlotKind::master, unit.master_bytes, part.weights);
-    if (unit.compute_bytes > 0) hold(SlotKind::compute_copy, unit.compute_bytes, part.weights);
+    hold(SlotKind::master, unit.master_memory(), part.weights);
+    if (unit.compute_bytes > 0) hold(SlotKind::compute_copy, unit.compute_memory(), part.weights);
     if (!unit.trained) return;
-    if (!in_backward_) hold(SlotKind::gradient, unit.gradient_bytes, part.gradient);
+    if (!in_backward_) hold(SlotKind::gradient, unit.gradient_memory(), part.gradient);
     hold(SlotKind::optimizer_state, unit.optimizer_bytes, part.state);
   }
 
@@ -156,7 +156,7 @@ class Allocation {
       auto& uses = last_kept_.at(action.subject.index) == &action ? action.slots.releases : action.slots.reads;
       uses = {held(SlotKind::kept_weights, action)};
     }
-    acquire(action, SlotKind::gathered, action.subject, plan_of(action).gathered_bytes);
+    acquire(action, SlotKind::gathered, action.subject, plan_of(action).gathered_memory());
     ranks_.slots.back().turn = turns_[action.subject.index]++;
   }
   MicroBatch gradient_of(int unit, MicroBatch micro_batch) const {
@@ -326,7 +326,7 @@ class Allocation {
   /// The gradient that the optimizer reads; where it lives within the step it begins with the first contribution.
   void add_to_gradient(Action& action, int unit) {
     const Slot slot{gradient_kind(unit), unit_subject(unit), no_micro_batch,
-                    plan_.units[static_cast<std::size_t>(unit)].gradient_bytes};
+                    plan_.units[static_cast<std::size_t>(unit)].gradient_memory()};
     if (const auto known = index_.find({slot.kind, slot.subject, slot.micro_batch}); known != index_.end())
       action.slots.writes.push_back(known->second);
     else
@@ -344,7 +344,7 @@ class Allocation {
         action.slots.writes.push_back(index_.at(key));
       } else {
         action.slots.acquires.push_back(
-            add({SlotKind::local_gradient, unit_subject(index), gradient_of(index, mb), unit.local_gradient_bytes}));
+            add({SlotKind::local_gradient, unit_subject(index), gradient_of(index, mb), unit.local_gradient_memory()}));
       }
     });
   }

@@ -102,6 +102,7 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
                  const UnitTypes& types, const Sharding& sharding, const Kind& kind, int first, int last) {
   UnitPlan unit;
   const auto name = [&](int block) { return blocks[static_cast<std::size_t>(block)]; };
+  const auto plan_of = [&](int index) -> const ParameterPlan& { return parameters[static_cast<std::size_t>(index)]; };
   unit.name = first == last ? name(first) : fmt::format("{}..{}", name(first), name(last));
   if (!kind.unit.empty()) unit.name += ":" + kind.unit;
   if (kind.of_experts) unit.name += ", experts";
@@ -120,14 +121,22 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
     if (kind_of(parameter) != kind) continue;
     unit.parameters.push_back(static_cast<int>(i));
     unit.blocks.insert(unit.blocks.end(), parameter.blocks.begin(), parameter.blocks.end());
-    whole.push_back(elements(parameter.shape));
-    shard.push_back(elements(longest_shard(parameter.shape, sharding.shards)));
-    kept.push_back(elements(longest_shard(parameter.shape, sharding.kept_shards)));
+  }
+  std::ranges::stable_partition(unit.parameters, [&](int index) { return plan_of(index).row_multiple == 0; });
+  for (const int index : unit.parameters) {
+    const Shape& shape = plan_of(index).shape;
+    whole.push_back(elements(shape));
+    shard.push_back(elements(longest_shard(shape, sharding.shards)));
+    kept.push_back(elements(longest_shard(shape, sharding.kept_shards)));
   }
   std::sort(unit.blocks.begin(), unit.blocks.end());
   unit.blocks.erase(std::unique(unit.blocks.begin(), unit.blocks.end()), unit.blocks.end());
   const std::int64_t master = size_of(types.master), compute = size_of(types.compute);
-  unit.elements = unit_offsets(whole, types.master).back();
+  const std::vector<std::int64_t> offsets = unit_offsets(whole, types.master);
+  unit.elements = offsets.back();
+  if (!unit.parameters.empty())
+    unit.padding =
+        unit_padding(offsets, plan_of(unit.parameters.back()).shape, plan_of(unit.parameters.back()).row_multiple);
   unit.shard_elements = unit_offsets(shard, types.master).back();
   unit.master_bytes = unit.shard_elements * size_of(types.kept());
   unit.compute_bytes = types.compute == types.kept() ? 0 : unit.shard_elements * compute;
@@ -198,6 +207,16 @@ std::vector<std::int64_t> unit_offsets(const std::vector<std::int64_t>& elements
   return offsets;
 }
 
+std::int64_t rows_in_memory(std::int64_t rows, std::int64_t multiple) {
+  return multiple == 0 ? rows : rounded_up(rows, multiple);
+}
+
+std::int64_t unit_padding(const std::vector<std::int64_t>& offsets, const Shape& shape, std::int64_t row_multiple) {
+  if (row_multiple <= 1 || shape.empty() || shape[0] == 0) return 0;
+  const std::int64_t row = elements(shape) / shape[0], begin = offsets[offsets.size() - 2];
+  return std::max<std::int64_t>(0, begin + rows_in_memory(shape[0], row_multiple) * row - offsets.back());
+}
+
 namespace {
 
 std::set<std::ptrdiff_t> stages_reading(const ParameterPlan& parameter, const Buckets& buckets) {
@@ -211,6 +230,8 @@ std::set<std::ptrdiff_t> stages_reading(const ParameterPlan& parameter, const Bu
 bool is_bucket(const UnitPlan& unit, const std::vector<ParameterPlan>& parameters, const UnitTypes& types,
                const Buckets& buckets) {
   const auto stages = [&](int index) { return stages_reading(parameters[static_cast<std::size_t>(index)], buckets); };
+  const auto is_padded = [&](int index) { return parameters[static_cast<std::size_t>(index)].row_multiple > 1; };
+  if (std::ranges::count_if(unit.parameters, is_padded) > 1) return false;
   return unit.elements * size_of(types.master) <= buckets.bytes && std::ranges::all_of(unit.parameters, [&](int index) {
            return stages(index) == stages(unit.parameters.front());
          });

@@ -77,6 +77,9 @@ struct ParameterPlan {
   UpdateNeeds needs = UpdateNeeds::parts;
   Shape matrix = {};          // if `needs` is not parts: shape of each matrix, or of a vector
   std::int64_t matrices = 0;  // number of them; with expert parallelism, of one rank's experts
+  // Of a matrix with a row for each token: memory that kernels use has a multiple of this many rows. 0: another
+  // parameter.
+  std::int64_t row_multiple = 0;
 };
 
 /// Expert parallelism: ranks hold different experts. Tokens go to the ranks of their experts, and results come back.
@@ -147,12 +150,27 @@ struct UnitPlan {
   std::int64_t reduce_bytes = 0;          // of the whole gradient, in the type in which it is summed over ranks
   std::int64_t reduce_shard_bytes = 0;    // of a shard in that type
   std::int64_t optimizer_bytes = 0;       // of the shard
+  // Rows behind the last parameter, in the memory of whole weights that kernels read and of a gradient that backward
+  // adds to: not among the elements, never exchanged (unit_padding).
+  std::int64_t padding = 0;  // in elements
   // Among ranks that hold parts of its tensors, if its update needs more than parts: parts go to the owners of matrices
   // and come back, or sums over parts become sums over tensors.
   std::vector<BlockExchange> update_exchanges = {};
   bool casts_gradient() const { return reduce_bytes != local_gradient_bytes; }
   bool is_cut() const { return !shard_axes.empty(); }
+  // Bytes of memory, with the padding where it has some: the master and its copy, and gradients.
+  std::int64_t master_memory() const { return master_bytes + (compute_bytes > 0 ? 0 : held_padding(master_bytes)); }
+  std::int64_t compute_memory() const { return compute_bytes + held_padding(compute_bytes); }
+  std::int64_t gradient_memory() const { return gradient_bytes + held_padding(gradient_bytes); }
+  std::int64_t gathered_memory() const { return gathered_bytes + padding_of(gathered_bytes); }
+  std::int64_t local_gradient_memory() const { return local_gradient_bytes + padding_of(local_gradient_bytes); }
   bool operator==(const UnitPlan&) const = default;
+
+ private:
+  std::int64_t padding_of(std::int64_t whole_bytes) const {
+    return elements == 0 ? 0 : padding * (whole_bytes / elements);
+  }
+  std::int64_t held_padding(std::int64_t bytes) const { return is_cut() ? 0 : padding_of(bytes); }
 };
 
 struct ModelPlan {
@@ -200,6 +218,12 @@ constexpr std::int64_t unit_alignment_bytes = 64;
 /// In elements, padding included.
 std::vector<std::int64_t> unit_offsets(const std::vector<std::int64_t>& elements, DType master);
 
+/// Rows of a matrix in memory: at least `rows`, and a multiple of `multiple` if that is not 0.
+std::int64_t rows_in_memory(std::int64_t rows, std::int64_t multiple);
+/// Elements that memory of whole weights needs behind `offsets` (of unit_offsets), so that its last parameter, of a
+/// `shape` with dim 0 for tokens, has rows_in_memory.
+std::int64_t unit_padding(const std::vector<std::int64_t>& offsets, const Shape& shape, std::int64_t row_multiple);
+
 /// The shape of the first of `shards` shards, which is the longest.
 Shape longest_shard(Shape shape, int shards);
 
@@ -211,7 +235,8 @@ struct Buckets {
 
 /// Makes units of whole blocks, in the order of `blocks` (block names). A parameter belongs to its first block. In
 /// backward order, the next block joins a unit while the bucket has room and the same stages read its parameters: no
-/// unit of several blocks extends over stages. Blocks without parameters have no unit. Parameters that are not trained
+/// unit of several blocks extends over stages, and none has two parameters with padding. A parameter with a row for
+/// each token is the last of its unit. Blocks without parameters have no unit. Parameters that are not trained
 /// have units of their own, and so have, in each block, the parameters that name a unit.
 std::vector<UnitPlan> make_units(const std::vector<std::string>& blocks, const std::vector<ParameterPlan>& parameters,
                                  const UnitTypes& types, const Buckets& buckets, const Sharding& sharding = {});

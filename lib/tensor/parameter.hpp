@@ -31,6 +31,7 @@ struct ParameterPlace {
   Box part;                            // this rank computes with it: a tensor-parallel part, or the whole tensor
   std::int64_t whole = 0;              // offset in buffers of the whole unit
   std::int64_t shard = 0;              // offset in buffers of this rank's shard
+  std::int64_t rows = 0;               // that memory of the whole part has: rows_in_memory of program/model_plan.hpp
   std::vector<StateSlot> states = {};  // in the order of the optimizer's declaration
 };
 
@@ -47,6 +48,9 @@ class Parameter {
   /// same number of dimensions.
   const Shape& shape() const { return shape_; }
   const Box& part() const { return place_.part; }
+  /// Rows in the memory of compute() and local_gradient(), which view the first shape()[0] of them. The others are zero
+  /// in weights, and not read in gradients.
+  std::int64_t rows_in_memory() const { return place_.rows; }
   const Layout& layout() const { return place_.layout; }  // which rank holds which box of the weights
   const std::vector<StateSlot>& state_places() const { return place_.states; }
   const Box& box() const { return place_.box; }  // held by this rank

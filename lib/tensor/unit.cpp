@@ -57,9 +57,11 @@ UnitMemory unit_memory_of(const OffloadOptions& offload, bool in_backward, Weigh
 
 namespace {
 
-at::Tensor buffer(std::int64_t length, at::ScalarType type, const std::string& unit, Arena arena) {
+/// Zeroed memory for `length` elements, with `padding` behind them.
+at::Tensor buffer(std::int64_t length, std::int64_t padding, at::ScalarType type, const std::string& unit,
+                  Arena arena) {
   try {
-    return empty_in(arena, length, type).zero_();
+    return empty_in(arena, length + padding, type).zero_().narrow(0, 0, length);
   } catch (const Error&) {
     throw;
   } catch (const std::exception&) {  // c10::Error and std::bad_alloc alike
@@ -90,6 +92,8 @@ struct Cut {
   std::vector<Layout> layouts;  // of weights of type `kept`
   std::vector<Box> parts;       // that this rank computes with
   std::vector<std::int64_t> whole_offsets, shard_offsets;
+  std::vector<std::int64_t> rows;  // of parts, in memory of the whole buffer
+  std::int64_t padding = 0;        // behind the whole buffer
   std::vector<Rank> owners;
   ShardMap map;
 
@@ -103,8 +107,14 @@ struct Cut {
       const Shape longest = longest_part(tensor, place.sharding.blocks);  // so that all ranks have equal offsets
       whole.push_back(elements(longest));
       shard.push_back(elements(longest_shard(longest, shards)));
+      rows.push_back(tensor.row_multiple > 1 ? rows_in_memory(longest[0], tensor.row_multiple)
+                     : longest.empty()       ? 1
+                                             : parts.back().extent[0]);
     }
     whole_offsets = unit_offsets(whole, master);
+    if (!tensors.empty())
+      padding =
+          unit_padding(whole_offsets, longest_part(tensors.back(), place.sharding.blocks), tensors.back().row_multiple);
     shard_offsets = unit_offsets(shard, master);
     map = {whole_offsets.back(), shard_offsets.back(), {}};
     for (const Rank owner : owners) {
@@ -153,10 +163,13 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
     invariant(tensor.trained == trained_, "a unit is trained or frozen as a whole");
   const Cut own(tensors, dtype, kept_dtype, place, place.sharding.axes, place.sharding.shards);
   map_ = own.map;
+  padding_ = own.padding;
+  for (std::size_t i = 0; i + 1 < tensors.size(); ++i)
+    invariant(tensors[i].row_multiple <= 1, "a parameter with padding is the last of its unit");
   std::vector<ParameterPlace> places;
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    places.push_back(
-        {own.layouts[i], box_of(own.layouts[i], place.rank), own.parts[i], own.whole_offsets[i], own.shard_offsets[i]});
+    places.push_back({own.layouts[i], box_of(own.layouts[i], place.rank), own.parts[i], own.whole_offsets[i],
+                      own.shard_offsets[i], own.rows[i]});
   if (trained_) kept_ = state;
   std::vector<std::int64_t> state_lengths;
   for (const StateDescription& kept : kept_) state_lengths.push_back(place_state(kept, tensors, place.rank, places));
@@ -170,12 +183,14 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
 
   const at::ScalarType type = master_type(precision);
   if (!cut_) memory_.shards = Arena::device;
-  master_ = buffer(length(), scalar_type(kept_dtype), name_, memory_.shards);
-  compute_ = compute_dtype(precision) != kept_dtype ? buffer(length(), compute_type(precision), name_, memory_.shards)
-                                                    : master_;
-  if (trained_ && memory_.gradients == GradientMemory::held) gradient_ = buffer(length(), type, name_, memory_.shards);
+  const std::int64_t behind = cut_ ? 0 : padding_;  // kernels use the buffers of a unit that is not sharded
+  const bool copies = compute_dtype(precision) != kept_dtype;
+  master_ = buffer(length(), copies ? 0 : behind, scalar_type(kept_dtype), name_, memory_.shards);
+  compute_ = copies ? buffer(length(), behind, compute_type(precision), name_, memory_.shards) : master_;
+  if (trained_ && memory_.gradients == GradientMemory::held)
+    gradient_ = buffer(length(), behind, type, name_, memory_.shards);
   for (std::size_t i = 0; i < kept_.size(); ++i)
-    state_.push_back(buffer(state_lengths[i], scalar_type(kept_[i].dtype), name_, memory_.state));
+    state_.push_back(buffer(state_lengths[i], 0, scalar_type(kept_[i].dtype), name_, memory_.state));
   home_ = {master_, compute_, gradient_, state_};
   if (!cut_) local_gradient_ = gradient_;
   for (const auto& parameter : parameters_) {
@@ -210,6 +225,7 @@ const Unit::Views& Unit::views_of(const at::Tensor& memory, int slot, Part part)
 void Unit::lend_weights(const at::Tensor& whole, int slot) {
   invariant(cut_, "only a sharded unit borrows memory for whole weights");
   weights_ = whole;
+  if (whole.defined()) zero_rows_behind(whole);
   const Views* views = whole.defined() ? &views_of(whole, slot, Part::whole) : nullptr;
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->compute_ = views ? (*views)[i] : at::Tensor();
 }
@@ -239,6 +255,7 @@ void Unit::view_local_gradient(const at::Tensor& whole, int slot) {
 void Unit::lend_local_gradient(const at::Tensor& whole, int slot) {
   view_local_gradient(whole, slot);
   if (!cut_) zero_padding(whole);
+  zero_rows_behind(whole);
   zero_grad();
 }
 
@@ -263,6 +280,14 @@ void Unit::zero_padding(const at::Tensor& flat) const {
   }
 }
 
+void Unit::zero_rows_behind(const at::Tensor& whole) const {
+  if (padding_ == 0) return;
+  const std::int64_t end = parameters_.back()->offset() + parameters_.back()->elements();
+  at::from_blob(static_cast<std::byte*>(whole.mutable_data_ptr()) + end * whole.element_size(),
+                {whole.numel() + padding_ - end}, whole.options())
+      .zero_();
+}
+
 void Unit::lend_gradient(const at::Tensor& own, int slot) {
   const bool is_local = !cut_ && (!local_gradient_.defined() || local_gradient_.is_same(gradient_));
   gradient_ = own.defined() ? own : home_.gradient;
@@ -280,6 +305,7 @@ void Unit::lend_gradient(const at::Tensor& own, int slot) {
     parameters_[i]->gradient_ = views ? (*views)[i] : at::Tensor();
     if (is_local) parameters_[i]->local_gradient_ = parameters_[i]->gradient_;
   }
+  if (own.defined() && !cut_) zero_rows_behind(own);
   if (is_local) zero_grad();
 }
 

@@ -66,7 +66,10 @@ class Unit {
   bool is_trained() const { return trained_; }               // all parameters are; if not, no gradient and no state
   std::int64_t length() const { return map_.shard_length; }  // elements of this rank's buffers, with padding
   std::int64_t whole_length() const { return map_.whole_length; }  // elements of the whole unit, with padding
-  const ShardMap& shard_map() const { return map_; }               // a single shard if it is not sharded
+  /// Elements behind whole weights and behind a gradient that backward adds to, for rows of the last parameter that
+  /// only kernels see (Parameter::rows_in_memory). Memory that is lent for these has them too, and they become zero.
+  std::int64_t padding() const { return padding_; }
+  const ShardMap& shard_map() const { return map_; }  // a single shard if it is not sharded
   /// How weights stay distributed among ranks once they were gathered (reshard_after_forward over fewer ranks); no
   /// pieces if they do not.
   const ShardMap& kept_map() const { return kept_map_; }
@@ -157,6 +160,8 @@ class Unit {
   void view_local_gradient(const at::Tensor& whole, int slot);
   /// Zeroes the padding between parameters, because the buffer is reduced as a whole.
   void zero_padding(const at::Tensor& flat) const;
+  /// Zeroes what is behind the last parameter in the memory of whole weights or of a gradient.
+  void zero_rows_behind(const at::Tensor& whole) const;
   std::string name_;
   Precision precision_;
   bool cut_ = false;
@@ -164,6 +169,7 @@ class Unit {
   const BlockLane* sharers_ = nullptr;
   bool trained_ = true;
   ShardMap map_, kept_map_;
+  std::int64_t padding_ = 0;
   std::size_t kept_part_ = 0;  // this rank's index in kept_map_
   UnitMemory memory_;
   std::vector<StateDescription> kept_;

@@ -195,8 +195,9 @@ TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world) {
   const WeightsReport weights = agree_on_weights(config, world);
   TrainPlan plan;
   together(world, "plan the run", [&] {
-    plan = make_train_plan(config, world.size(), processor, kept, weights, WithoutDataset::refused,
-                           nccl_in_use() != nullptr);
+    plan = make_train_plan(
+        config, world.size(), processor, kept, weights, WithoutDataset::refused,
+        {.one_queue = nccl_in_use() != nullptr, .vocabulary_multiple = this_device().properties().vocabulary_multiple});
     if (const DeviceProperties& device = this_device().properties(); !device.is_host) {
       plan.device = {.name = device.name,
                      .memory_bytes = device.memory_bytes,

@@ -366,7 +366,7 @@ void check_activations_move(const StepProgram& program, const ModelPlan& model, 
 
 TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor,
                           const std::optional<ResolvedRun>& kept, const WeightsReport& weights, WithoutDataset without,
-                          bool one_queue) {
+                          const PlannedFor& device) {
   TrainPlan plan;
   plan.ranks = ranks;
   plan.trains = !config.eval_only;
@@ -375,6 +375,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       throw Error(ExitCode::usage,
                   fmt::format("log.profile_ranks names rank {}, but the job has {}", rank, counted(ranks, "rank")));
   plan.architecture = describe(read_model_config(config.model, weights.head));
+  pad_vocabulary(plan.architecture, device.vocabulary_multiple);
   plan.weights = weights.remarks;
   plan.mesh = mesh_of(config.parallel, config.post_local_sgd, plan.architecture.config, ranks);
   mark_tensors(config, plan.architecture);
@@ -420,7 +421,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       .offload = offload_options(config.train),
       .eval_reduction_bytes = heartbeat_bytes,
       .local = local_options(config.post_local_sgd, plan.mesh),
-      .one_queue = one_queue,
+      .one_queue = device.one_queue,
   };
   if (config.parallel.bucket_size) {  // buckets end where stages do, which blocks alone decide
     plan.buckets = {

@@ -50,6 +50,12 @@ struct DeviceOfPlan {
   std::optional<std::int64_t> free_bytes = {};
 };
 
+/// What the device of the ranks decides in a plan. The CPU's: as it is.
+struct PlannedFor {
+  bool one_queue = false;                // it communicates one operation at a time, and the programs suit that
+  std::int64_t vocabulary_multiple = 1;  // as in DeviceProperties
+};
+
 struct TrainPlan {
   Architecture architecture;
   Remarks weights;                                       // remarks on the files of model.path; on rank 0 alone
@@ -124,10 +130,10 @@ enum class WithoutDataset { refused, planned };
 /// `kept` the run before, as kept_run returns it. Local; opens the model's config and the datasets, reads no weights.
 /// Throws Error(usage) for options that contradict model, data or the run before, and for more data-parallel ranks than
 /// samples in a step; Error(input) for a missing or malformed file; Error(resources) if a step program needs more host
-/// memory than train.host_memory. With `one_queue` the programs suit devices that communicate one operation at a time.
+/// memory than train.host_memory.
 TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor,
                           const std::optional<ResolvedRun>& kept, const WeightsReport& weights,
-                          WithoutDataset without = WithoutDataset::refused, bool one_queue = false);
+                          WithoutDataset without = WithoutDataset::refused, const PlannedFor& device = {});
 
 /// Returns the plan as rows: mesh, coordinates of ranks on it and on `nodes`, batch arithmetic, parameters, memory of a
 /// rank by kind, FLOPs of a step, size of a checkpoint, cost of the run. Local.

@@ -255,6 +255,7 @@ trial::TrialSizes trial_sizes(const TrainConfig& config, const TrainPlan& plan) 
   const std::int64_t sharers = ranks_along(plan.mesh, "ring") * ranks_along(plan.mesh, "ulysses");
   sizes.rows = ceil_div(plan.batch.micro_batch * config.data.sequence_length, sharers);
   sizes.loss_rows = loss_slice_rows(sizes.rows, model.vocabulary);
+  sizes.columns = rows_in_memory(model.vocabulary, plan.architecture.blocks.back().tensors.back().row_multiple);
   const Precision precision = config.precision.dtype;
   sizes.brief_products = precision == Precision::bf16 || precision == Precision::fp16;
   if (config.precision.weights == WeightsKept::bf16)
@@ -313,7 +314,8 @@ int check_device(const TrainConfig& given, Session& session, Output& output) {
   std::optional<DeviceCheck> check;
   together(world, "plan the check of the device", [&] {
     session.enter(Phase::start_up);
-    plan = make_train_plan(config, world.size(), processor, std::nullopt, weights, WithoutDataset::planned);
+    plan = make_train_plan(config, world.size(), processor, std::nullopt, weights, WithoutDataset::planned,
+                           {.vocabulary_multiple = this_device().properties().vocabulary_multiple});
     require_device_kernels(config, plan);
     cases = cases_of(kernel_needs(config, plan.architecture.config, plan.mesh), trial_sizes(config, plan));
   });

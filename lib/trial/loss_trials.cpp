@@ -26,10 +26,14 @@ const std::int32_t* labels(KernelCall<T>& call, const TrialSizes& sizes) {
                  }));
 }
 
-/// The logits of a slice of rows, and what a call says of them.
+/// The rows of a slice of logits, and the numbers of them in memory.
+LogitRows rows_of(const TrialSizes& sizes) { return {sizes.loss_rows, sizes.model.vocabulary, sizes.columns}; }
+Extent extent_of(const TrialSizes& sizes) { return {sizes.loss_rows, sizes.columns}; }
+
+/// These logits, and what a call says of them.
 template <class T>
 const Math<T>* logits(KernelCall<T>& call, const TrialSizes& sizes) {
-  const Extent rows{sizes.loss_rows, sizes.model.vocabulary};
+  const Extent rows = extent_of(sizes);
   call.facts.shape = fmt::format("{}x{}", rows.rows, rows.columns);
   call.facts.terms = rows.columns;
   return call.in(wide, "logits", rows, normal(2));
@@ -47,24 +51,23 @@ std::vector<Trial> loss_trials() {
   return {
       make_trial("cross_entropy",
                  []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
-                   const std::int64_t rows = sizes.loss_rows, vocabulary = sizes.model.vocabulary;
-                   call(&Kernels<T>::cross_entropy, logits(call, sizes), labels(call, sizes), rows, vocabulary,
-                        target_of(sizes), call.out(real, "losses", rows),
-                        call.out(stored, "derivative", {rows, vocabulary}));
+                   call(&Kernels<T>::cross_entropy, logits(call, sizes), labels(call, sizes), rows_of(sizes),
+                        target_of(sizes), call.out(real, "losses", sizes.loss_rows),
+                        call.out(stored, "derivative", extent_of(sizes)));
                  }),
       make_trial("cross_entropy_loss",
                  []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
-                   const std::int64_t rows = sizes.loss_rows, vocabulary = sizes.model.vocabulary;
-                   call(&Kernels<T>::cross_entropy_loss, logits(call, sizes), labels(call, sizes), rows, vocabulary,
+                   const std::int64_t rows = sizes.loss_rows;
+                   call(&Kernels<T>::cross_entropy_loss, logits(call, sizes), labels(call, sizes), rows_of(sizes),
                         target_of(sizes), call.out(real, "losses", rows), call.out(real, "correct", rows));
                  }),
-      make_trial("row_statistics",
-                 []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
-                   const std::int64_t rows = sizes.loss_rows, vocabulary = sizes.model.vocabulary;
-                   call(&Kernels<T>::row_statistics, logits(call, sizes), labels(call, sizes), rows, vocabulary / 3,
-                        vocabulary, target_of(sizes),
-                        reinterpret_cast<RowStatistics*>(call.out(real, "statistics", {rows, numbers_a_row})));
-                 }),
+      make_trial(
+          "row_statistics",
+          []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
+            call(&Kernels<T>::row_statistics, logits(call, sizes), labels(call, sizes), rows_of(sizes),
+                 sizes.model.vocabulary / 3, target_of(sizes),
+                 reinterpret_cast<RowStatistics*>(call.out(real, "statistics", {sizes.loss_rows, numbers_a_row})));
+          }),
       make_trial("combine_statistics",
                  []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
                    const std::int64_t rows = sizes.loss_rows;
@@ -76,15 +79,15 @@ std::vector<Trial> loss_trials() {
                         reinterpret_cast<RowStatistics*>(call.out(real, "whole", {rows, numbers_a_row})),
                         call.out(real, "losses", rows), call.out(real, "correct", rows));
                  }),
-      make_trial("cross_entropy_derivative",
-                 []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
-                   const std::int64_t rows = sizes.loss_rows, vocabulary = sizes.model.vocabulary;
-                   call(&Kernels<T>::cross_entropy_derivative, logits(call, sizes), labels(call, sizes), rows,
-                        vocabulary / 3, vocabulary, target_of(sizes),
-                        reinterpret_cast<const RowStatistics*>(call.in(real, "statistics", {rows, numbers_a_row},
-                                                                       result_of("row_statistics", uniform(1, 2)))),
-                        call.out(stored, "derivative", {rows, vocabulary}));
-                 }),
+      make_trial(
+          "cross_entropy_derivative",
+          []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
+            call(&Kernels<T>::cross_entropy_derivative, logits(call, sizes), labels(call, sizes), rows_of(sizes),
+                 sizes.model.vocabulary / 3, target_of(sizes),
+                 reinterpret_cast<const RowStatistics*>(call.in(real, "statistics", {sizes.loss_rows, numbers_a_row},
+                                                                result_of("row_statistics", uniform(1, 2)))),
+                 call.out(stored, "derivative", extent_of(sizes)));
+          }),
       make_trial("sum_in_order",
                  []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
                    describe_elements(call, sizes.rows);

@@ -105,6 +105,7 @@ TrialSizes small_sizes(TrialSizes sizes) {
   model.channels = 77;
   model.feed_forward = 91;
   model.vocabulary = 131;
+  sizes.columns = 140;
   for (std::int64_t& window : model.windows) window = std::min(window, most_window);
   Experts& experts = model.experts;
   experts.count = std::min<std::int64_t>(experts.count, 5);
@@ -153,7 +154,7 @@ std::vector<ProductSize> adding_products(const TrialSizes& sizes) {
 std::vector<ProductSize> wide_products(const TrialSizes& sizes) {
   const ModelConfig& model = sizes.model;
   std::vector<ProductSize> products{
-      {.m = sizes.loss_rows, .n = model.vocabulary, .k = model.channels, .b = Trans::yes}};  // logits
+      {.m = sizes.loss_rows, .n = sizes.columns, .k = model.channels, .b = Trans::yes}};  // logits
   if (model.experts.count > 0)
     products.push_back({.m = sizes.rows, .n = model.experts.count, .k = model.channels, .b = Trans::yes});
   if (!sizes.trains) return products;
@@ -164,8 +165,8 @@ std::vector<ProductSize> wide_products(const TrialSizes& sizes) {
 
 std::vector<ProductSize> scaled_products(const TrialSizes& sizes) {
   const ModelConfig& model = sizes.model;
-  return {{.m = sizes.loss_rows, .n = model.channels, .k = model.vocabulary},
-          {.m = model.vocabulary,
+  return {{.m = sizes.loss_rows, .n = model.channels, .k = sizes.columns},
+          {.m = sizes.columns,
            .n = model.channels,
            .k = sizes.loss_rows,
            .a = Trans::yes,

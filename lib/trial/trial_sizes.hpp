@@ -27,6 +27,7 @@ struct TrialSizes {
   bool trains = true;
   std::int64_t rows = 0;       // tokens of a micro-batch
   std::int64_t loss_rows = 0;  // rows of logits at once
+  std::int64_t columns = 0;    // of logits in memory, at least model.vocabulary
   std::int64_t document = 0;   // tokens of the longest segment of attention
   bool has_odd_parts = false;  // short documents, padding, masked labels, gaps between rows
   double smoothing = 0;        // of labels

@@ -118,6 +118,9 @@ FAULTS = [
     ("heads", "head_norms.cu", "own.head < query_heads", "own.head <= query_heads"),
     ("heads", "rotate.cu", "a[i] * cosine[i] - sign", "a[i] * cosine[i] + sign"),
     ("losses", "losses.cu", "from == to ? M{1} : exp(from - to)", "M{1}"),
+    ("losses", "losses.cu", "  clear_padding(rows, derivative);\n", ""),
+    ("losses", "losses.cu", "LogitRow<M>{own, rows.columns, label", "LogitRow<M>{own, rows.stride, label"),
+    ("losses", "losses.cu", "std::max(column, rows.columns); c < end", "end; c < end"),
     ("causal_attention", "head_tiles.cuh", "(is_first ? other : -other) * sine", "(is_first ? -other : other) * sine"),
     (
         "causal_attention",

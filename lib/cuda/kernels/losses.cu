@@ -77,25 +77,31 @@ struct Derive {
   }
 };
 
+/// Zeroes the padding of a row, by all threads of a block.
+template <class T>
+__device__ void clear_padding(LogitRows rows, T* row) {
+  for (std::int64_t c = rows.columns + threadIdx.x; c < rows.stride; c += blockDim.x) store(row[c], Math<T>{0});
+}
+
 /// A block has a row: its statistics, then its derivative.
 template <class T>
 __global__ void __launch_bounds__(loss_threads)
-    loss_and_derivative(const Math<T>* logits, const std::int32_t* labels, std::int64_t vocabulary, bool packed,
+    loss_and_derivative(const Math<T>* logits, const std::int32_t* labels, LogitRows rows, bool packed,
                         TargetDistribution target, double* losses, T* derivative) {
   using M = Math<T>;
   constexpr int lanes = lanes_of_access<M>;
   const std::int64_t row = blockIdx.x, step = std::int64_t{blockDim.x} * lanes;
-  logits += row * vocabulary;
-  derivative += row * vocabulary;
+  logits += row * rows.stride;
+  derivative += row * rows.stride;
   const std::int32_t label = labels[row];
-  if (!counted(label, vocabulary)) {
+  if (!counted(label, rows.columns)) {
     if (threadIdx.x == 0) losses[row] = 0;
     constexpr M zeros[lanes] = {};
-    for (std::int64_t c = threadIdx.x * lanes; c < vocabulary; c += step)
-      store_values(zeros, lanes_left<lanes>(vocabulary - c), packed, derivative + c);
+    for (std::int64_t c = threadIdx.x * lanes; c < rows.stride; c += step)
+      store_values(zeros, lanes_left<lanes>(rows.stride - c), packed, derivative + c);
     return;
   }
-  const RowStatistics of_row = LogitRow<M>{logits, vocabulary, label, packed}.statistics(target);
+  const RowStatistics of_row = LogitRow<M>{logits, rows.columns, label, packed}.statistics(target);
   if (threadIdx.x == 0) losses[row] = loss_of(of_row);
   __syncthreads();  // the label's logit is read; from here on its place may be overwritten
   const Derive<T> derive{logits,
@@ -106,21 +112,23 @@ __global__ void __launch_bounds__(loss_threads)
                          static_cast<M>(target.everywhere + target.at_label),
                          packed,
                          derivative};
-  for (std::int64_t c = threadIdx.x * lanes; c < vocabulary; c += step) derive(c, lanes_left<lanes>(vocabulary - c));
+  for (std::int64_t c = threadIdx.x * lanes; c < rows.columns; c += step)
+    derive(c, lanes_left<lanes>(rows.columns - c));
+  clear_padding(rows, derivative);
 }
 
 template <class M>
 __global__ void __launch_bounds__(loss_threads)
-    loss_and_correct(const M* logits, const std::int32_t* labels, std::int64_t vocabulary, bool packed,
+    loss_and_correct(const M* logits, const std::int32_t* labels, LogitRows rows, bool packed,
                      TargetDistribution target, double* losses, double* correct) {
   const std::int64_t row = blockIdx.x;
   const std::int32_t label = labels[row];
-  if (!counted(label, vocabulary)) {
+  if (!counted(label, rows.columns)) {
     if (threadIdx.x == 0) losses[row] = correct[row] = 0;
     return;
   }
-  const M* const own = logits + row * vocabulary;
-  const RowStatistics of_row = LogitRow<M>{own, vocabulary, label, packed}.statistics(target);
+  const M* const own = logits + row * rows.stride;
+  const RowStatistics of_row = LogitRow<M>{own, rows.columns, label, packed}.statistics(target);
   if (threadIdx.x != 0) return;
   losses[row] = loss_of(of_row);
   correct[row] = static_cast<double>(own[label]) == of_row.largest ? 1 : 0;
@@ -128,10 +136,10 @@ __global__ void __launch_bounds__(loss_threads)
 
 template <class M>
 __global__ void __launch_bounds__(loss_threads)
-    statistics_of_rows(const M* logits, const std::int32_t* labels, std::int64_t first, std::int64_t columns,
-                       bool packed, TargetDistribution target, RowStatistics* statistics) {
+    statistics_of_rows(const M* logits, const std::int32_t* labels, LogitRows rows, std::int64_t first, bool packed,
+                       TargetDistribution target, RowStatistics* statistics) {
   const std::int64_t row = blockIdx.x;
-  const LogitRow<M> own{logits + row * columns, columns, std::int64_t{labels[row]} - first, packed};
+  const LogitRow<M> own{logits + row * rows.stride, rows.columns, std::int64_t{labels[row]} - first, packed};
   const RowStatistics of_row = own.statistics(target);
   if (threadIdx.x == 0) statistics[row] = of_row;
 }
@@ -167,20 +175,22 @@ struct DeriveRows {
   static constexpr int lanes = Derive<T>::lanes;
   const Math<T>* logits;
   const std::int32_t* labels;
-  std::int64_t first, columns;
+  LogitRows rows;
+  std::int64_t first;
   Math<T> everywhere, at_label;
   const RowStatistics* whole;
   bool packed;
   T* derivative;
 
+  /// The column may lie in the padding.
   __device__ void operator()(std::int64_t row, std::int64_t column, int count) const {
     using M = Math<T>;
-    T* const out = derivative + row * columns;
+    T* const out = derivative + row * rows.stride;
     if (whole[row].sum == 0) {
       constexpr M zeros[lanes] = {};
       return store_values(zeros, count, packed, out + column);
     }
-    const Derive<T> derive{logits + row * columns,
+    const Derive<T> derive{logits + row * rows.stride,
                            std::int64_t{labels[row]} - first,
                            static_cast<M>(whole[row].largest),
                            static_cast<M>(1 / whole[row].sum),
@@ -188,7 +198,9 @@ struct DeriveRows {
                            at_label,
                            packed,
                            out};
-    derive(column, count);
+    const std::int64_t end = column + count;
+    if (column < rows.columns) derive(column, lanes_left<lanes>(std::min(end, rows.columns) - column));
+    for (std::int64_t c = std::max(column, rows.columns); c < end; ++c) store(out[c], M{0});
   }
 };
 
@@ -202,25 +214,25 @@ unsigned threads_for(std::int64_t columns) {
 }  // namespace
 
 template <class T>
-void cross_entropy(const Math<T>* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
-                   TargetDistribution target, double* losses, T* derivative) {
-  const bool packed = packable(vocabulary, lanes_of_access<Math<T>>, {logits, derivative});
-  launch(loss_and_derivative<T>, rows, threads_for<Math<T>>(vocabulary), 0, logits, labels, vocabulary, packed, target,
-         losses, derivative);
+void cross_entropy(const Math<T>* logits, const std::int32_t* labels, LogitRows rows, TargetDistribution target,
+                   double* losses, T* derivative) {
+  const bool packed = packable(rows.stride, lanes_of_access<Math<T>>, {logits, derivative});
+  launch(loss_and_derivative<T>, rows.count, threads_for<Math<T>>(rows.columns), 0, logits, labels, rows, packed,
+         target, losses, derivative);
 }
 
 template <class M>
-void cross_entropy_loss(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
-                        TargetDistribution target, double* losses, double* correct) {
-  launch(loss_and_correct<M>, rows, threads_for<M>(vocabulary), 0, logits, labels, vocabulary,
-         packable(vocabulary, lanes_of_access<M>, {logits}), target, losses, correct);
+void cross_entropy_loss(const M* logits, const std::int32_t* labels, LogitRows rows, TargetDistribution target,
+                        double* losses, double* correct) {
+  launch(loss_and_correct<M>, rows.count, threads_for<M>(rows.columns), 0, logits, labels, rows,
+         packable(rows.stride, lanes_of_access<M>, {logits}), target, losses, correct);
 }
 
 template <class M>
-void row_statistics(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t first,
-                    std::int64_t columns, TargetDistribution target, RowStatistics* statistics) {
-  launch(statistics_of_rows<M>, rows, threads_for<M>(columns), 0, logits, labels, first, columns,
-         packable(columns, lanes_of_access<M>, {logits}), target, statistics);
+void row_statistics(const M* logits, const std::int32_t* labels, LogitRows rows, std::int64_t first,
+                    TargetDistribution target, RowStatistics* statistics) {
+  launch(statistics_of_rows<M>, rows.count, threads_for<M>(rows.columns), 0, logits, labels, rows, first,
+         packable(rows.stride, lanes_of_access<M>, {logits}), target, statistics);
 }
 
 void combine_statistics(const RowStatistics* of_ranks, std::int64_t ranks, std::int64_t rows,
@@ -230,31 +242,28 @@ void combine_statistics(const RowStatistics* of_ranks, std::int64_t ranks, std::
 }
 
 template <class T>
-void cross_entropy_derivative(const Math<T>* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t first,
-                              std::int64_t columns, TargetDistribution target, const RowStatistics* whole,
-                              T* derivative) {
+void cross_entropy_derivative(const Math<T>* logits, const std::int32_t* labels, LogitRows rows, std::int64_t first,
+                              TargetDistribution target, const RowStatistics* whole, T* derivative) {
   using M = Math<T>;
-  const bool packed = packable(columns, lanes_of_access<M>, {logits, derivative});
-  over_rows(rows, columns,
-            DeriveRows<T>{logits, labels, first, columns, static_cast<M>(target.everywhere),
+  const bool packed = packable(rows.stride, lanes_of_access<M>, {logits, derivative});
+  over_rows(rows.count, rows.stride,
+            DeriveRows<T>{logits, labels, rows, first, static_cast<M>(target.everywhere),
                           static_cast<M>(target.everywhere + target.at_label), whole, packed, derivative});
 }
 
-#define LOCKSTEP_INSTANTIATE(T)                                                                                       \
-  template void cross_entropy<T>(const Math<T>*, const std::int32_t*, std::int64_t, std::int64_t, TargetDistribution, \
-                                 double*, T*);                                                                        \
-  template void cross_entropy_derivative<T>(const Math<T>*, const std::int32_t*, std::int64_t, std::int64_t,          \
-                                            std::int64_t, TargetDistribution, const RowStatistics*, T*);
+#define LOCKSTEP_INSTANTIATE(T)                                                                                    \
+  template void cross_entropy<T>(const Math<T>*, const std::int32_t*, LogitRows, TargetDistribution, double*, T*); \
+  template void cross_entropy_derivative<T>(const Math<T>*, const std::int32_t*, LogitRows, std::int64_t,          \
+                                            TargetDistribution, const RowStatistics*, T*);
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)
 LOCKSTEP_INSTANTIATE(Bf16)
 LOCKSTEP_INSTANTIATE(Fp16)
 #undef LOCKSTEP_INSTANTIATE
-#define LOCKSTEP_INSTANTIATE(M)                                                                                      \
-  template void cross_entropy_loss<M>(const M*, const std::int32_t*, std::int64_t, std::int64_t, TargetDistribution, \
-                                      double*, double*);                                                             \
-  template void row_statistics<M>(const M*, const std::int32_t*, std::int64_t, std::int64_t, std::int64_t,           \
-                                  TargetDistribution, RowStatistics*);
+#define LOCKSTEP_INSTANTIATE(M)                                                                                        \
+  template void cross_entropy_loss<M>(const M*, const std::int32_t*, LogitRows, TargetDistribution, double*, double*); \
+  template void row_statistics<M>(const M*, const std::int32_t*, LogitRows, std::int64_t, TargetDistribution,          \
+                                  RowStatistics*);
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)
 #undef LOCKSTEP_INSTANTIATE

@@ -10,6 +10,7 @@
 #include "tensor/weight_gradients.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -44,8 +45,10 @@ struct SharedHead {
 
 struct Shape3 {
   std::int64_t rows, channels, vocabulary;
-  std::int64_t widest;  // part of the vocabulary on any rank
+  std::int64_t columns;  // of logits in memory: products also have those behind the vocabulary
+  std::int64_t widest;   // part of the vocabulary on any rank
   std::int64_t slice() const { return loss_slice_rows(rows, widest); }
+  LogitRows logits(std::int64_t count) const { return {count, vocabulary, columns}; }
 };
 
 /// What the loss of a row is.
@@ -61,21 +64,21 @@ Target target_of(const StepLoss& loss, const Parameter& head, const BlockLane* l
 
 Shape3 shape_of(const at::Tensor& x, const Parameter& head, const BlockLane* lane) {
   const std::int64_t ranks = lane ? lane->ranks() : 1;
-  return {x.size(0), x.size(1), head.shape()[0], ceil_div(head.description().shape[0], ranks)};
+  return {x.size(0), x.size(1), head.shape()[0], head.rows_in_memory(), ceil_div(head.description().shape[0], ranks)};
 }
 
 template <class T>
 void slice_logits(const Kernels<T>& on, const Shape3& shape, const T* x, const T* weight, std::int64_t rows,
                   Math<T>* logits) {
-  on.gemm(rows, shape.vocabulary, shape.channels, 1, MatrixView<T>{x, shape.channels},
-          MatrixView<T>{weight, shape.channels, Trans::yes}, 0, logits, shape.vocabulary);
+  on.gemm(rows, shape.columns, shape.channels, 1, MatrixView<T>{x, shape.channels},
+          MatrixView<T>{weight, shape.channels, Trans::yes}, 0, logits, shape.columns);
 }
 
 /// A slice of logits in the type of sums; undefined where their derivative has that type and takes their place.
 template <class T>
 at::Tensor wide_logits(const Kernels<T>&, const Shape3& shape, const at::Tensor& x) {
   if (std::is_same_v<T, Math<T>>) return {};
-  return fresh({shape.slice(), shape.vocabulary}, math_type(x.scalar_type()), x);
+  return fresh({shape.slice(), shape.columns}, math_type(x.scalar_type()), x);
 }
 
 /// What ranks know together of rows [first, first + rows), from the logits that each has, and their losses.
@@ -85,7 +88,7 @@ void agree_on_rows(const Kernels<T>& on, const Shape3& shape, const SharedHead& 
                    double* losses, double* correct = nullptr) {
   const at::Tensor statistics = fresh({rows, 3}, at::kDouble, labels);
   const std::int32_t* const own_labels = pointer<std::int32_t>(labels) + first;
-  on.row_statistics(logits, own_labels, rows, shared.first, shape.vocabulary, target,
+  on.row_statistics(logits, own_labels, shape.logits(rows), shared.first, target,
                     reinterpret_cast<RowStatistics*>(pointer<double>(statistics)));
   const at::Tensor all = shared.lane->all_gather(statistics);
   on.combine_statistics(reinterpret_cast<const RowStatistics*>(pointer<double>(all)), shared.lane->ranks(), rows,
@@ -93,19 +96,19 @@ void agree_on_rows(const Kernels<T>& on, const Shape3& shape, const SharedHead& 
                         correct == nullptr ? nullptr : correct + first);
 }
 
-/// Calls a loss of users for the rows of logits, which begin at row `first` of the labels: with host copies if they lie
-/// on a device. `derivative` has the size of the logits, or is nullptr.
+/// Calls a loss of users for the rows of logits (rows, columns in memory), which begin at row `first` of the labels:
+/// with host copies if they lie on a device. `derivative` has the size of the logits, or is nullptr.
 template <class M>
-void call_user(const RowLoss& loss, const at::Tensor& logits, const at::Tensor& labels, std::int64_t first,
-               double* losses, M* derivative) {
-  const std::int64_t rows = logits.size(0), vocabulary = logits.size(1);
+void call_user(const RowLoss& loss, const at::Tensor& logits, std::int64_t vocabulary, const at::Tensor& labels,
+               std::int64_t first, double* losses, M* derivative) {
+  const std::int64_t rows = logits.size(0), columns = logits.size(1);
   const at::Tensor own_labels = labels.narrow(0, first, rows);
   const auto& by_rows = rows_of<M>(loss);
-  if (logits.device().is_cpu())
+  if (logits.device().is_cpu() && columns == vocabulary)
     return by_rows(rows, vocabulary, pointer<M>(logits), pointer<std::int32_t>(own_labels), losses + first, derivative);
   std::vector<double> of_rows(static_cast<std::size_t>(rows));
-  const at::Tensor on_host = logits.cpu(), labels_on_host = own_labels.cpu();
-  const at::Tensor slopes = derivative != nullptr ? at::empty_like(on_host) : at::Tensor();
+  const at::Tensor on_host = logits.narrow(1, 0, vocabulary).contiguous().cpu(), labels_on_host = own_labels.cpu();
+  at::Tensor slopes = derivative != nullptr ? at::empty_like(on_host) : at::Tensor();
   {
     const KernelDevice host(at::kCPU);
     by_rows(rows, vocabulary, pointer<M>(on_host), pointer<std::int32_t>(labels_on_host), of_rows.data(),
@@ -113,9 +116,10 @@ void call_user(const RowLoss& loss, const at::Tensor& logits, const at::Tensor& 
   }
   write_region(std::as_bytes(std::span(of_rows)),
                {Arena::device, reinterpret_cast<std::byte*>(losses + first), of_rows.size() * sizeof(double)});
-  if (derivative != nullptr)
-    write_region(bytes_of(slopes),
-                 {Arena::device, reinterpret_cast<std::byte*>(derivative), static_cast<std::size_t>(slopes.nbytes())});
+  if (derivative == nullptr) return;
+  slopes = at::constant_pad_nd(slopes, {0, columns - vocabulary});
+  write_region(bytes_of(slopes),
+               {Arena::device, reinterpret_cast<std::byte*>(derivative), static_cast<std::size_t>(slopes.nbytes())});
 }
 
 /// Differentiates by a loss of users.
@@ -124,13 +128,13 @@ void differentiate_by_user(const Kernels<T>& on, const Shape3& shape, const at::
                            const at::Tensor& labels, const RowLoss& loss, std::int64_t first, std::int64_t rows,
                            double* losses, T* derivative) {
   using M = Math<T>;
-  const at::Tensor logits = fresh({rows, shape.vocabulary}, math_type(x.scalar_type()), x);
+  const at::Tensor logits = fresh({rows, shape.columns}, math_type(x.scalar_type()), x);
   slice_logits(on, shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, pointer<M>(logits));
   if constexpr (std::is_same_v<T, M>) {
-    call_user<M>(loss, logits, labels, first, losses, derivative);
+    call_user<M>(loss, logits, shape.vocabulary, labels, first, losses, derivative);
   } else {
     const at::Tensor wide = at::empty_like(logits);
-    call_user<M>(loss, logits, labels, first, losses, pointer<M>(wide));
+    call_user<M>(loss, logits, shape.vocabulary, labels, first, losses, pointer<M>(wide));
     on.round_to(pointer<M>(wide), wide.numel(), derivative);
   }
 }
@@ -151,10 +155,9 @@ void differentiate_logits(const Kernels<T>& on, const Shape3& shape, const at::T
   slice_logits(on, shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, logits);
   const std::int32_t* const own_labels = pointer<std::int32_t>(labels) + first;
   if (shared.lane == nullptr)
-    return on.cross_entropy(logits, own_labels, rows, shape.vocabulary, target.distribution, losses + first,
-                            derivative);
+    return on.cross_entropy(logits, own_labels, shape.logits(rows), target.distribution, losses + first, derivative);
   if (losses != nullptr) agree_on_rows(on, shape, shared, labels, target.distribution, first, rows, logits, losses);
-  on.cross_entropy_derivative(logits, own_labels, rows, shared.first, shape.vocabulary, target.distribution,
+  on.cross_entropy_derivative(logits, own_labels, shape.logits(rows), shared.first, target.distribution,
                               shared.whole + first, derivative);
 }
 
@@ -163,24 +166,25 @@ void loss_slices(const Kernels<T>& on, const Shape3& shape, const at::Tensor& x,
                  const at::Tensor& labels, const Target& target, const SharedHead& shared, double* losses,
                  double* correct) {
   const std::int64_t slice = shape.slice();
-  const at::Tensor logits = fresh({slice, shape.vocabulary}, math_type(x.scalar_type()), x);
+  const at::Tensor logits = fresh({slice, shape.columns}, math_type(x.scalar_type()), x);
   for (std::int64_t first = 0; first < shape.rows; first += slice) {
     const std::int64_t rows = std::min(slice, shape.rows - first);
     slice_logits(on, shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, pointer<Math<T>>(logits));
     const std::int32_t* const own_labels = pointer<std::int32_t>(labels) + first;
     if (target.of_user != nullptr) {
-      call_user<Math<T>>(*target.of_user, logits.narrow(0, 0, rows), labels, first, losses, nullptr);
+      call_user<Math<T>>(*target.of_user, logits.narrow(0, 0, rows), shape.vocabulary, labels, first, losses, nullptr);
     } else if (shared.lane != nullptr) {
       agree_on_rows(on, shape, shared, labels, target.distribution, first, rows, pointer<Math<T>>(logits), losses,
                     correct);
     } else {
-      on.cross_entropy_loss(pointer<Math<T>>(logits), own_labels, rows, shape.vocabulary, target.distribution,
+      on.cross_entropy_loss(pointer<Math<T>>(logits), own_labels, shape.logits(rows), target.distribution,
                             losses + first, correct + first);
     }
   }
 }
 
-/// Adds seed · derivativeᵀ · x to the gradient of `head`; seed () fp64.
+/// Adds seed · derivativeᵀ · x to the gradient of `head`, which has memory for as many rows as the derivative has
+/// columns; seed () fp64.
 void add_head_gradient(Parameter& head, const at::Tensor& seed, const at::Tensor& x, const at::Tensor& derivative) {
   if (!head.is_trained()) return;
   const Parameter::Accumulation target = head.touch();
@@ -224,8 +228,8 @@ struct LossFunction {
     const Target target = target_of(loss, *head, lane);
     const at::Tensor losses = fresh({shape.rows}, at::kDouble, x);
     const at::Tensor hit = at::zeros({shape.rows}, x.options().dtype(at::kDouble));  // a user's loss counts none
-    const bool keeps = differentiable && shape.rows * shape.vocabulary * x.element_size() <= most_kept_bytes;
-    const at::Tensor kept = keeps ? fresh({shape.rows, shape.vocabulary}, x.scalar_type(), x) : at::Tensor();
+    const bool keeps = differentiable && shape.rows * shape.columns * x.element_size() <= most_kept_bytes;
+    const at::Tensor kept = keeps ? fresh({shape.rows, shape.columns}, x.scalar_type(), x) : at::Tensor();
     const at::Tensor sum = fresh({}, at::kDouble, x);
     with_kernels(x, [&]<class T>(const Kernels<T>& on) {
       double* const loss_of_row = pointer<double>(losses);
@@ -235,7 +239,7 @@ struct LossFunction {
         const at::Tensor wide = wide_logits(on, shape, x);
         for (std::int64_t first = 0; first < shape.rows; first += shape.slice())
           differentiate_logits(on, shape, x, weight, labels, target, first, std::min(shape.slice(), shape.rows - first),
-                               wide, shared, loss_of_row, pointer<T>(kept) + first * shape.vocabulary);
+                               wide, shared, loss_of_row, pointer<T>(kept) + first * shape.columns);
       }
       on.sum_in_order(loss_of_row, shape.rows, pointer<double>(sum));
       if (correct == nullptr || differentiable) return;
@@ -259,7 +263,7 @@ struct LossFunction {
     if (loss.of_user != nullptr) return {};
     const std::int64_t rows = labels.numel();
     FunctionCosts costs = loss_costs(call_rows(rows, own.scalar_type(), lane), own.size(1), head->shape()[0],
-                                     differentiable ? most_kept_bytes : 0);
+                                     head->rows_in_memory(), differentiable ? most_kept_bytes : 0);
     // Numbers for each row, which the plan leaves out: losses, hits, and statistics of each rank and of all.
     const std::int64_t number = rows * static_cast<std::int64_t>(sizeof(double));
     const std::int64_t statistics = lane ? 3 * number : 0, ranks = lane ? lane->ranks() : 0;
@@ -285,8 +289,8 @@ struct LossFunction {
     const at::Tensor dx = with_kernels(x, [&]<class T>(const Kernels<T>& on) {
       using M = Math<T>;
       const auto propagate = [&](std::int64_t first, std::int64_t rows, const at::Tensor& derivative) {
-        on.gemm_scaled(rows, shape.channels, shape.vocabulary, pointer<double>(seed),
-                       MatrixView<T>{pointer<T>(derivative), shape.vocabulary},
+        on.gemm_scaled(rows, shape.channels, shape.columns, pointer<double>(seed),
+                       MatrixView<T>{pointer<T>(derivative), shape.columns},
                        MatrixView<T>{pointer<T>(weight), shape.channels}, 0, pointer<M>(wide) + first * shape.channels,
                        shape.channels);
         add_weight_gradient(
@@ -300,7 +304,7 @@ struct LossFunction {
         const at::Tensor logits = wide_logits(on, shape, x);
         for (std::int64_t first = 0; first < shape.rows; first += shape.slice()) {
           const std::int64_t rows = std::min(shape.slice(), shape.rows - first);
-          const at::Tensor derivative = fresh({rows, shape.vocabulary}, x.scalar_type(), x);
+          const at::Tensor derivative = fresh({rows, shape.columns}, x.scalar_type(), x);
           differentiate_logits(on, shape, x, weight, labels, target, first, rows, logits, shared,
                                lane ? nullptr : pointer<double>(losses), pointer<T>(derivative));
           propagate(first, rows, derivative);
@@ -331,11 +335,12 @@ at::Tensor head_logits(const at::Tensor& x, const Parameter& head, const BlockLa
   const at::NoGradGuard no_grad;
   const at::Tensor weight = head.compute();
   const Shape3 shape = shape_of(x, head, lane);
-  const at::Tensor logits = fresh({shape.rows, shape.vocabulary}, math_type(x.scalar_type()), x);
+  const at::Tensor in_memory = fresh({shape.rows, shape.columns}, math_type(x.scalar_type()), x);
   with_kernels(x, [&]<class T>(const Kernels<T>& on) {
-    slice_logits(on, shape, pointer<T>(x), pointer<T>(weight), shape.rows, pointer<Math<T>>(logits));
+    slice_logits(on, shape, pointer<T>(x), pointer<T>(weight), shape.rows, pointer<Math<T>>(in_memory));
   });
-  return lane ? gathered_logits(logits, shape, head, lane) : logits;
+  const at::Tensor logits = in_memory.narrow(1, 0, shape.vocabulary);
+  return lane ? gathered_logits(logits, shape, head, lane) : logits.contiguous();
 }
 
 }  // namespace lockstep

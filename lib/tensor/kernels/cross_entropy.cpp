@@ -44,76 +44,84 @@ LOCKSTEP_INLINE double loss_of(double wanted, const Normaliser<M>& normaliser) {
 
 bool counts(std::int32_t label, std::int64_t vocabulary) { return label >= 0 && label < vocabulary; }
 
+/// Zeroes the padding of a row.
+template <class T>
+LOCKSTEP_INLINE void clear_padding(LogitRows rows, T* row) {
+  for (std::int64_t v = rows.columns; v < rows.stride; ++v) store(row[v], Math<T>{0});
+}
+
 template <class T>
 LOCKSTEP_CLONES void rows_backward(const Math<T>* logits, const std::int32_t* labels, std::int64_t begin,
-                                   std::int64_t end, std::int64_t vocabulary, TargetDistribution target, double* losses,
+                                   std::int64_t end, LogitRows rows, TargetDistribution target, double* losses,
                                    T* derivative) {
   using M = Math<T>;
   const M everywhere = static_cast<M>(target.everywhere), wanted = static_cast<M>(target.everywhere + target.at_label);
   for (std::int64_t r = begin; r < end; ++r) {
-    const M* row = logits + r * vocabulary;
-    T* out = derivative + r * vocabulary;
-    if (!counts(labels[r], vocabulary)) {
+    const M* row = logits + r * rows.stride;
+    T* out = derivative + r * rows.stride;
+    if (!counts(labels[r], rows.columns)) {
       losses[r] = 0;
-      for (std::int64_t v = 0; v < vocabulary; ++v) store(out[v], M{0});
+      for (std::int64_t v = 0; v < rows.stride; ++v) store(out[v], M{0});
       continue;
     }
-    const Normaliser<M> normaliser = normaliser_of(row, vocabulary);
-    losses[r] = loss_of(wanted_of(row, labels[r], vocabulary, target), normaliser);
+    const Normaliser<M> normaliser = normaliser_of(row, rows.columns);
+    losses[r] = loss_of(wanted_of(row, labels[r], rows.columns, target), normaliser);
     const M scale = 1 / normaliser.sum;
     const M largest = normaliser.largest;
     const M at_label = exp(row[labels[r]] - largest) * scale - wanted;
 #pragma omp simd
-    for (std::int64_t v = 0; v < vocabulary; ++v) store(out[v], exp(row[v] - largest) * scale - everywhere);
+    for (std::int64_t v = 0; v < rows.columns; ++v) store(out[v], exp(row[v] - largest) * scale - everywhere);
     store(out[labels[r]], at_label);
+    clear_padding(rows, out);
   }
 }
 
 template <class M>
 LOCKSTEP_CLONES void loss_rows(const M* logits, const std::int32_t* labels, std::int64_t begin, std::int64_t end,
-                               std::int64_t vocabulary, TargetDistribution target, double* losses, double* correct) {
+                               LogitRows rows, TargetDistribution target, double* losses, double* correct) {
   for (std::int64_t r = begin; r < end; ++r) {
-    const M* row = logits + r * vocabulary;
+    const M* row = logits + r * rows.stride;
     losses[r] = correct[r] = 0;
-    if (!counts(labels[r], vocabulary)) continue;
-    const Normaliser<M> normaliser = normaliser_of(row, vocabulary);
-    losses[r] = loss_of(wanted_of(row, labels[r], vocabulary, target), normaliser);
+    if (!counts(labels[r], rows.columns)) continue;
+    const Normaliser<M> normaliser = normaliser_of(row, rows.columns);
+    losses[r] = loss_of(wanted_of(row, labels[r], rows.columns, target), normaliser);
     correct[r] = row[labels[r]] == normaliser.largest ? 1 : 0;
   }
 }
 
 template <class M>
 LOCKSTEP_CLONES void statistics_of_rows(const M* logits, const std::int32_t* labels, std::int64_t begin,
-                                        std::int64_t end, std::int64_t first, std::int64_t columns,
-                                        TargetDistribution target, RowStatistics* statistics) {
+                                        std::int64_t end, LogitRows rows, std::int64_t first, TargetDistribution target,
+                                        RowStatistics* statistics) {
   for (std::int64_t r = begin; r < end; ++r) {
-    const M* row = logits + r * columns;
-    const Normaliser<M> normaliser = normaliser_of(row, columns);
-    statistics[r] = {normaliser.largest, normaliser.sum, wanted_of(row, labels[r] - first, columns, target)};
+    const M* row = logits + r * rows.stride;
+    const Normaliser<M> normaliser = normaliser_of(row, rows.columns);
+    statistics[r] = {normaliser.largest, normaliser.sum, wanted_of(row, labels[r] - first, rows.columns, target)};
   }
 }
 
 template <class T>
 LOCKSTEP_CLONES void derivative_of_rows(const Math<T>* logits, const std::int32_t* labels, std::int64_t begin,
-                                        std::int64_t end, std::int64_t first, std::int64_t columns,
-                                        TargetDistribution target, const RowStatistics* whole, T* derivative) {
+                                        std::int64_t end, LogitRows rows, std::int64_t first, TargetDistribution target,
+                                        const RowStatistics* whole, T* derivative) {
   using M = Math<T>;
   const M everywhere = static_cast<M>(target.everywhere), wanted = static_cast<M>(target.everywhere + target.at_label);
   for (std::int64_t r = begin; r < end; ++r) {
-    const M* row = logits + r * columns;
-    T* out = derivative + r * columns;
+    const M* row = logits + r * rows.stride;
+    T* out = derivative + r * rows.stride;
     if (whole[r].sum == 0) {
-      for (std::int64_t v = 0; v < columns; ++v) store(out[v], M{0});
+      for (std::int64_t v = 0; v < rows.stride; ++v) store(out[v], M{0});
       continue;
     }
     const M scale = static_cast<M>(1 / whole[r].sum);
     const M largest = static_cast<M>(whole[r].largest);
     const std::int64_t label = labels[r] - first;
-    const bool is_here = label >= 0 && label < columns;
+    const bool is_here = label >= 0 && label < rows.columns;
     const M at_label = is_here ? exp(row[label] - largest) * scale - wanted : M{0};
 #pragma omp simd
-    for (std::int64_t v = 0; v < columns; ++v) store(out[v], exp(row[v] - largest) * scale - everywhere);
+    for (std::int64_t v = 0; v < rows.columns; ++v) store(out[v], exp(row[v] - largest) * scale - everywhere);
     if (is_here) store(out[label], at_label);
+    clear_padding(rows, out);
   }
 }
 
@@ -122,26 +130,26 @@ constexpr std::int64_t values_per_thread = 8192;
 }  // namespace
 
 template <class T>
-void cross_entropy(const Math<T>* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
-                   TargetDistribution target, double* losses, T* derivative) {
-  parallel_for(rows, row_grain(vocabulary, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
-    rows_backward<T>(logits, labels, begin, end, vocabulary, target, losses, derivative);
+void cross_entropy(const Math<T>* logits, const std::int32_t* labels, LogitRows rows, TargetDistribution target,
+                   double* losses, T* derivative) {
+  parallel_for(rows.count, row_grain(rows.columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
+    rows_backward<T>(logits, labels, begin, end, rows, target, losses, derivative);
   });
 }
 
 template <class M>
-void cross_entropy_loss(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
-                        TargetDistribution target, double* losses, double* correct) {
-  parallel_for(rows, row_grain(vocabulary, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
-    loss_rows<M>(logits, labels, begin, end, vocabulary, target, losses, correct);
+void cross_entropy_loss(const M* logits, const std::int32_t* labels, LogitRows rows, TargetDistribution target,
+                        double* losses, double* correct) {
+  parallel_for(rows.count, row_grain(rows.columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
+    loss_rows<M>(logits, labels, begin, end, rows, target, losses, correct);
   });
 }
 
 template <class M>
-void row_statistics(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t first,
-                    std::int64_t columns, TargetDistribution target, RowStatistics* statistics) {
-  parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
-    statistics_of_rows<M>(logits, labels, begin, end, first, columns, target, statistics);
+void row_statistics(const M* logits, const std::int32_t* labels, LogitRows rows, std::int64_t first,
+                    TargetDistribution target, RowStatistics* statistics) {
+  parallel_for(rows.count, row_grain(rows.columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
+    statistics_of_rows<M>(logits, labels, begin, end, rows, first, target, statistics);
   });
 }
 
@@ -167,29 +175,26 @@ void combine_statistics(const RowStatistics* of_ranks, std::int64_t ranks, std::
 }
 
 template <class T>
-void cross_entropy_derivative(const Math<T>* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t first,
-                              std::int64_t columns, TargetDistribution target, const RowStatistics* whole,
-                              T* derivative) {
-  parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
-    derivative_of_rows<T>(logits, labels, begin, end, first, columns, target, whole, derivative);
+void cross_entropy_derivative(const Math<T>* logits, const std::int32_t* labels, LogitRows rows, std::int64_t first,
+                              TargetDistribution target, const RowStatistics* whole, T* derivative) {
+  parallel_for(rows.count, row_grain(rows.columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
+    derivative_of_rows<T>(logits, labels, begin, end, rows, first, target, whole, derivative);
   });
 }
 
-#define LOCKSTEP_INSTANTIATE(T)                                                                                       \
-  template void cross_entropy<T>(const Math<T>*, const std::int32_t*, std::int64_t, std::int64_t, TargetDistribution, \
-                                 double*, T*);                                                                        \
-  template void cross_entropy_derivative<T>(const Math<T>*, const std::int32_t*, std::int64_t, std::int64_t,          \
-                                            std::int64_t, TargetDistribution, const RowStatistics*, T*);
+#define LOCKSTEP_INSTANTIATE(T)                                                                                    \
+  template void cross_entropy<T>(const Math<T>*, const std::int32_t*, LogitRows, TargetDistribution, double*, T*); \
+  template void cross_entropy_derivative<T>(const Math<T>*, const std::int32_t*, LogitRows, std::int64_t,          \
+                                            TargetDistribution, const RowStatistics*, T*);
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)
 LOCKSTEP_INSTANTIATE(Bf16)
 LOCKSTEP_INSTANTIATE(Fp16)
 #undef LOCKSTEP_INSTANTIATE
-#define LOCKSTEP_INSTANTIATE(M)                                                                                      \
-  template void cross_entropy_loss<M>(const M*, const std::int32_t*, std::int64_t, std::int64_t, TargetDistribution, \
-                                      double*, double*);                                                             \
-  template void row_statistics<M>(const M*, const std::int32_t*, std::int64_t, std::int64_t, std::int64_t,           \
-                                  TargetDistribution, RowStatistics*);
+#define LOCKSTEP_INSTANTIATE(M)                                                                                        \
+  template void cross_entropy_loss<M>(const M*, const std::int32_t*, LogitRows, TargetDistribution, double*, double*); \
+  template void row_statistics<M>(const M*, const std::int32_t*, LogitRows, std::int64_t, TargetDistribution,          \
+                                  RowStatistics*);
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)
 #undef LOCKSTEP_INSTANTIATE

@@ -323,6 +323,7 @@ class Job {
   }
   static bool is_cut(const Composition& how) { return how.shards > 1 || how.folds; }
   static Architecture altered(Architecture architecture, const std::function<void(Architecture&)>& alter) {
+    pad_vocabulary(architecture, this_device().properties().vocabulary_multiple);
     if (alter) alter(architecture);
     return architecture;
   }

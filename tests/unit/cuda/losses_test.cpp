@@ -43,7 +43,19 @@ struct Case {
   std::int64_t vocabulary;
   TargetDistribution target = one_hot;
   Start start = Start::aligned;
+  std::int64_t padding = 0;  // values after each row
+  std::int64_t stride() const { return vocabulary + padding; }
 };
+
+/// Rows of `columns` values with `padding` NaN after each.
+std::vector<double> with_padding(const std::vector<double>& values, std::int64_t columns, std::int64_t padding) {
+  std::vector<double> padded;
+  for (auto row = values.begin(); row != values.end(); row += columns) {
+    padded.insert(padded.end(), row, row + columns);
+    padded.insert(padded.end(), static_cast<std::size_t>(padding), NAN);
+  }
+  return padded;
+}
 
 const std::vector<std::int32_t>& labels_for(std::int64_t vocabulary) {
   static std::vector<std::int32_t> labels;
@@ -56,10 +68,11 @@ struct Inputs {
   explicit Inputs(const Case& of, std::vector<double> some = {})
       : labels(labels_for(of.vocabulary)),
         rows(static_cast<std::int64_t>(labels.size())),
-        logits(some.empty() ? normal_values(rows * of.vocabulary, 1, 4) : some, of.start) {}
-  std::vector<double> row(std::int64_t r, std::int64_t vocabulary) const {
+        logits(with_padding(some.empty() ? normal_values(rows * of.vocabulary, 1, 4) : some, of.vocabulary, of.padding),
+               of.start) {}
+  std::vector<double> row(std::int64_t r, const Case& of) const {
     std::vector<double> values;
-    for (std::int64_t v = 0; v < vocabulary; ++v) values.push_back(logits[r * vocabulary + v]);
+    for (std::int64_t v = 0; v < of.vocabulary; ++v) values.push_back(logits[r * of.stride() + v]);
     return values;
   }
   std::vector<std::int32_t> labels;
@@ -72,10 +85,11 @@ template <class T>
 Results expected_rows(const Case& of, const Inputs<T>& in) {
   Results all(3);
   for (std::int64_t r = 0; r < in.rows; ++r) {
-    const Row row = expected(in.row(r, of.vocabulary), in.labels[static_cast<std::size_t>(r)], of.target);
+    const Row row = expected(in.row(r, of), in.labels[static_cast<std::size_t>(r)], of.target);
     all[0].push_back(row.loss);
     all[1].push_back(row.correct);
     all[2].insert(all[2].end(), row.derivative.begin(), row.derivative.end());
+    all[2].insert(all[2].end(), static_cast<std::size_t>(of.padding), 0);
   }
   return all;
 }
@@ -84,14 +98,14 @@ template <class T>
 void check_whole_rows(const Case& of, const std::string& type) {
   using M = Math<T>;
   Inputs<T> in(of);
+  const LogitRows rows{in.rows, of.vocabulary, of.stride()};
   const Results wanted = expected_rows(of, in);
   const Results found = in_any_order([&]() -> Results {
     Values<double> losses(in.rows), only_losses(in.rows), correct(in.rows);
-    Values<T> derivative(in.rows * of.vocabulary, of.start);
-    cuda::cross_entropy<T>(in.logits.data(), in.labels.data(), in.rows, of.vocabulary, of.target, losses.data(),
-                           derivative.data());
-    cuda::cross_entropy_loss<M>(in.logits.data(), in.labels.data(), in.rows, of.vocabulary, of.target,
-                                only_losses.data(), correct.data());
+    Values<T> derivative(in.rows * of.stride(), of.start);
+    cuda::cross_entropy<T>(in.logits.data(), in.labels.data(), rows, of.target, losses.data(), derivative.data());
+    cuda::cross_entropy_loss<M>(in.logits.data(), in.labels.data(), rows, of.target, only_losses.data(),
+                                correct.data());
     return {losses.all(), correct.all(), derivative.all(), only_losses.all()};
   });
   const std::string name = type + ", vocabulary " + std::to_string(of.vocabulary);
@@ -102,8 +116,7 @@ void check_whole_rows(const Case& of, const std::string& type) {
   if constexpr (std::is_same_v<T, M>) {
     Values<T> in_place(in.logits.all(), of.start);
     Values<double> losses(in.rows);
-    cuda::cross_entropy<T>(in_place.data(), in.labels.data(), in.rows, of.vocabulary, of.target, losses.data(),
-                           in_place.data());
+    cuda::cross_entropy<T>(in_place.data(), in.labels.data(), rows, of.target, losses.data(), in_place.data());
     check_near(in_place.all(), found[2], 0, name + ", in place");
     check_near(losses.all(), found[0], 0, name + ", losses in place");
   }
@@ -113,8 +126,10 @@ void check_whole_rows(const Case& of, const std::string& type) {
 template <class T>
 void check_parts(const Case& of, const std::vector<std::int64_t>& widths, const std::string& type) {
   using M = Math<T>;
-  Inputs<T> in(of);
-  const Results wanted = expected_rows(of, in);
+  const std::int64_t padding = of.padding;  // of each part
+  const Case whole_rows{of.vocabulary, of.target, of.start};
+  Inputs<T> in(whole_rows);
+  const Results wanted = expected_rows(whole_rows, in);
   const auto ranks = static_cast<std::int64_t>(widths.size());
   std::vector<Values<M>> parts;
   for (std::int64_t rank = 0, first = 0; rank < ranks; first += widths[static_cast<std::size_t>(rank++)]) {
@@ -123,7 +138,7 @@ void check_parts(const Case& of, const std::vector<std::int64_t>& widths, const 
       const std::int64_t width = widths[static_cast<std::size_t>(rank)];
       own.push_back(in.logits[i / width * of.vocabulary + first + i % width]);
     }
-    parts.emplace_back(own, of.start);
+    parts.emplace_back(with_padding(own, widths[static_cast<std::size_t>(rank)], padding), of.start);
   }
   const Results found = in_any_order([&]() -> Results {
     std::vector<RowStatistics> of_ranks(static_cast<std::size_t>(ranks * in.rows), {NAN, NAN, NAN});
@@ -131,19 +146,26 @@ void check_parts(const Case& of, const std::vector<std::int64_t>& widths, const 
     Values<double> losses(in.rows), correct(in.rows);
     std::vector<double> derivative(static_cast<std::size_t>(in.rows * of.vocabulary));
     std::int64_t first = 0;
-    for (std::int64_t rank = 0; rank < ranks; first += widths[static_cast<std::size_t>(rank++)])
-      cuda::row_statistics<M>(parts[static_cast<std::size_t>(rank)].data(), in.labels.data(), in.rows, first,
-                              widths[static_cast<std::size_t>(rank)], of.target, of_ranks.data() + rank * in.rows);
+    for (std::int64_t rank = 0; rank < ranks; first += widths[static_cast<std::size_t>(rank++)]) {
+      const std::int64_t width = widths[static_cast<std::size_t>(rank)];
+      cuda::row_statistics<M>(parts[static_cast<std::size_t>(rank)].data(), in.labels.data(),
+                              {in.rows, width, width + padding}, first, of.target, of_ranks.data() + rank * in.rows);
+    }
     cuda::combine_statistics(of_ranks.data(), ranks, in.rows, in.labels.data(), of.vocabulary, whole.data(),
                              losses.data(), correct.data());
     first = 0;
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       const std::int64_t width = widths[static_cast<std::size_t>(rank)];
-      Values<T> own(in.rows * width, of.start);
-      cuda::cross_entropy_derivative<T>(parts[static_cast<std::size_t>(rank)].data(), in.labels.data(), in.rows, first,
-                                        width, of.target, whole.data(), own.data());
-      for (std::int64_t i = 0; i < own.count(); ++i)
-        derivative[static_cast<std::size_t>(i / width * of.vocabulary + first + i % width)] = own[i];
+      const std::int64_t stride = width + padding;
+      Values<T> own(in.rows * stride, of.start);
+      cuda::cross_entropy_derivative<T>(parts[static_cast<std::size_t>(rank)].data(), in.labels.data(),
+                                        {in.rows, width, stride}, first, of.target, whole.data(), own.data());
+      for (std::int64_t i = 0; i < own.count(); ++i) {
+        if (i % stride >= width)
+          BOOST_TEST(own[i] == 0);
+        else
+          derivative[static_cast<std::size_t>(i / stride * of.vocabulary + first + i % stride)] = own[i];
+      }
       first += width;
     }
     return {losses.all(), correct.all(), derivative};
@@ -176,6 +198,16 @@ BOOST_AUTO_TEST_CASE(parts_of_the_vocabulary_add_up) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(padding_of_rows_is_not_read_and_becomes_zero_in_a_derivative) {
+  for_each_type([]<class T>(const std::string& type) {
+    check_whole_rows<T>({77, smoothed(77), Start::aligned, 51}, type);
+    check_whole_rows<T>({61, one_hot, Start::unaligned, 3}, type);
+    check_parts<T>({30, smoothed(30), Start::aligned, 3}, {12, 17, 1}, type);
+    check_parts<T>({69, one_hot, Start::aligned, 23}, {41, 28}, type);
+  });
+  check_whole_rows<float>({5003, one_hot, Start::aligned, 53}, "fp32");
+}
+
 BOOST_AUTO_TEST_CASE(logits_may_be_more_than_2_to_the_32_values) {
   constexpr std::int64_t rows = 5000000, vocabulary = 1000;
   DistantMemory<float> logits(rows * vocabulary);
@@ -183,7 +215,7 @@ BOOST_AUTO_TEST_CASE(logits_may_be_more_than_2_to_the_32_values) {
   DistantMemory<double> losses(rows);
   labels.data()[rows - 1] = 7;
   const on_host::LastBlocks only(1);
-  cuda::cross_entropy<float>(logits.data(), labels.data(), rows, vocabulary, one_hot, losses.data(), logits.data());
+  cuda::cross_entropy<float>(logits.data(), labels.data(), {rows, vocabulary}, one_hot, losses.data(), logits.data());
   BOOST_TEST(near(losses.data()[rows - 1], std::log(1000.0), 1e-6));
   BOOST_TEST(near(logits.data()[(rows - 1) * vocabulary + 7], -0.999, 1e-6));
 }
@@ -192,7 +224,7 @@ BOOST_AUTO_TEST_CASE(rows_without_a_label_have_no_loss) {
   Values<float> logits(normal_values(3 * 20, 1)), derivative(3 * 20);
   const std::int32_t labels[] = {-1, 20, -100};
   Values<double> losses(3);
-  cuda::cross_entropy<float>(logits.data(), labels, 3, 20, one_hot, losses.data(), derivative.data());
+  cuda::cross_entropy<float>(logits.data(), labels, {3, 20}, one_hot, losses.data(), derivative.data());
   check_near(losses.all(), {0, 0, 0}, 0, "losses");
   check_near(derivative.all(), std::vector<double>(60, 0), 0, "derivative");
 }
@@ -206,7 +238,7 @@ BOOST_AUTO_TEST_CASE(infinite_logits_and_nan_give_the_numbers_of_the_formula) {
   const Results wanted = expected_rows<float>({9}, in);
   Values<double> losses(6);
   Values<float> derivative(6 * 9);
-  cuda::cross_entropy<float>(in.logits.data(), in.labels.data(), 6, 9, one_hot, losses.data(), derivative.data());
+  cuda::cross_entropy<float>(in.logits.data(), in.labels.data(), {6, 9}, one_hot, losses.data(), derivative.data());
   check_near(losses.all(), wanted[0], 1e-5, "losses");
   BOOST_TEST(losses[1] == infinity);
   BOOST_TEST(std::isnan(losses[3]));
@@ -216,7 +248,7 @@ BOOST_AUTO_TEST_CASE(infinite_logits_and_nan_give_the_numbers_of_the_formula) {
   for (const std::vector<double>& row : {all_lowest, with_infinity}) {
     Values<float> values(row);
     const std::int32_t label = 3;
-    cuda::cross_entropy<float>(values.data(), &label, 1, 9, one_hot, losses.data(), derivative.data());
+    cuda::cross_entropy<float>(values.data(), &label, {1, 9}, one_hot, losses.data(), derivative.data());
     BOOST_TEST(!std::isfinite(losses[0]));
   }
 }

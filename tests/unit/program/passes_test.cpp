@@ -221,6 +221,47 @@ BOOST_AUTO_TEST_CASE(buckets_end_where_stages_end_and_a_tied_matrix_keeps_to_its
              boost::test_tools::per_element());
 }
 
+// An embedding of 29 tokens with positions, and a head of as many: rows of 5 numbers, in memory for 32 tokens.
+BOOST_AUTO_TEST_CASE(a_matrix_over_tokens_ends_its_unit_and_has_padding_behind_it_in_memory_alone) {
+  const std::vector<std::string> blocks{"embedding", "head"};
+  const auto units = [&](std::int64_t multiple, const UnitTypes& types, std::int64_t bucket, const Sharding& sharding) {
+    std::vector<ParameterPlan> parameters{
+        {"tokens", {29, 5}, {0}}, {"positions", {13, 5}, {0}}, {"norm", {5}, {1}}, {"head", {29, 5}, {1}}};
+    parameters[0].row_multiple = parameters[3].row_multiple = multiple;
+    return make_units(blocks, parameters, types, {bucket}, sharding);
+  };
+  const UnitTypes wide{DType::f32, DType::f32, {{}}}, narrow{DType::f32, DType::bf16, {{}}};
+  constexpr std::int64_t behind = 32 * 5 - 160;  // of 29 rows, 145 numbers, which end on a border of 16
+  constexpr std::int64_t behind_of_64 = 64 * 5 - 160;
+  static_assert(behind == 0);
+  for (const std::int64_t multiple : {1, 32, 64}) {
+    const std::vector<UnitPlan> made = units(multiple, wide, 0, {});
+    BOOST_TEST(made.size() == 2u);
+    BOOST_TEST(made[0].parameters == (std::vector<int>{1, 0}), boost::test_tools::per_element());
+    BOOST_TEST(made[1].parameters == (std::vector<int>{2, 3}), boost::test_tools::per_element());
+    for (const UnitPlan& unit : made) {
+      const std::int64_t padding = multiple == 64 ? behind_of_64 : 0;
+      BOOST_TEST(unit.padding == padding);
+      BOOST_TEST(unit.master_bytes == unit.elements * 4);
+      BOOST_TEST(unit.reduce_bytes == unit.elements * 4);
+      BOOST_TEST(unit.master_memory() == (unit.elements + padding) * 4);
+      BOOST_TEST(unit.compute_memory() == 0);
+      BOOST_TEST(unit.gradient_memory() == (unit.elements + padding) * 4);
+    }
+  }
+  const UnitPlan copied = units(64, narrow, 0, {})[1];
+  BOOST_TEST(copied.master_memory() == copied.elements * 4);
+  BOOST_TEST(copied.compute_memory() == (copied.elements + behind_of_64) * 2);
+  const UnitPlan sharded = units(64, narrow, 0, {.axes = {"dp_shard"}, .shards = 2})[1];
+  BOOST_TEST(sharded.master_memory() == sharded.shard_elements * 4);
+  BOOST_TEST(sharded.compute_memory() == sharded.shard_elements * 2);
+  BOOST_TEST(sharded.gradient_memory() == sharded.shard_elements * 4);
+  BOOST_TEST(sharded.gathered_memory() == (sharded.elements + behind_of_64) * 2);
+  BOOST_TEST(sharded.local_gradient_memory() == (sharded.elements + behind_of_64) * 4);
+  BOOST_TEST(units(1, wide, 1 << 20, {}).size() == 1u);
+  BOOST_TEST(units(64, wide, 1 << 20, {}).size() == 2u);  // one of both would need padding in its middle
+}
+
 BOOST_AUTO_TEST_CASE(units_hold_every_parameter_once_and_know_every_block_that_adds_to_them) {
   std::mt19937 engine(3);
   for (int trial = 0; trial < 300; ++trial) {

@@ -42,8 +42,9 @@ double error(const at::Tensor& value, const at::Tensor& expected) {
 
 /// A unit with random weights whose parameters are compared with ordinary leaves.
 struct Weights {
-  explicit Weights(const std::vector<Shape>& shapes, Precision precision = Precision::fp64)
-      : unit("weights", tensors(shapes), precision) {
+  explicit Weights(const std::vector<Shape>& shapes, Precision precision = Precision::fp64,
+                   std::int64_t row_multiple = 0)
+      : unit("weights", tensors(shapes, row_multiple), precision) {
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       unit.parameters()[i]->master().copy_(random_tensor(shapes[i], fmt::format("weight {}", i)));
     }
@@ -51,10 +52,12 @@ struct Weights {
     for (const auto& parameter : unit.parameters()) leaves.push_back(leaf(parameter->compute().to(at::kDouble)));
     unit.zero_grad();
   }
-  static std::vector<LogicalTensor> tensors(const std::vector<Shape>& shapes) {
+  /// The rows of the last one have padding.
+  static std::vector<LogicalTensor> tensors(const std::vector<Shape>& shapes, std::int64_t row_multiple) {
     std::vector<LogicalTensor> list;
     for (std::size_t i = 0; i < shapes.size(); ++i)
       list.push_back({fmt::format("w{}", i), Role::up, shapes[i], {}, {}});
+    list.back().row_multiple = row_multiple;
     return list;
   }
   Parameter& operator[](std::size_t i) { return *unit.parameters()[i]; }
@@ -347,6 +350,43 @@ BOOST_AUTO_TEST_CASE(the_loss_of_smoothed_labels_is_that_of_pytorch_in_each_type
         const at::Tensor x = random_tensor({5, 4}, "x").to(compute_type(precision));
         BOOST_TEST(compare(x, ours, oracle) < bound);
         BOOST_TEST(head.worst_gradient() < bound);
+      }
+}
+
+/// The values of `memory` from the end of `tensor` on.
+at::Tensor behind(const at::Tensor& tensor, std::int64_t count) {
+  return at::from_blob(static_cast<std::byte*>(tensor.mutable_data_ptr()) + tensor.nbytes(), {count}, tensor.options());
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_computes_with_rows_behind_the_head_and_they_change_nothing) {
+  constexpr std::int64_t channels = 4, padding = 3;
+  const at::Tensor labels = at::tensor({3, -100, 12, 0, -100}, at::kInt);
+  for (const auto& [precision, bound] :
+       {std::pair{Precision::fp64, 1e-13}, {Precision::fp32, 3e-6}, {Precision::fp16, 1e-3}, {Precision::bf16, 1e-2}})
+    for (const double smoothing : {0.0, 0.1})
+      for (const std::int64_t most_kept_bytes : {std::int64_t{0}, std::int64_t{1} << 20}) {
+        Weights head({{13, channels}}, precision, 13 + padding);
+        BOOST_TEST(head[0].rows_in_memory() == 13 + padding);
+        BOOST_TEST(head[0].compute().sizes() == (at::IntArrayRef{13, channels}));
+        const at::Tensor weights_behind = behind(head[0].compute(), padding * channels);
+        const at::Tensor gradient_behind = behind(head[0].gradient(), padding * channels);
+        BOOST_TEST(weights_behind.eq(0).all().item<bool>());
+        gradient_behind.fill_(std::numeric_limits<double>::quiet_NaN());
+        const auto ours = [&](const at::Tensor& x) {
+          return loss_sum(x, head[0], labels, {.smoothing = smoothing}, most_kept_bytes);
+        };
+        const auto oracle = [&](const at::Tensor& x) {
+          return at::cross_entropy_loss(at::matmul(x.to(at::kDouble), head.leaves[0].t()), labels.to(at::kLong), {},
+                                        at::Reduction::Sum, -100, smoothing);
+        };
+        const at::Tensor x = random_tensor({5, channels}, "x").to(compute_type(precision));
+        BOOST_TEST(compare(x, ours, oracle) < bound);
+        BOOST_TEST(head.worst_gradient() < bound);
+        BOOST_TEST(gradient_behind.eq(0).all().item<bool>());
+        const at::Tensor logits = head_logits(x, head[0]);
+        BOOST_TEST(logits.sizes() == (at::IntArrayRef{5, 13}));
+        BOOST_TEST(logits.is_contiguous());
+        BOOST_TEST(error(logits, at::matmul(x.to(at::kDouble), head.leaves[0].t())) < bound);
       }
 }
 

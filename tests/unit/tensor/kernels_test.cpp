@@ -284,7 +284,7 @@ BOOST_AUTO_TEST_CASE(cross_entropy_ignores_labels_outside_the_vocabulary_and_doe
   const std::vector<std::int32_t> labels{2, -100};
   std::vector<double> losses(2, -1);
   std::vector<float> derivative(6, -1);
-  cross_entropy<float>(logits.data(), labels.data(), 2, 3, {}, losses.data(), derivative.data());
+  cross_entropy<float>(logits.data(), labels.data(), {2, 3}, {}, losses.data(), derivative.data());
   BOOST_TEST(losses == (std::vector<double>{2000, 0}));
   BOOST_TEST(derivative == (std::vector<float>{1, 0, -1, 0, 0, 0}));
 }
@@ -293,7 +293,7 @@ BOOST_AUTO_TEST_CASE(a_label_with_the_largest_logit_is_a_hit_and_one_that_does_n
   const std::vector<float> logits{1, 3, 2, 1, 3, 2, 1, 3, 2};
   const std::vector<std::int32_t> labels{1, 2, -100};
   std::vector<double> losses(3, -1), correct(3, -1);
-  cross_entropy_loss<float>(logits.data(), labels.data(), 3, 3, {}, losses.data(), correct.data());
+  cross_entropy_loss<float>(logits.data(), labels.data(), {3, 3}, {}, losses.data(), correct.data());
   BOOST_TEST(correct == (std::vector<double>{1, 0, 0}));
   BOOST_TEST(losses[1] - losses[0] == 1);
   BOOST_TEST(losses[2] == 0);
@@ -304,8 +304,8 @@ BOOST_AUTO_TEST_CASE(cross_entropy_with_a_target_is_the_sum_over_the_vocabulary_
   const std::vector<std::int32_t> labels{2, 0};
   const TargetDistribution target{0.05, 0.8};
   std::vector<double> losses(2), correct(2), alone(2), derivative(8);
-  cross_entropy<double>(logits.data(), labels.data(), 2, 4, target, losses.data(), derivative.data());
-  cross_entropy_loss<double>(logits.data(), labels.data(), 2, 4, target, alone.data(), correct.data());
+  cross_entropy<double>(logits.data(), labels.data(), {2, 4}, target, losses.data(), derivative.data());
+  cross_entropy_loss<double>(logits.data(), labels.data(), {2, 4}, target, alone.data(), correct.data());
   for (std::size_t r = 0; r < 2; ++r) {
     double sum = 0, loss = 0;
     for (std::size_t v = 0; v < 4; ++v) sum += std::exp(logits[4 * r + v]);
@@ -334,11 +334,11 @@ BOOST_AUTO_TEST_CASE(cross_entropy_of_columns_that_are_put_together_is_that_of_t
                                                                  {first_part, vocabulary - first_part}};
   for (const TargetDistribution target : {TargetDistribution{}, TargetDistribution{0.3 / vocabulary, 0.7}}) {
     std::vector<double> losses(rows), derivative(rows * vocabulary);
-    cross_entropy<double>(logits.data(), labels.data(), rows, vocabulary, target, losses.data(), derivative.data());
+    cross_entropy<double>(logits.data(), labels.data(), {rows, vocabulary}, target, losses.data(), derivative.data());
     std::vector<RowStatistics> whole(rows, {.largest = -1e300});
     for (const auto& [first, columns] : parts) {
       std::vector<RowStatistics> statistics(rows);
-      row_statistics<double>(part_of(first, columns).data(), labels.data(), rows, first, columns, target,
+      row_statistics<double>(part_of(first, columns).data(), labels.data(), {rows, columns}, first, target,
                              statistics.data());
       for (std::size_t r = 0; r < rows; ++r) {
         const double largest = std::max(whole[r].largest, statistics[r].largest);
@@ -358,13 +358,59 @@ BOOST_AUTO_TEST_CASE(cross_entropy_of_columns_that_are_put_together_is_that_of_t
     for (const auto& [first, columns] : parts) {
       const std::vector<double> part = part_of(first, columns);
       std::vector<double> got(part.size());
-      cross_entropy_derivative<double>(part.data(), labels.data(), rows, first, columns, target, whole.data(),
+      cross_entropy_derivative<double>(part.data(), labels.data(), {rows, columns}, first, target, whole.data(),
                                        got.data());
       for (std::int64_t r = 0; r < rows; ++r)
         for (std::int64_t v = 0; v < columns; ++v)
           BOOST_TEST(std::abs(got[static_cast<std::size_t>(r * columns + v)] -
                               derivative[static_cast<std::size_t>(r * vocabulary + first + v)]) <= 1e-15);
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(padding_behind_logits_is_not_read_and_becomes_zero_in_a_derivative) {
+  constexpr std::int64_t rows = 4, columns = 7, stride = 11;
+  constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> logits = random_values<double>(rows * columns, "logits");
+  const std::vector<std::int32_t> labels{1, 6, -100, 3};
+  std::vector<double> padded(rows * stride, nothing);
+  for (std::size_t i = 0; i < logits.size(); ++i) padded[i / columns * stride + i % columns] = logits[i];
+  for (const TargetDistribution target : {TargetDistribution{}, TargetDistribution{0.3 / columns, 0.7}}) {
+    std::vector<double> losses(rows), wanted_losses(rows), correct(rows), wanted_correct(rows);
+    std::vector<double> derivative(rows * stride, nothing), wanted(rows * columns);
+    std::vector<RowStatistics> statistics(rows), wanted_statistics(rows);
+    const auto check = [&] {
+      BOOST_TEST(losses == wanted_losses);
+      for (std::size_t i = 0; i < derivative.size(); ++i) {
+        const std::size_t column = i % stride;
+        BOOST_TEST(derivative[i] == (column < columns ? wanted[i / stride * columns + column] : 0));
+      }
+    };
+    cross_entropy<double>(logits.data(), labels.data(), {rows, columns}, target, wanted_losses.data(), wanted.data());
+    cross_entropy<double>(padded.data(), labels.data(), {rows, columns, stride}, target, losses.data(),
+                          derivative.data());
+    check();
+    cross_entropy_loss<double>(logits.data(), labels.data(), {rows, columns}, target, wanted_losses.data(),
+                               wanted_correct.data());
+    cross_entropy_loss<double>(padded.data(), labels.data(), {rows, columns, stride}, target, losses.data(),
+                               correct.data());
+    BOOST_TEST(correct == wanted_correct);
+    row_statistics<double>(logits.data(), labels.data(), {rows, columns}, 0, target, wanted_statistics.data());
+    row_statistics<double>(padded.data(), labels.data(), {rows, columns, stride}, 0, target, statistics.data());
+    for (std::size_t r = 0; r < rows; ++r) BOOST_TEST(statistics[r].sum == wanted_statistics[r].sum);
+    statistics[2] = {};
+    cross_entropy_derivative<double>(logits.data(), labels.data(), {rows, columns}, 0, target, statistics.data(),
+                                     wanted.data());
+    std::ranges::fill(derivative, nothing);
+    cross_entropy_derivative<double>(padded.data(), labels.data(), {rows, columns, stride}, 0, target,
+                                     statistics.data(), derivative.data());
+    check();
+    std::vector<double> in_place = padded;
+    cross_entropy<double>(in_place.data(), labels.data(), {rows, columns, stride}, target, losses.data(),
+                          in_place.data());
+    derivative = in_place;
+    cross_entropy<double>(logits.data(), labels.data(), {rows, columns}, target, wanted_losses.data(), wanted.data());
+    check();
   }
 }
 
