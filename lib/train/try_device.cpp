@@ -26,6 +26,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -64,17 +65,19 @@ std::int64_t ranks_along(const Mesh& mesh, const AxisName& name) {
 }
 
 KernelTables tables_in_use() {
-  const auto device = static_cast<at::DeviceType>(this_device().properties().tensor_type);
-  return {kernels_on<float>(device), kernels_on<double>(device), kernels_on<Bf16>(device), kernels_on<Fp16>(device)};
+  const DeviceProperties& properties = this_device().properties();
+  const auto device = static_cast<at::DeviceType>(properties.tensor_type);
+  return {kernels_on<float>(device), kernels_on<double>(device), kernels_on<Bf16>(device), kernels_on<Fp16>(device),
+          properties.is_host ? cpu_exchange_kernels() : exchange_kernels_on(device)};
 }
 
 /// Calls work(kernels) with the table of that name.
 template <class Work>
 auto with_table(const KernelTables& tables, std::string_view name, const Work& work) {
-  if (name == table_name<float>) return work(tables.f32);
-  if (name == table_name<double>) return work(tables.f64);
-  if (name == table_name<Bf16>) return work(tables.bf16);
-  return work(tables.f16);
+  if (name == table_name<float>) return work(trial::TriedKernels{tables.f32, tables.exchange});
+  if (name == table_name<double>) return work(trial::TriedKernels{tables.f64, tables.exchange});
+  if (name == table_name<Bf16>) return work(trial::TriedKernels{tables.bf16, tables.exchange});
+  return work(trial::TriedKernels{tables.f16, tables.exchange});
 }
 
 /// A trial of one case of a kernel of a table.
@@ -84,21 +87,42 @@ struct CaseOfKernel {
   trial::TrialSizes small, whole;
 };
 
-/// The cases of the kernels that a run needs, each kernel once.
+trial::Number number_of_table(std::string_view name) {
+  if (name == table_name<float>) return trial::Number::fp32;
+  if (name == table_name<double>) return trial::Number::fp64;
+  return name == table_name<Bf16> ? trial::Number::bf16 : trial::Number::fp16;
+}
+
+/// The kernels that a run needs, each once, by table: "bf16 gemm". A device exchanges data of each type that the run
+/// computes with.
+std::vector<std::string> kernels_in(const std::vector<KernelNeed>& needs) {
+  std::vector<std::string> kernels;
+  std::set<std::string> tables;
+  for (const KernelNeed& need : needs)
+    for (const std::string& kernel : need.kernels) {
+      tables.insert(kernel.substr(0, kernel.find(' ')));
+      if (std::ranges::find(kernels, kernel) == kernels.end()) kernels.push_back(kernel);
+    }
+  if (!this_device().properties().is_host)
+    for_each_exchange_kernel({}, [&](std::string_view name, auto*) {
+      for (const std::string& table : tables) kernels.push_back(fmt::format("{} {}", table, name));
+    });
+  return kernels;
+}
+
+/// The cases of the kernels that a run needs.
 std::vector<CaseOfKernel> cases_of(const std::vector<KernelNeed>& needs, const trial::TrialSizes& whole) {
   const trial::TrialSizes small = small_sizes(whole);
-  std::vector<std::string> kernels;
-  for (const KernelNeed& need : needs)
-    for (const std::string& kernel : need.kernels)
-      if (std::ranges::find(kernels, kernel) == kernels.end()) kernels.push_back(kernel);
   std::vector<CaseOfKernel> cases;
-  for (const std::string& kernel : kernels) {
+  for (const std::string& kernel : kernels_in(needs)) {
     const std::size_t blank = kernel.find(' ');
+    const std::string table = kernel.substr(0, blank);
+    const trial::Number tested = number_of_table(table);
     const trial::Trial& trial = trial::trial_of(std::string_view(kernel).substr(blank + 1));
-    const auto of_small = trial.cases(small), of_whole = trial.cases(whole);
+    const auto of_small = trial.cases(small, tested), of_whole = trial.cases(whole, tested);
     // Windows that differ may be equal in small sizes.
     for (std::size_t i = 0; i < of_whole.size(); ++i)
-      cases.push_back({&trial, kernel.substr(0, blank), of_small[std::min(i, of_small.size() - 1)], of_whole[i]});
+      cases.push_back({&trial, table, of_small[std::min(i, of_small.size() - 1)], of_whole[i]});
   }
   return cases;
 }
@@ -118,7 +142,7 @@ class DeviceCheck {
   }
 
   void check(const CaseOfKernel& one) {
-    with_table(tables_, one.table, [&]<class T>(const Kernels<T>& kernels) {
+    with_table(tables_, one.table, [&]<class T>(const trial::TriedKernels<T>& kernels) {
       const trial::TrialErrors errors = trial::compare_with_reference(*one.trial, kernels, one.small, seed_);
       const trial::TrialSpeed speed = trial::time_trial(*one.trial, kernels, one.whole, seed_, limits_);
       add(one, errors, speed, speed.flops > 0 ? product_ceiling(kernels) : report_["copy_bytes_per_s"].get<double>());
@@ -133,7 +157,7 @@ class DeviceCheck {
     return {.most_bytes = is_host ? on_host : this_device().free_memory() / 4};
   }
   template <class T>
-  double product_ceiling(const Kernels<T>& kernels) {
+  double product_ceiling(const trial::TriedKernels<T>& kernels) {
     Json& ceilings = report_["product_flops_per_s"];
     const std::string name(table_name<T>);
     if (!ceilings.contains(name)) ceilings[name] = trial::product_ceiling(kernels, limits_);

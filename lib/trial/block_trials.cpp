@@ -195,21 +195,27 @@ std::vector<Trial> block_trials() {
                  adds ? 1.0 : 0.0);
           },
           variants<2>),
-      make_trial("dropout_add",
-                 []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
-                   const Extent rows{sizes.rows, sizes.model.channels};
-                   describe_rows(call, rows.rows, rows.columns, 2);
-                   call(&Kernels<T>::dropout_add, mask_of(DropoutSite::mlp_output), row_places(call, sizes), rows.rows,
-                        rows.columns, call.in(wide, "base", rows), call.in(stored, "bias", rows.columns),
-                        call.updated(wide, "y", rows));
-                 }),
-      make_trial("dropout",
-                 []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
-                   const Extent rows{sizes.rows, sizes.model.channels};
-                   describe_rows(call, rows.rows, rows.columns, 1);
-                   call(&Kernels<T>::dropout, mask_of(DropoutSite::embedding), row_places(call, sizes), rows.rows,
-                        rows.columns, call.in(wide, "x", rows), call.out(stored, "y", rows));
-                 }),
+      make_trial(
+          "dropout_add",
+          []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
+            const Extent rows{sizes.rows, sizes.model.channels};
+            const bool has_bias = sizes.variant == 0;
+            describe_rows(call, rows.rows, rows.columns, 2, has_bias ? "" : " without bias");
+            call(&Kernels<T>::dropout_add, mask_of(DropoutSite::mlp_output), row_places(call, sizes), rows.rows,
+                 rows.columns, call.in(wide, "base", rows), has_bias ? call.in(stored, "bias", rows.columns) : nullptr,
+                 call.updated(wide, "y", rows));
+          },
+          variants<2>),
+      make_trial(
+          "dropout",
+          []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
+            const Extent rows{sizes.rows, sizes.model.channels};
+            describe_rows(call, rows.rows, rows.columns, 1);
+            const auto [from, to] = read_and_written(call, sizes, "x", "y", rows);
+            call(&Kernels<T>::dropout, mask_of(DropoutSite::embedding), row_places(call, sizes), rows.rows,
+                 rows.columns, from, to);
+          },
+          in_place_too),
   };
 }
 

@@ -75,8 +75,9 @@ Elements called(TrialArguments& call, std::byte poison, const Run& run, std::str
   const Arena arena = call.purpose() == Purpose::reference ? Arena::host : Arena::device;
   for (const Argument& argument : call.arguments())
     write_region(image_of(argument, poison), region_of(argument.memory, arena));
+  this_device().follow(call.facts.queue, this_device().record(DeviceQueue::compute));
   run();
-  this_device().wait(this_device().record(DeviceQueue::compute));
+  this_device().wait(this_device().record(call.facts.queue));
   Elements results;
   for (const Argument& argument : call.arguments()) {
     std::vector<std::byte> image(static_cast<std::size_t>(argument.memory.nbytes()));
@@ -189,7 +190,7 @@ std::string types_of(TrialArguments& call) {
 
 /// Runs a call in fp64 on the CPU.
 Elements reference_of(KernelCall<double>& call) {
-  static const Kernels<double> kernels = cpu_kernels().f64;
+  static const TriedKernels<double> kernels{cpu_kernels().f64, cpu_exchange_kernels()};
   std::string fault;
   Elements results = called(call, poisons[0], [&] { call.run(kernels); }, fault);
   invariant(fault.empty(), "the reference of a kernel keeps to its arguments");
@@ -210,7 +211,7 @@ References references_of(Number tested, const TrialSizes& sizes, std::uint64_t s
 }
 
 template <class T>
-TrialErrors compare_with_reference(const Trial& trial, const Kernels<T>& kernels, const TrialSizes& sizes,
+TrialErrors compare_with_reference(const Trial& trial, const TriedKernels<T>& kernels, const TrialSizes& sizes,
                                    std::uint64_t seed) {
   constexpr Number tested = number_of<T>;
   const References references = references_of(tested, sizes, seed);
@@ -242,9 +243,10 @@ TrialErrors compare_with_reference(const Trial& trial, const Kernels<T>& kernels
   return errors;
 }
 
-template TrialErrors compare_with_reference(const Trial&, const Kernels<float>&, const TrialSizes&, std::uint64_t);
-template TrialErrors compare_with_reference(const Trial&, const Kernels<double>&, const TrialSizes&, std::uint64_t);
-template TrialErrors compare_with_reference(const Trial&, const Kernels<Bf16>&, const TrialSizes&, std::uint64_t);
-template TrialErrors compare_with_reference(const Trial&, const Kernels<Fp16>&, const TrialSizes&, std::uint64_t);
+template TrialErrors compare_with_reference(const Trial&, const TriedKernels<float>&, const TrialSizes&, std::uint64_t);
+template TrialErrors compare_with_reference(const Trial&, const TriedKernels<double>&, const TrialSizes&,
+                                            std::uint64_t);
+template TrialErrors compare_with_reference(const Trial&, const TriedKernels<Bf16>&, const TrialSizes&, std::uint64_t);
+template TrialErrors compare_with_reference(const Trial&, const TriedKernels<Fp16>&, const TrialSizes&, std::uint64_t);
 
 }  // namespace lockstep::trial

@@ -13,7 +13,7 @@
 //
 // The type within is that of values which a kernel may round between its sums, such as the probabilities of attention.
 // TF32 adds 2^-11 to its roundoff for products of fp32 matrices. The iteration of Muon amplifies errors; its bounds are
-// 16 times as large. Integers must be equal.
+// 16 times as large. Integers and copies must be equal.
 #pragma once
 
 #include "trial/trials.hpp"
@@ -33,10 +33,10 @@ struct TrialErrors {
   std::string fault = {};   // what is wrong, as a clause: "two calls … differ in y"; empty: nothing
 };
 
-/// Calls kernels of the table for T on this process's device, twice for each case, and compares. Local; waits for the
+/// Calls kernels for T on this process's device, twice for each case, and compares. Local; waits for the
 /// device.
 template <class T>
-TrialErrors compare_with_reference(const Trial& trial, const Kernels<T>& kernels, const TrialSizes& sizes,
+TrialErrors compare_with_reference(const Trial& trial, const TriedKernels<T>& kernels, const TrialSizes& sizes,
                                    std::uint64_t seed);
 
 /// Values that the references of trials give to their outputs, for arguments of the type `tested`. The result must not

@@ -115,16 +115,20 @@ std::vector<Trial> expert_trials() {
                    call(&Kernels<T>::dispatch_backward, call.in(stored, "drows", {of.rows, of.channels}), of.places(),
                         of.shape, of.channels, call.out(stored, "dx", {of.shape.tokens, of.channels}));
                  }),
-      make_trial("combine_rows",
-                 []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
-                   const Routed<T> of(call, sizes);
-                   of.moves_rows();
-                   const Extent tokens{of.shape.tokens, of.channels};
-                   call.facts.terms = of.shape.per_token + 1;
-                   call(&Kernels<T>::combine_rows, call.in(wide, "residual", tokens),
-                        call.in(stored, "rows", {of.rows, of.channels}), of.weights(), of.places(), of.shape,
-                        of.channels, call.out(wide, "y", tokens));
-                 }),
+      make_trial(
+          "combine_rows",
+          []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
+            const Routed<T> of(call, sizes);
+            of.moves_rows();
+            const Extent tokens{of.shape.tokens, of.channels};
+            const bool adds = sizes.variant == 0;
+            if (!adds) call.facts.shape += " without residual";
+            call.facts.terms = of.shape.per_token + 1;
+            call(&Kernels<T>::combine_rows, adds ? call.in(wide, "residual", tokens) : nullptr,
+                 call.in(stored, "rows", {of.rows, of.channels}), of.weights(), of.places(), of.shape, of.channels,
+                 call.out(wide, "y", tokens));
+          },
+          variants<2>),
       make_trial("combine_backward",
                  []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
                    const Routed<T> of(call, sizes);

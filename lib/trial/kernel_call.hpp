@@ -1,10 +1,11 @@
 // One call of a kernel, described once for several purposes: on a device, and as its reference in fp64 on the CPU,
-// whose arguments have the same values. Arguments have names. The values of an argument depend only on the seed, its
-// name and its type, so two calls with an argument of one name get the same values. Which calls there are:
-// trial/trials.hpp.
+// whose arguments have the same values. The kernel is an entry of Kernels<T> or one of exchanges between ranks.
+// Arguments have names. The values of an argument depend only on the seed, its name and its type, so two calls with an
+// argument of one name get the same values. Which calls there are: trial/trials.hpp.
 #pragma once
 
 #include "base/random.hpp"
+#include "device/device.hpp"
 #include "tensor/functions/kernel_table.hpp"
 #include "trial/numbers_in_memory.hpp"
 
@@ -114,13 +115,14 @@ struct Argument {
 
 /// The numbers of a call, for tables and bounds.
 struct CallFacts {
-  std::string shape;              // for people: "61x77"
-  double flops = 0;               // of products; 0: the call is bounded by the memory that it moves
-  std::int64_t moved = 0;         // bytes of memory; 0: those of its arguments
-  std::int64_t terms = 1;         // of its longest sum
-  Number within = Number::index;  // values between its sums may be rounded to this type; index: none are
-  bool multiplies = false;        // TF32 may apply
-  double slack = 1;               // factor of the bound
+  std::string shape;                         // for people: "61x77"
+  double flops = 0;                          // of products; 0: the call is bounded by the memory that it moves
+  std::int64_t moved = 0;                    // bytes of memory; 0: those of its arguments
+  std::int64_t terms = 1;                    // of its longest sum
+  Number within = Number::index;             // values between its sums may be rounded to this type; index: none are
+  bool multiplies = false;                   // TF32 may apply
+  double slack = 1;                          // factor of the bounds; 0: outputs must be equal
+  DeviceQueue queue = DeviceQueue::compute;  // in which the kernel runs
 };
 
 /// The purpose of a call decides where its arguments lie, and whether they have values.
@@ -168,7 +170,16 @@ class TrialArguments {
   std::vector<Argument> arguments_;
 };
 
-/// A call of an entry of Kernels<T>.
+/// The kernels of a device for data stored as T, and those of its exchanges.
+template <class T>
+struct TriedKernels {
+  Kernels<T> of_type;
+  ExchangeKernels exchange = {};
+};
+template <class T>
+TriedKernels(const Kernels<T>&, const ExchangeKernels&) -> TriedKernels<T>;
+
+/// A call of an entry of Kernels<T>, or of a kernel of exchanges on data stored as T.
 template <class T>
 class KernelCall : public TrialArguments {
  public:
@@ -191,9 +202,14 @@ class KernelCall : public TrialArguments {
   template <class... Parameters, class... Given>
   void operator()(void (*Kernels<T>::*entry)(Parameters...), Given&&... given_arguments) {
     run_ = [entry, kept = std::tuple<std::decay_t<Parameters>...>(std::forward<Given>(given_arguments)...)](
-               const Kernels<T>& kernels) { std::apply(kernels.*entry, kept); };
+               const TriedKernels<T>& kernels) { std::apply(kernels.of_type.*entry, kept); };
   }
-  void run(const Kernels<T>& kernels) const { run_(kernels); }
+  /// Gives the call of a kernel of exchanges.
+  void exchange(std::function<void(const ExchangeKernels& kernels)> call) {
+    facts.queue = DeviceQueue::exchange;
+    run_ = [kept = std::move(call)](const TriedKernels<T>& kernels) { kept(kernels.exchange); };
+  }
+  void run(const TriedKernels<T>& kernels) const { run_(kernels); }
 
  private:
   template <class Role>
@@ -201,7 +217,7 @@ class KernelCall : public TrialArguments {
     using Element = typename Role::template Of<T>;
     return reinterpret_cast<Element*>(add(name, element_type<Element>(), Role::number(tested()), extent, use, fill));
   }
-  std::function<void(const Kernels<T>&)> run_;
+  std::function<void(const TriedKernels<T>&)> run_;
 };
 
 }  // namespace lockstep::trial

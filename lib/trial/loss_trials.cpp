@@ -26,22 +26,31 @@ const std::int32_t* labels(KernelCall<T>& call, const TrialSizes& sizes) {
                  }));
 }
 
-/// The rows of a slice of logits, and the numbers of them in memory.
+/// The rows of a slice of logits.
 LogitRows rows_of(const TrialSizes& sizes) { return {sizes.loss_rows, sizes.model.vocabulary, sizes.columns}; }
-Extent extent_of(const TrialSizes& sizes) { return {sizes.loss_rows, sizes.columns}; }
 
-/// These logits, and what a call says of them.
+/// Their extent in memory, and what a call says of them.
 template <class T>
-const Math<T>* logits(KernelCall<T>& call, const TrialSizes& sizes) {
-  const Extent rows = extent_of(sizes);
+Extent described_logits(KernelCall<T>& call, const TrialSizes& sizes) {
+  const Extent rows{sizes.loss_rows, sizes.columns};
   call.facts.shape = fmt::format("{}x{}", rows.rows, rows.columns);
   call.facts.terms = rows.columns;
-  return call.in(wide, "logits", rows, normal(2));
+  return rows;
+}
+Draw of_logits() { return normal(2); }
+template <class T>
+const Math<T>* logits(KernelCall<T>& call, const TrialSizes& sizes) {
+  return call.in(wide, "logits", described_logits(call, sizes), of_logits());
+}
+/// The logits and their derivative, which may take their place.
+template <class T>
+ReadAndWritten<T> logits_and_derivative(KernelCall<T>& call, const TrialSizes& sizes) {
+  return read_and_written(call, sizes, "logits", "derivative", described_logits(call, sizes), of_logits());
 }
 
 template <class T>
-void describe_elements(KernelCall<T>& call, std::int64_t count) {
-  call.facts.shape = fmt::format("{}", count);
+void describe_elements(KernelCall<T>& call, std::int64_t count, std::string_view form = "") {
+  call.facts.shape = fmt::format("{}{}", count, form);
   call.facts.terms = count;
 }
 
@@ -49,12 +58,14 @@ void describe_elements(KernelCall<T>& call, std::int64_t count) {
 
 std::vector<Trial> loss_trials() {
   return {
-      make_trial("cross_entropy",
-                 []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
-                   call(&Kernels<T>::cross_entropy, logits(call, sizes), labels(call, sizes), rows_of(sizes),
-                        target_of(sizes), call.out(real, "losses", sizes.loss_rows),
-                        call.out(stored, "derivative", extent_of(sizes)));
-                 }),
+      make_trial(
+          "cross_entropy",
+          []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
+            const auto [from, to] = logits_and_derivative(call, sizes);
+            call(&Kernels<T>::cross_entropy, from, labels(call, sizes), rows_of(sizes), target_of(sizes),
+                 call.out(real, "losses", sizes.loss_rows), to);
+          },
+          in_place_too),
       make_trial("cross_entropy_loss",
                  []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
                    const std::int64_t rows = sizes.loss_rows;
@@ -68,26 +79,31 @@ std::vector<Trial> loss_trials() {
                  sizes.model.vocabulary / 3, target_of(sizes),
                  reinterpret_cast<RowStatistics*>(call.out(real, "statistics", {sizes.loss_rows, numbers_a_row})));
           }),
-      make_trial("combine_statistics",
-                 []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
-                   const std::int64_t rows = sizes.loss_rows;
-                   describe_elements(call, rows);
-                   call(&Kernels<T>::combine_statistics,
-                        reinterpret_cast<const RowStatistics*>(
-                            call.in(real, "of_ranks", {sharing_ranks * rows, numbers_a_row}, uniform(1, 2))),
-                        sharing_ranks, rows, labels(call, sizes), sizes.model.vocabulary,
-                        reinterpret_cast<RowStatistics*>(call.out(real, "whole", {rows, numbers_a_row})),
-                        call.out(real, "losses", rows), call.out(real, "correct", rows));
-                 }),
+      make_trial(
+          "combine_statistics",
+          []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
+            const std::int64_t rows = sizes.loss_rows;
+            const bool counts = sizes.variant == 0;
+            describe_elements(call, rows, counts ? "" : " without hits");
+            call(&Kernels<T>::combine_statistics,
+                 reinterpret_cast<const RowStatistics*>(
+                     call.in(real, "of_ranks", {sharing_ranks * rows, numbers_a_row}, uniform(1, 2))),
+                 sharing_ranks, rows, labels(call, sizes), sizes.model.vocabulary,
+                 reinterpret_cast<RowStatistics*>(call.out(real, "whole", {rows, numbers_a_row})),
+                 call.out(real, "losses", rows), counts ? call.out(real, "correct", rows) : nullptr);
+          },
+          variants<2>),
       make_trial(
           "cross_entropy_derivative",
           []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
-            call(&Kernels<T>::cross_entropy_derivative, logits(call, sizes), labels(call, sizes), rows_of(sizes),
+            const auto [from, to] = logits_and_derivative(call, sizes);
+            call(&Kernels<T>::cross_entropy_derivative, from, labels(call, sizes), rows_of(sizes),
                  sizes.model.vocabulary / 3, target_of(sizes),
                  reinterpret_cast<const RowStatistics*>(call.in(real, "statistics", {sizes.loss_rows, numbers_a_row},
                                                                 result_of("row_statistics", uniform(1, 2)))),
-                 call.out(stored, "derivative", extent_of(sizes)));
-          }),
+                 to);
+          },
+          in_place_too),
       make_trial("sum_in_order",
                  []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
                    describe_elements(call, sizes.rows);

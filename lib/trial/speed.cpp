@@ -15,25 +15,32 @@ namespace {
 
 constexpr int measurements = 5;
 
+/// Work in a queue of the device.
+struct QueuedCall {
+  std::function<void()> call;
+  DeviceQueue queue = DeviceQueue::compute;
+};
+
 /// Seconds on the device of `calls` calls, one after the other.
-double seconds_of(const std::function<void()>& call, int calls) {
+double seconds_of(const QueuedCall& queued, int calls) {
   Device& device = this_device();
+  device.follow(queued.queue, device.record(DeviceQueue::compute));
   const double begin_s = monotonic_seconds();
-  const DeviceMoment begin = device.record(DeviceQueue::compute);
-  for (int i = 0; i < calls; ++i) call();
-  const DeviceMoment end = device.record(DeviceQueue::compute);
+  const DeviceMoment begin = device.record(queued.queue);
+  for (int i = 0; i < calls; ++i) queued.call();
+  const DeviceMoment end = device.record(queued.queue);
   device.wait(end);
   return device.properties().is_host ? monotonic_seconds() - begin_s
                                      : device.seconds_of(end) - device.seconds_of(begin);
 }
 
 /// The median time of a call. Short calls are timed together, so that the clock can tell them.
-double median_seconds(const std::function<void()>& call, double first_s) {
+double median_seconds(const QueuedCall& queued, double first_s) {
   constexpr double least_s = 1e-3;
   constexpr int most_calls = 100;
   const int calls = std::clamp(static_cast<int>(least_s / std::max(first_s, 1e-9)), 1, most_calls);
   std::array<double, measurements> times{};
-  for (double& time : times) time = seconds_of(call, calls) / calls;
+  for (double& time : times) time = seconds_of(queued, calls) / calls;
   std::ranges::sort(times);
   return std::max(times[measurements / 2], 1e-9);
 }
@@ -48,7 +55,7 @@ std::int64_t argument_bytes(const Trial& trial, const TrialSizes& sizes, std::ui
 }
 
 template <class T>
-TrialSpeed time_call(const Trial& trial, const Kernels<T>& kernels, const TrialSizes& sizes, std::uint64_t seed) {
+TrialSpeed time_call(const Trial& trial, const TriedKernels<T>& kernels, const TrialSizes& sizes, std::uint64_t seed) {
   KernelCall<T> call(Purpose::speed, number_of<T>, seed, references_of(number_of<T>, sizes, seed));
   trial.describe<T>()(call, sizes);
   for (const Argument& argument : call.arguments()) {
@@ -56,7 +63,7 @@ TrialSpeed time_call(const Trial& trial, const Kernels<T>& kernels, const TrialS
     write_region(argument.start, part_of(region_of(argument.memory, Arena::device), TrialArguments::guard_bytes,
                                          argument.start.size()));
   }
-  const std::function<void()> run = [&] { call.run(kernels); };
+  const QueuedCall run{[&] { call.run(kernels); }, call.facts.queue};
   seconds_of(run, 1);  // warms up
   const double first_s = seconds_of(run, 1);
   return {.shape = call.facts.shape,
@@ -81,7 +88,7 @@ TrialSpeed grown(const SpeedLimits& limits, const Measure& measure, const Fits& 
 }  // namespace
 
 template <class T>
-TrialSpeed time_trial(const Trial& trial, const Kernels<T>& kernels, const TrialSizes& sizes, std::uint64_t seed,
+TrialSpeed time_trial(const Trial& trial, const TriedKernels<T>& kernels, const TrialSizes& sizes, std::uint64_t seed,
                       const SpeedLimits& limits) {
   return grown(
       limits, [&](double share) { return time_call(trial, kernels, share_of(sizes, share), seed); },
@@ -98,7 +105,7 @@ double copy_ceiling(const SpeedLimits& limits) {
                const at::Tensor from = empty_in(Arena::device, bytes, at::kByte),
                                 to = empty_in(Arena::device, bytes, at::kByte);
                const RegionCopy one{region_of(from, Arena::device), region_of(to, Arena::device)};
-               const std::function<void()> run = [&] { this_device().copy({&one, 1}, DeviceQueue::compute); };
+               const QueuedCall run{[&] { this_device().copy({&one, 1}, DeviceQueue::compute); }};
                seconds_of(run, 1);
                return TrialSpeed{.shape = {},
                                  .seconds = median_seconds(run, seconds_of(run, 1)),
@@ -110,7 +117,7 @@ double copy_ceiling(const SpeedLimits& limits) {
 }
 
 template <class T>
-double product_ceiling(const Kernels<T>& kernels, const SpeedLimits& limits) {
+double product_ceiling(const TriedKernels<T>& kernels, const SpeedLimits& limits) {
   constexpr std::int64_t side = 4096;
   const Trial& trial = trial_of("gemm_rounded");
   TrialSizes sizes;
@@ -118,10 +125,10 @@ double product_ceiling(const Kernels<T>& kernels, const SpeedLimits& limits) {
   return time_trial(trial, kernels, sizes, 0, limits).rate();
 }
 
-#define LOCKSTEP_INSTANTIATE(T)                                                                     \
-  template TrialSpeed time_trial(const Trial&, const Kernels<T>&, const TrialSizes&, std::uint64_t, \
-                                 const SpeedLimits&);                                               \
-  template double product_ceiling(const Kernels<T>&, const SpeedLimits&);
+#define LOCKSTEP_INSTANTIATE(T)                                                                          \
+  template TrialSpeed time_trial(const Trial&, const TriedKernels<T>&, const TrialSizes&, std::uint64_t, \
+                                 const SpeedLimits&);                                                    \
+  template double product_ceiling(const TriedKernels<T>&, const SpeedLimits&);
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)
 LOCKSTEP_INSTANTIATE(Bf16)

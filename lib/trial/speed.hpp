@@ -25,13 +25,13 @@ struct TrialSpeed {
 
 /// Times a case at the largest share of its sizes that keeps the limits. Local; waits for the device.
 template <class T>
-TrialSpeed time_trial(const Trial& trial, const Kernels<T>& kernels, const TrialSizes& sizes, std::uint64_t seed,
+TrialSpeed time_trial(const Trial& trial, const TriedKernels<T>& kernels, const TrialSizes& sizes, std::uint64_t seed,
                       const SpeedLimits& limits);
 
 /// Bytes per second that a copy within the device's memory moves; a byte that is read and written counts twice.
 double copy_ceiling(const SpeedLimits& limits);
 /// FLOPs per second of a large product of this type, rounded to it.
 template <class T>
-double product_ceiling(const Kernels<T>& kernels, const SpeedLimits& limits);
+double product_ceiling(const TriedKernels<T>& kernels, const SpeedLimits& limits);
 
 }  // namespace lockstep::trial

@@ -10,7 +10,8 @@ namespace lockstep::trial {
 const std::vector<Trial>& all_trials() {
   static const std::vector<Trial> all = [] {
     std::vector<Trial> list;
-    for (const auto& part : {product_trials, block_trials, attention_trials, expert_trials, loss_trials, update_trials})
+    for (const auto& part :
+         {product_trials, block_trials, attention_trials, expert_trials, loss_trials, update_trials, exchange_trials})
       std::ranges::move(part(), std::back_inserter(list));
     return list;
   }();

@@ -1,5 +1,5 @@
-// The list of trials: one for each entry of the kernel table. A trial describes calls of its entry; trial/errors.hpp
-// compares them with their reference, trial/speed.hpp times them.
+// The list of trials: one for each entry of the kernel table, and for each kernel of exchanges. A trial describes calls
+// of its entry; trial/errors.hpp compares them with their reference, trial/speed.hpp times them.
 #pragma once
 
 #include "trial/kernel_call.hpp"
@@ -18,8 +18,8 @@ using DescribeCall = std::function<void(KernelCall<T>& call, const TrialSizes& s
 
 struct Trial {
   std::string_view kernel;
-  /// The cases of a configuration, by their sizes.
-  std::function<std::vector<TrialSizes>(const TrialSizes&)> cases;
+  /// The cases of a configuration for a tested type, by their sizes.
+  std::function<std::vector<TrialSizes>(const TrialSizes& sizes, Number tested)> cases;
   DescribeCall<float> f32;
   DescribeCall<double> f64;
   DescribeCall<Bf16> bf16;
@@ -50,6 +50,7 @@ std::vector<Trial> attention_trials();
 std::vector<Trial> expert_trials();
 std::vector<Trial> loss_trials();
 std::vector<Trial> update_trials();
+std::vector<Trial> exchange_trials();
 
 /// The cases of a trial with one case, or with variants 0 to count − 1.
 template <int count>
@@ -60,10 +61,40 @@ std::vector<TrialSizes> variants(const TrialSizes& sizes) {
 }
 
 using Cases = std::vector<TrialSizes> (*)(const TrialSizes&);
+using CasesOfType = std::vector<TrialSizes> (*)(const TrialSizes&, Number tested);
 
 template <class Describe>
-Trial make_trial(std::string_view kernel, const Describe& describe, Cases cases = variants<1>) {
+Trial make_trial(std::string_view kernel, const Describe& describe, CasesOfType cases) {
   return {kernel, cases, describe, describe, describe, describe};
+}
+template <class Describe>
+Trial make_trial(std::string_view kernel, const Describe& describe, Cases cases = variants<1>) {
+  const auto of_each_type = [cases](const TrialSizes& sizes, Number) { return cases(sizes); };
+  return {kernel, of_each_type, describe, describe, describe, describe};
+}
+
+/// The variant of a call whose output is in the place of an input.
+inline constexpr int in_place = 1;
+/// The cases of a kernel that is also called in place where the storage type is that of sums: variants 0 and in_place.
+inline std::vector<TrialSizes> in_place_too(const TrialSizes& sizes, Number tested) {
+  return math_of(tested) == tested ? variants<2>(sizes) : variants<1>(sizes);
+}
+/// The values that a kernel of those cases reads, in the type of sums, and where it writes.
+template <class T>
+struct ReadAndWritten {
+  const Math<T>* from = nullptr;
+  T* to = nullptr;
+};
+template <class T>
+ReadAndWritten<T> read_and_written(KernelCall<T>& call, const TrialSizes& sizes, std::string_view from,
+                                   std::string_view to, const Extent& extent, const Fill& fill = {}) {
+  if constexpr (std::is_same_v<T, Math<T>>)
+    if (sizes.variant == in_place) {
+      call.facts.shape += " in place";
+      T* const both = call.updated(wide, from, extent, fill);
+      return {both, both};
+    }
+  return {call.in(wide, from, extent, fill), call.out(stored, to, extent)};
 }
 
 /// A trial with a case for each product.
@@ -71,7 +102,7 @@ template <class Describe>
 Trial make_product_trial(std::string_view kernel, std::vector<ProductSize> (*products)(const TrialSizes&),
                          const Describe& describe) {
   Trial made = make_trial(kernel, describe);
-  made.cases = [products](const TrialSizes& sizes) {
+  made.cases = [products](const TrialSizes& sizes, Number) {
     std::vector<TrialSizes> cases;
     for (const ProductSize& product : products(sizes)) {
       cases.push_back(sizes);

@@ -123,9 +123,10 @@ template <class T, class Entry, class Role>
 void describe_muon_lead(KernelCall<T>& call, const TrialSizes& sizes, Entry entry, Role state) {
   using M = Math<T>;
   const std::int64_t length = sizes.elements;
-  describe_elements_of(call, length, sizes.variant == 0 ? " Nesterov" : "");
-  call(entry, length, M(0.5), M(0.75), sizes.variant == 0, call.in(wide, "gradient", length),
-       call.updated(state, "average", length), call.out(wide, "directions", length));
+  const bool looks_ahead = sizes.variant == 0, keeps = sizes.variant < 2;
+  describe_elements_of(call, length, looks_ahead ? " Nesterov" : keeps ? "" : " without momentum");
+  call(entry, length, M(0.5), M(keeps ? 0.75 : 0), looks_ahead, call.in(wide, "gradient", length),
+       keeps ? call.updated(state, "average", length) : nullptr, call.out(wide, "directions", length));
 }
 
 /// A matrix of about that many elements, with as many columns as the model has channels.
@@ -226,7 +227,7 @@ std::vector<Trial> update_trials() {
           []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
             describe_muon_lead(call, sizes, &Kernels<T>::muon_lead, wide);
           },
-          variants<2>),
+          variants<3>),
       make_trial(
           "muon_lead_short_state",
           []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {

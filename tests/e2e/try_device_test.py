@@ -44,6 +44,7 @@ def test_each_kernel_of_a_configuration_is_compared_and_timed(tmp):
         report = json.loads(check(tmp, config, options, "--json").stdout)
         assert report["device"] == "fake device" and report["seed"] == 3 and report["within_bounds"], report
         rows = report["kernels"]
+        assert {"copy_pieces", "sum_operands"} <= {row["kernel"] for row in rows if row["table"] == table}
         assert kernels <= {row["kernel"] for row in rows}, {row["kernel"] for row in rows}
         assert {"gemm", "gemm_rounded"} <= {row["kernel"] for row in rows if row["table"] == table}
         for row in rows:
@@ -75,6 +76,11 @@ def test_a_kernel_that_is_wrong_or_does_nothing_is_named_with_exit_code_1(tmp):
     report = json.loads(told.stdout)
     faults = {row["kernel"] for row in report["kernels"] if row["fault"]}
     assert faults == {"gated_forward"} and not report["within_bounds"], faults
+    for kernel in ("copy_pieces", "sum_operands"):
+        for fault in ("wrong_kernel", "silent_kernel"):
+            told = check(tmp, GPT2_TINY, {"precision.dtype": "bf16"}, "--json", expect=1, **{fault: kernel})
+            faults = {row["kernel"] for row in json.loads(told.stdout)["kernels"] if row["fault"]}
+            assert faults == {kernel} and f"the kernel {kernel} for " in told.stderr, told.stderr
     told = check(tmp, GPT2_TINY, {}, ranks=2, expect=1, silent_kernel="fp32 adamw")
     assert "the kernel adamw for fp32 is wrong on fake device of rank 0: " in told.stderr, told.stderr
     assert "wrong: " in told.stdout and told.stdout.count("kernels of fake device") == 1, told.stdout

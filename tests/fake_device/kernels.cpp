@@ -123,19 +123,32 @@ Kernels<T> kernels_of(const Kernels<T>& cpu, const std::set<std::string>& withou
 }
 
 ExchangeKernels exchange_of_cpu;
+KernelFault fault_of_copies = KernelFault::none, fault_of_sums = KernelFault::none;
 
 void copy_pieces(const MemoryCopy* copies, int count) {
+  if (fault_of_copies == KernelFault::silent) return;
   std::vector<MemoryCopy> kept(copies, copies + count);
   for (MemoryCopy& one : kept) one = {for_job(one.from), for_job(one.to), one.bytes};
-  submit(DeviceQueue::exchange,
-         [kept = std::move(kept)] { exchange_of_cpu.copy_pieces(kept.data(), static_cast<int>(kept.size())); });
+  submit(DeviceQueue::exchange, [kept = std::move(kept)] {
+    exchange_of_cpu.copy_pieces(kept.data(), static_cast<int>(kept.size()));
+    if (fault_of_copies == KernelFault::wrong) spoil(kept.front().to + kept.front().bytes - 1);
+  });
 }
 
 void sum_operands(const OperandSum& sum) {
+  if (fault_of_sums == KernelFault::silent) return;
   OperandSum kept = sum;
   kept.operands = for_job(kept.operands);
   kept.place = for_job(kept.place);
-  submit(DeviceQueue::exchange, [kept] { exchange_of_cpu.sum_operands(kept); });
+  submit(DeviceQueue::exchange, [kept] {
+    exchange_of_cpu.sum_operands(kept);
+    const int width = kept.place_dtype == DType::f64 ? 8 : kept.place_dtype == DType::f32 ? 4 : 2;
+    if (fault_of_sums == KernelFault::wrong) spoil(kept.place + width - 1);
+  });
+}
+
+KernelFault fault_of(std::string_view kernel, const std::string& wrong, const std::string& silent) {
+  return kernel == wrong ? KernelFault::wrong : kernel == silent ? KernelFault::silent : KernelFault::none;
 }
 
 }  // namespace
@@ -148,6 +161,8 @@ const KernelTables& kernels(const KernelTables& cpu, const std::set<std::string>
       kernels_of(kept.bf16, without, wrong, silent), kernels_of(kept.f16, without, wrong, silent),
       ExchangeKernels{copy_pieces, sum_operands}};
   exchange_of_cpu = kept.exchange;
+  fault_of_copies = fault_of("copy_pieces", wrong, silent);
+  fault_of_sums = fault_of("sum_operands", wrong, silent);
   return tables;
 }
 

@@ -22,7 +22,7 @@
 //   report         a file with the counts, written at each wait
 //   kernels        a file of each rank, FILE.RANK, with the entries of the kernel tables that were called, written at
 //                  each wait
-//   wrong_kernel   an entry that spoils the first value of each output
+//   wrong_kernel   an entry that spoils the first value of each output, as "bf16 gemm" or "copy_pieces"
 //   silent_kernel  an entry that does nothing
 //   without        an entry that the device does not have, as "bf16 gemm", or "all"
 #include "device/device_plugin.hpp"

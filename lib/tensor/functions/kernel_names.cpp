@@ -20,8 +20,11 @@ void for_each_table(Table& tables, const Work& work) {
 
 #define LOCKSTEP_ONE(name) +1
 constexpr std::size_t name_count = LOCKSTEP_KERNELS(LOCKSTEP_ONE);
+constexpr std::size_t exchange_name_count = LOCKSTEP_EXCHANGE_KERNELS(LOCKSTEP_ONE);
 #undef LOCKSTEP_ONE
 static_assert(sizeof(Kernels<float>) == name_count * sizeof(void (*)()), "LOCKSTEP_KERNELS names every entry");
+static_assert(sizeof(ExchangeKernels) == exchange_name_count * sizeof(void (*)()),
+              "LOCKSTEP_EXCHANGE_KERNELS names every kernel");
 
 /// The name of an entry as a parameter of a template.
 template <std::size_t length>

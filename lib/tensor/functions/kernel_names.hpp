@@ -25,6 +25,8 @@
                                                           use(muon_follow) use(adafactor_sums) use(adafactor_means)    \
                                                               use(adafactor_follow)
 
+#define LOCKSTEP_EXCHANGE_KERNELS(use) use(copy_pieces) use(sum_operands)
+
 namespace lockstep {
 
 /// The name of the storage type T of a table: "fp32", "fp64", "bf16", "fp16".
@@ -39,9 +41,17 @@ inline constexpr std::string_view table_name<Fp16> = "fp16";
 
 /// Calls work(name, entry) for each entry of a table.
 template <class Table, class Work>
-void for_each_kernel(Table& kernels, const Work& work){
+void for_each_kernel(Table& kernels, const Work& work) {
 #define LOCKSTEP_KERNEL(name) work(#name, kernels.name);
-    LOCKSTEP_KERNELS(LOCKSTEP_KERNEL)
+  LOCKSTEP_KERNELS(LOCKSTEP_KERNEL)
+#undef LOCKSTEP_KERNEL
+}
+
+/// Calls work(name, entry) for each kernel of exchanges.
+template <class Work>
+void for_each_exchange_kernel(const ExchangeKernels& kernels, const Work& work){
+#define LOCKSTEP_KERNEL(name) work(#name, kernels.name);
+    LOCKSTEP_EXCHANGE_KERNELS(LOCKSTEP_KERNEL)
 #undef LOCKSTEP_KERNEL
 }
 

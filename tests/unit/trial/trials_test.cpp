@@ -3,73 +3,37 @@
 #include "tensor/functions/kernel_names.hpp"
 #include "trial/errors.hpp"
 #include "trial/speed.hpp"
+#include "unit/trial/tried_sizes.hpp"
 
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <cstring>
+#include <limits>
 #include <set>
 #include <string>
 
 BOOST_AUTO_TEST_SUITE(kernel_trials)
 
 using namespace lockstep;
+using namespace lockstep::test;
 using trial::TrialErrors;
 using trial::TrialSizes;
+using trial::TriedKernels;
 using trial::WeightForm;
 
 namespace {
 
 constexpr std::uint64_t seed = 5;
 
-/// Learned positions, biases, dropout, and products with transposed weights.
-TrialSizes dense_sizes() {
-  TrialSizes sizes{.rows = 64, .loss_rows = 64, .columns = 320, .document = 64, .smoothing = 0.1, .elements = 5000};
-  sizes.model = {
-      .vocabulary = 300, .channels = 64, .layers = 2, .heads = 4, .kv_heads = 4, .head_size = 16, .feed_forward = 128};
-  sizes.model.dropout = {.embedding = 0.1, .attention = 0.1, .residual = 0.1};
-  return sizes;
-}
-
-/// Rotary positions, grouped heads, windows, experts beside a shared one, and all products without biases.
-TrialSizes expert_sizes() {
-  TrialSizes sizes = dense_sizes();
-  ModelConfig& model = sizes.model;
-  model.family = Family::qwen2_moe;
-  model.kv_heads = 2;
-  model.norm = Norm::rms_norm;
-  model.activation = Activation::silu;
-  model.gated_mlp = true;
-  model.positions = Positions::rotary;
-  model.windows = {0, 24};
-  model.query_key_norm = true;
-  model.qkv_bias = model.output_bias = model.mlp_bias = false;
-  model.dropout = {};
-  model.experts = {.count = 8,
-                   .per_token = 2,
-                   .feed_forward = 48,
-                   .shared_feed_forward = 56,
-                   .layers = {false, true},
-                   .aux_coefficient = 0.01};
-  return sizes;
-}
-
 template <class T>
-void check_all(const Kernels<T>& kernels, const TrialSizes& whole) {
-  const TrialSizes small = small_sizes(whole);
-  for (const trial::Trial& one : trial::all_trials()) {
-    if (std::is_same_v<T, double> && one.kernel.ends_with("_short_state")) continue;  // not for fp64
-    const bool has_no_experts = small.model.experts.count == 0;
-    static const std::set<std::string_view> of_experts{
-        "route",        "route_backward",   "count_choices",        "sum_by_sample",
-        "aux_loss",     "group_by_expert",  "dispatch_rows",        "dispatch_backward",
-        "combine_rows", "combine_backward", "grouped_gemm_rounded", "grouped_weight_gemm"};
-    if (has_no_experts && of_experts.contains(one.kernel)) continue;
-    for (const TrialSizes& sizes : one.cases(small)) {
-      const TrialErrors errors = compare_with_reference(one, kernels, sizes, seed);
-      BOOST_CHECK_MESSAGE(errors.fault.empty(),
-                          table_name<T> << " " << one.kernel << " " << errors.shape << ": " << errors.fault);
-    }
-  }
+void check_all(const Kernels<T>& of_type, const TrialSizes& whole) {
+  const TriedKernels kernels{of_type, cpu_exchange_kernels()};
+  for_each_small_case<T>(whole, [&](const trial::Trial& one, const TrialSizes& sizes) {
+    const TrialErrors errors = compare_with_reference(one, kernels, sizes, seed);
+    BOOST_CHECK_MESSAGE(errors.fault.empty(),
+                        table_name<T> << " " << one.kernel << " " << errors.shape << ": " << errors.fault);
+  });
 }
 
 void check_all_types(const TrialSizes& sizes) {
@@ -80,21 +44,30 @@ void check_all_types(const TrialSizes& sizes) {
   check_all(tables.f16, sizes);
 }
 
-/// The fault that the first case of a trial finds in a kernel of the table.
+/// The fault that a case of a trial finds in a kernel of the table.
 template <class T>
-std::string fault_of(std::string_view kernel, const Kernels<T>& kernels) {
+std::string fault_of(std::string_view kernel, const TriedKernels<T>& kernels, std::size_t of_case = 0) {
   const trial::Trial& one = trial::trial_of(kernel);
-  return compare_with_reference(one, kernels, one.cases(small_sizes(dense_sizes())).front(), seed).fault;
+  const std::vector<TrialSizes> cases = one.cases(small_sizes(dense_sizes()), trial::number_of<T>);
+  return compare_with_reference(one, kernels, cases.at(of_case), seed).fault;
+}
+template <class T>
+std::string fault_of(std::string_view kernel, const Kernels<T>& kernels, std::size_t of_case = 0) {
+  return fault_of(kernel, TriedKernels<T>{kernels}, of_case);
+}
+std::string fault_of(std::string_view kernel, const ExchangeKernels& kernels) {
+  return fault_of(kernel, TriedKernels<Bf16>{{}, kernels});
 }
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(each_entry_of_the_kernel_table_has_one_trial) {
+BOOST_AUTO_TEST_CASE(each_entry_of_the_kernel_table_and_each_kernel_of_exchanges_has_one_trial) {
   std::multiset<std::string_view> entries, tried;
   Kernels<float> kernels;
   for_each_kernel(kernels, [&](std::string_view name, auto*) { entries.insert(name); });
+  for_each_exchange_kernel({}, [&](std::string_view name, auto*) { entries.insert(name); });
   for (const trial::Trial& one : trial::all_trials()) tried.insert(one.kernel);
   BOOST_TEST(entries == tried, boost::test_tools::per_element());
   BOOST_CHECK_THROW(trial::trial_of("no kernel"), Error);
@@ -188,16 +161,74 @@ BOOST_AUTO_TEST_CASE(values_that_are_wrong_or_not_numbers_are_found) {
   BOOST_TEST(has(fault_of("gemm_rounded", brief), "the error of y is "));
 }
 
+BOOST_AUTO_TEST_CASE(a_kernel_that_reads_what_it_has_overwritten_in_place_is_found) {
+  Kernels<float> kernels = cpu_kernels().f32;
+  kernels.cross_entropy = [](const float* logits, const std::int32_t* labels, std::int64_t rows,
+                             std::int64_t vocabulary, TargetDistribution target, double* losses, float* derivative) {
+    for (std::int64_t i = 0; i < rows * vocabulary; ++i) derivative[i] = 0;
+    std::vector<float> exact(static_cast<std::size_t>(rows * vocabulary));
+    cross_entropy<float>(logits, labels, rows, vocabulary, target, losses, exact.data());
+    std::ranges::copy(exact, derivative);
+  };
+  BOOST_TEST(fault_of("cross_entropy", kernels) == "");
+  BOOST_TEST(has(fault_of("cross_entropy", kernels, trial::in_place), "the error of "));
+  kernels.dropout = [](const DropoutMask& mask, const Place* places, std::int64_t rows, std::int64_t columns,
+                       const float* x, float* y) {
+    dropout<float>(mask, places, rows, columns, x, y);
+    if (y == x) dropout<float>(mask, places, rows, columns, x, y);  // twice
+  };
+  BOOST_TEST(fault_of("dropout", kernels) == "");
+  BOOST_TEST(has(fault_of("dropout", kernels, trial::in_place), "the error of x is "));
+  for (const std::string_view kernel : {"cross_entropy", "cross_entropy_derivative", "dropout"}) {
+    const trial::Trial& one = trial::trial_of(kernel);
+    BOOST_TEST(one.cases(dense_sizes(), trial::Number::fp32).size() == 2);
+    BOOST_TEST(one.cases(dense_sizes(), trial::Number::bf16).size() == 1);  // its sums have another type
+  }
+}
+
+BOOST_AUTO_TEST_CASE(faults_of_the_kernels_of_exchanges_are_found) {
+  ExchangeKernels kernels = cpu_exchange_kernels();
+  BOOST_TEST(fault_of("copy_pieces", kernels) == "");
+  BOOST_TEST(fault_of("sum_operands", kernels) == "");
+  kernels.copy_pieces = [](const MemoryCopy* copies, int count) {  // without the last one
+    cpu_exchange_kernels().copy_pieces(copies, count - 1);
+  };
+  BOOST_TEST(has(fault_of("copy_pieces", kernels), "values of received unwritten"));
+  kernels.copy_pieces = [](const MemoryCopy* copies, int count) {  // whole words of four bytes
+    for (int i = 0; i < count; ++i)
+      std::memmove(copies[i].to, copies[i].from, static_cast<std::size_t>((copies[i].bytes + 3) / 4 * 4));
+  };
+  BOOST_TEST(!fault_of("copy_pieces", kernels).empty());
+  kernels.sum_operands = [](const OperandSum& sum) {
+    OperandSum fewer = sum;
+    --fewer.count;
+    cpu_exchange_kernels().sum_operands(fewer);
+  };
+  BOOST_TEST(has(fault_of("sum_operands", kernels), "the error of sums is "));
+  kernels.sum_operands = [](const OperandSum& sum) {
+    OperandSum longer = sum;
+    ++longer.elements;
+    cpu_exchange_kernels().sum_operands(longer);
+  };
+  BOOST_TEST(has(fault_of("sum_operands", kernels), "it writes past the end of sums"));
+  kernels.sum_operands = [](const OperandSum& sum) {
+    OperandSum replaced = sum;
+    replaced.adds = false;
+    cpu_exchange_kernels().sum_operands(replaced);
+  };
+  BOOST_TEST(has(fault_of("sum_operands", kernels), "the error of sums is "));
+}
+
 BOOST_AUTO_TEST_CASE(a_trial_is_timed_at_the_largest_size_that_keeps_the_limits) {
   const trial::Trial& one = trial::trial_of("round_to");
   TrialSizes sizes = dense_sizes();
   sizes.rows = 256;
-  const KernelTables tables = cpu_kernels();
-  const trial::TrialSpeed speed = time_trial(one, tables.bf16, sizes, seed, {.most_bytes = 1 << 20});
+  const TriedKernels<Bf16> kernels{cpu_kernels().bf16};
+  const trial::TrialSpeed speed = time_trial(one, kernels, sizes, seed, {.most_bytes = 1 << 20});
   BOOST_TEST(speed.shape == "1x16384");
   BOOST_TEST(speed.bytes == 16384 * 6);
   BOOST_TEST((speed.seconds > 0 && speed.rate() > 0));
-  BOOST_TEST(time_trial(one, tables.bf16, sizes, seed, {.most_bytes = 1 << 15}).shape == "1x4096");
+  BOOST_TEST(time_trial(one, kernels, sizes, seed, {.most_bytes = 1 << 15}).shape == "1x4096");
   BOOST_TEST(trial::copy_ceiling({.most_bytes = 1 << 20}) > 0);
 }
 
