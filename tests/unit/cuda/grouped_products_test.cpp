@@ -108,4 +108,44 @@ BOOST_AUTO_TEST_CASE(rows_may_lie_gigabytes_behind_the_first) {
   BOOST_TEST(sums.back() == 400);
 }
 
+BOOST_AUTO_TEST_CASE(weights_of_the_last_group_may_lie_behind_billions_of_others) {
+  for (const int bits : {31, 32}) {
+    constexpr std::int64_t n = 2048, k = 2048;
+    const std::int64_t count = (std::int64_t{1} << bits) / (n * k) + 1;
+    std::vector<std::int64_t> offsets(static_cast<std::size_t>(count), 0);
+    offsets.push_back(1);  // one row, of the last group
+    DistantMemory<float> weights(count * n * k);
+    std::vector<float> x(k), y(n);
+    x[3] = 2;
+    weights.data()[(count - 1) * n * k + 3 * n + 5] = 10;  // (k, n)
+    cuda::grouped_gemm_rounded<float>({offsets.data(), count}, n, k, x.data(), weights.data(), Trans::no, y.data());
+    BOOST_TEST(y[5] == 20);
+    BOOST_TEST(y[6] == 0);
+    x[3] = 0;
+    x[5] = 3;
+    weights.data()[(count - 1) * n * k + 7 * k + 5] = 100;  // (n, k)
+    cuda::grouped_gemm_rounded<float>({offsets.data(), count}, n, k, x.data(), weights.data(), Trans::yes, y.data());
+    BOOST_TEST(y[7] == 300);
+    BOOST_TEST(y[6] == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gradients_of_the_last_group_may_lie_behind_billions_of_others) {
+  for (const int bits : {31, 32}) {
+    constexpr std::int64_t n = 64, k = 64, grid = 528;  // a tile for each group
+    // The last block has the last group.
+    const std::int64_t count = ((std::int64_t{1} << bits) / (n * k) / grid + 1) * grid;
+    std::vector<std::int64_t> offsets(static_cast<std::size_t>(count), 0);
+    offsets.push_back(2);
+    DistantMemory<float> dweights(count * n * k);
+    std::vector<float> dy(2 * n), x(2 * k);
+    dy[n + 63] = 2;
+    x[k + 62] = 5;
+    const on_host::LastBlocks only(1);
+    cuda::grouped_weight_gemm<float>({offsets.data(), count}, n, k, dy.data(), x.data(), 0, dweights.data());
+    BOOST_TEST(dweights.data()[count * n * k - 2] == 10);
+    BOOST_TEST(dweights.data()[count * n * k - 1] == 0);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -2,6 +2,7 @@
 #include "cuda_on_host/cuda_on_host.hpp"
 
 #include "cuda/kernels/routing.cu"
+#include "distant_memory.hpp"
 #include "kernel_checks.hpp"
 
 BOOST_AUTO_TEST_SUITE(cuda_routing)
@@ -123,6 +124,82 @@ BOOST_AUTO_TEST_CASE(logits_that_are_no_numbers_choose_experts_that_exist) {
   Values<std::int32_t> chosen(2 * 3);
   cuda::route<float>(logits.data(), {2, 6, 3}, Choose::largest, chosen.data(), weights.data(), probabilities.data());
   check_near(chosen.all(), {0, 1, 2, 0, 1, 4}, 0, "chosen");
+}
+
+namespace {
+
+/// The routing of the last eight of so many tokens to 2 of 64 experts, forward and backward. The others are zero.
+Results end_of_routing(std::int64_t tokens) {
+  constexpr std::int64_t experts = 64, per_token = 2, last = 8;
+  const std::int64_t begin = tokens - last;
+  const RoutingShape shape{tokens, experts, per_token};
+  DistantMemory<float> logits(tokens * experts), probabilities(tokens * experts), dlogits(tokens * experts);
+  DistantMemory<float> weights(tokens * per_token), dweights(tokens * per_token);
+  DistantMemory<std::int32_t> chosen(tokens * per_token), samples(tokens);
+  std::vector<float> slopes(3 * experts);
+  for (std::size_t i = 0; i < slopes.size(); ++i) slopes[i] = static_cast<float>(i % 7) / 8;
+  logits.set(begin * experts, normal_values(last * experts, 1));
+  dweights.set(begin * per_token, normal_values(last * per_token, 2));
+  samples.set(begin, std::vector<double>(last, 2));
+  const on_host::LastBlocks only(1);
+  cuda::route<float>(logits.data(), shape, Choose::largest, chosen.data(), weights.data(), probabilities.data());
+  cuda::route_backward<float>(dweights.data(), weights.data(), probabilities.data(), chosen.data(),
+                              {samples.data(), slopes.data()}, shape, dlogits.data());
+  return {chosen.values(begin * per_token, last * per_token), weights.values(begin * per_token, last * per_token),
+          probabilities.values(begin * experts, last * experts), dlogits.values(begin * experts, last * experts)};
+}
+
+/// Rows of the last three of so many tokens on their way to an expert and back. All tokens have rows of their own, in
+/// their order.
+Results end_of_exchange(std::int64_t tokens) {
+  constexpr std::int64_t channels = 4100, last = 3;
+  const std::int64_t begin = tokens - last;
+  const RoutingShape shape{tokens, 4, 1};
+  DistantMemory<float> x(tokens * channels), rows(tokens * channels), y(tokens * channels), dx(tokens * channels);
+  DistantMemory<float> drows(tokens * channels), weights(tokens), dweights(tokens);
+  DistantMemory<std::int32_t> places(tokens);
+  x.set(begin * channels, normal_values(last * channels, 1));
+  weights.set(begin, {0.5, 2, -1});
+  places.set(begin, {static_cast<double>(begin + 1), static_cast<double>(begin + 2), static_cast<double>(begin)});
+  {
+    const on_host::LastBlocks only(5 * last);  // five have a row
+    cuda::dispatch_rows<float>(x.data(), places.data(), shape, channels, rows.data());
+    cuda::combine_rows<float>(x.data(), rows.data(), weights.data(), places.data(), shape, channels, y.data());
+    cuda::dispatch_backward<float>(y.data(), places.data(), shape, channels, dx.data());
+  }
+  const on_host::LastBlocks only(1);  // which has the last eight places or fewer
+  cuda::combine_backward<float>(y.data(), rows.data(), weights.data(), places.data(), shape, channels, drows.data(),
+                                dweights.data());
+  const auto end_of = [&](DistantMemory<float>& of) { return of.values(begin * channels, last * channels); };
+  return {end_of(rows), end_of(y), end_of(dx), end_of(drows), dweights.values(begin, last)};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(tokens_behind_billions_of_numbers_are_routed) {
+  const Results near_by = end_of_routing(8), near_rows = end_of_exchange(3);
+  BOOST_CHECK(near_rows[0] != std::vector<double>(near_rows[0].size(), 0));
+  for (const int bits : {31, 32}) {
+    const std::int64_t numbers = std::int64_t{1} << bits;
+    BOOST_CHECK_MESSAGE(end_of_routing(numbers / 64 + 8) == near_by, "logits beyond 2^" << bits);
+    // A multiple of eight and three more, so that the same places share a block.
+    BOOST_CHECK_MESSAGE(end_of_exchange(numbers / 4096 + 3) == near_rows, "rows beyond 2^" << bits);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(tokens_of_a_sample_behind_billions_of_numbers_are_summed) {
+  constexpr std::int64_t experts = 1024, tokens = (std::int64_t{1} << 22) + 2;
+  DistantMemory<float> probabilities(tokens * experts), sums(2 * 2 * experts);
+  DistantMemory<std::int32_t> chosen(tokens), samples(tokens);
+  for (const std::int64_t token : {tokens - 2, tokens - 1}) {
+    samples.data()[token] = 1;
+    chosen.data()[token] = 1023;
+    probabilities.data()[token * experts + 1023] = 0.25f;
+  }
+  const on_host::LastBlocks only(1);  // the last 32 experts of the second sample
+  cuda::sum_by_sample<float>(probabilities.data(), chosen.data(), samples.data(), {tokens, experts, 1}, 2, sums.data());
+  BOOST_TEST(sums.data()[2 * experts - 1] == 2);
+  BOOST_TEST(sums.data()[4 * experts - 1] == 0.5f);
 }
 
 BOOST_AUTO_TEST_CASE(more_than_1024_experts_are_refused) {

@@ -2,9 +2,11 @@
 #include "cuda_on_host/cuda_on_host.hpp"
 
 #include "cuda/kernels/updates.cu"
+#include "distant_memory.hpp"
 #include "kernel_checks.hpp"
 
 #include <limits>
+#include <type_traits>
 
 BOOST_AUTO_TEST_SUITE(cuda_updates)
 
@@ -237,6 +239,103 @@ BOOST_AUTO_TEST_CASE(muon_leads_and_follows_by_its_formula) {
     wanted[static_cast<std::size_t>(i + 5)] = weights[i + 5] * 0.9 - 0.1 * directions[i];
   cuda::muon_follow<double>(5, count, 0.9, 0.1, {.master = weights.data()}, directions.data());
   check_near(weights.all(), wanted, 1e-14, "weights");
+}
+
+namespace {
+
+constexpr std::int64_t looked_at = 12;  // elements at the end of a unit
+
+/// What an update makes of the last elements of a unit of `count` elements; the others are zero, and stay so. Only its
+/// last two blocks run.
+template <class S, class Update>
+Results at_the_end(std::int64_t count, bool has_master, const Update& update) {
+  const std::int64_t begin = count - looked_at;
+  DistantMemory<float> master(count), gradient(count);
+  DistantMemory<Bf16> short_weights(count), rest(count), compute(count);
+  DistantMemory<S> first(count), second(count);
+  master.set(begin, normal_values(looked_at, 1));
+  short_weights.set(begin, normal_values(looked_at, 1));
+  rest.set(begin, normal_values(looked_at, 2, 0.001));
+  gradient.set(begin, normal_values(looked_at, 3));
+  first.set(begin, normal_values(looked_at, 4));
+  second.set(begin, std::vector<double>(looked_at, 0.5));
+  const UpdatedWeights<float> weights =
+      has_master ? UpdatedWeights<float>{.master = master.data(), .compute = compute.data()}
+                 : UpdatedWeights<float>{.short_weights = short_weights.data(), .compensation = rest.data()};
+  const on_host::LastBlocks only(2);
+  update(count, weights, gradient.data(), first.data(), second.data());
+  Results found;
+  const auto add = [&](auto& memory) {
+    found.push_back(memory.values(begin, looked_at));
+    for (const int bits : {31, 32}) {  // where an index of fewer bits would lead
+      const std::int64_t other = begin % (std::int64_t{1} << bits);
+      if (other != begin) found.push_back(memory.values(other, looked_at));
+    }
+  };
+  add(master);
+  add(compute);
+  add(short_weights);
+  add(rest);
+  add(first);
+  add(second);
+  return found;
+}
+
+/// Checks that the end of a unit of billions of elements is updated as that of a small one.
+template <class S, class Update>
+void check_far(const std::string& name, const Update& update) {
+  constexpr std::int64_t extra = 1024 * 4 + 14;
+  for (const bool has_master : {true, false}) {
+    const Results near_by = at_the_end<S>(extra, has_master, update);
+    for (const int bits : {31, 32}) {
+      const Results far = at_the_end<S>((std::int64_t{1} << bits) + extra, has_master, update);
+      const std::size_t repeats = far.size() / near_by.size();
+      for (std::size_t i = 0; i < far.size(); ++i) {
+        const bool is_elsewhere = i % repeats != 0;
+        const std::vector<double> untouched(looked_at, 0);
+        BOOST_CHECK_MESSAGE(far[i] == (is_elsewhere ? untouched : near_by[i / repeats]),
+                            name << " beyond 2^" << bits << (has_master ? "" : ", weights in bf16") << ", buffer "
+                                 << i / repeats << (is_elsewhere ? " elsewhere" : ""));
+      }
+    }
+    BOOST_CHECK(near_by[has_master ? 0 : 2] != normal_values(looked_at, 1));
+  }
+}
+
+/// All elements of a unit in two stretches, of which the last six are the second.
+template <class Factors>
+std::vector<Stretch<Factors>> whole_unit(std::int64_t count, const Factors& first, const Factors& second) {
+  return {{0, count - 6, first}, {count - 6, count, second}};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(elements_behind_billions_of_others_are_updated) {
+  const auto adamw = [](std::int64_t count, const UpdatedWeights<float>& weights, const float* gradient, auto* first,
+                        auto* second) {
+    using S = std::remove_pointer_t<decltype(first)>;
+    const AdamWFactors<float> one{0.5f, 0.99f, 0.9f, 0.95f, 0.125f, 0.3f, 1e-6f};
+    const AdamWFactors<float> other{2, 1, 0.8f, 0.99f, 0.25f, 0.9f, 1e-8f};
+    cuda::adamw<float, S>(whole_unit(count, one, other), count, weights, gradient, first, second);
+  };
+  check_far<float>("adamw", adamw);
+  check_far<Bf16>("adamw of bf16", adamw);
+  check_far<float>("lion", [](std::int64_t count, const UpdatedWeights<float>& weights, const float* gradient,
+                              float* average, float*) {
+    const LionFactors<float> one{1, 0.125f, 0.99f, 0.9f, 0.99f}, other{0.5f, 0.25f, 1, 0.9f, 0.95f};
+    cuda::lion<float, float>(whole_unit(count, one, other), count, weights, gradient, average);
+  });
+  check_far<float>("sgd", [](std::int64_t count, const UpdatedWeights<float>& weights, const float* gradient,
+                             float* buffer, float*) {
+    const SgdFactors<float> one{0.5f, 0.125f, 0.1f, 0.9f, true}, other{1, 0.25f, 0, 0.5f, false};
+    cuda::sgd<float>(whole_unit(count, one, other), count, weights, gradient, buffer);
+  });
+  check_far<float>("muon", [](std::int64_t count, const UpdatedWeights<float>& weights, const float* gradient,
+                              float* average, float* directions) {
+    cuda::muon_lead<float, float>(count, 0.5f, 0.75f, true, gradient, average, directions);
+    cuda::muon_follow<float>(0, count, 0.9f, 0.1f, weights, directions);
+    cuda::muon_follow<float>(count - 5, 5, 0.9f, 0.1f, weights, directions + count - 5);
+  });
 }
 
 BOOST_AUTO_TEST_SUITE_END()
