@@ -9,6 +9,7 @@
 #include "engine/run.hpp"
 #include "program/memory_estimate.hpp"
 #include "tensor/device_exchange.hpp"
+#include "tensor/live_memory.hpp"
 
 #include <c10/util/Exception.h>
 
@@ -332,7 +333,8 @@ void Engine::go_through(Run& run) {
     if (runs_here(action) && !this_device().properties().is_host)
       run.attempt([&] { this_device().note(fmt::format("{} of step {}", to_text(run.program, action), run.step)); });
     run.slots.release(static_cast<int>(position));
-    if (run.memory && runs_here(action)) (*run.memory)[position] = resident_bytes();
+    if (run.memory && runs_here(action))
+      (*run.memory)[position] = this_device().properties().is_host ? resident_bytes() : live_bytes();
   }
 }
 

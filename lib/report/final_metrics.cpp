@@ -14,7 +14,8 @@ Json number_or_null(const std::optional<double>& value) { return value ? Json(*v
 }  // namespace
 
 Json final_metrics(const SummaryRecord& record) {
-  const auto& peaks = record.peak_memory_bytes;
+  const auto& peaks =
+      record.peak_device_memory_bytes.empty() ? record.peak_memory_bytes : record.peak_device_memory_bytes;
   return {{"epoch", record.epoch},
           {"step", record.step},
           {"train_runtime", record.wall_s},

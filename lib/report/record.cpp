@@ -175,7 +175,9 @@ void describe(RecordFields& visit, const SummaryRecord& record) {
   visit.field("tokens_per_s", record.tokens_per_s, "tokens per second over the same steps");
   visit.field("flops_per_s", record.flops_per_s, "model FLOPs per second over the same steps");
   visit.field("mfu", record.mfu, "flops_per_s divided by the machine's peak; null: the peak is not known");
-  visit.field("peak_memory_bytes", record.peak_memory_bytes, "peak memory of each rank");
+  visit.field("peak_memory_bytes", record.peak_memory_bytes, "peak host memory of each rank");
+  visit.field("peak_device_memory_bytes", record.peak_device_memory_bytes,
+              "peak memory of the tensors on the device of each rank; empty: the CPU computes");
   visit.field("mean_loss", record.mean_loss, "mean over the steps since this start that were not skipped");
   visit.field("loss", record.loss, "loss of the last step that was not skipped");
   visit.field("eval_loss", record.eval_loss, "loss of the last evaluation");

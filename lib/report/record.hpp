@@ -166,12 +166,13 @@ struct SummaryRecord {
   std::optional<double> tokens_per_s = {};
   std::optional<double> flops_per_s = {};
   std::optional<double> mfu = {};
-  std::vector<std::int64_t> peak_memory_bytes = {};  // by rank
-  std::optional<double> mean_loss = {};              // over the steps of this process group that were not skipped
-  std::optional<double> loss;                        // of the last step that was not skipped
-  std::optional<double> eval_loss;                   // of the last evaluation
-  std::optional<std::string> checkpoint;             // folder of the last one saved
-  std::int64_t records_lost = 0;                     // records that sinks did not write, summed over sinks
+  std::vector<std::int64_t> peak_memory_bytes = {};         // by rank
+  std::vector<std::int64_t> peak_device_memory_bytes = {};  // of tensors, by rank; empty: the CPU computes
+  std::optional<double> mean_loss = {};   // over the steps of this process group that were not skipped
+  std::optional<double> loss;             // of the last step that was not skipped
+  std::optional<double> eval_loss;        // of the last evaluation
+  std::optional<std::string> checkpoint;  // folder of the last one saved
+  std::int64_t records_lost = 0;          // records that sinks did not write, summed over sinks
 };
 
 void describe(RecordFields& visit, const RunRecord& record);

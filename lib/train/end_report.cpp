@@ -2,6 +2,8 @@
 
 #include "base/process.hpp"
 #include "base/text.hpp"
+#include "device/device.hpp"
+#include "tensor/live_memory.hpp"
 #include "train/stopped_run.hpp"
 
 #include <algorithm>
@@ -10,7 +12,13 @@ namespace lockstep {
 
 namespace {
 
-RunJournal::Summaries summaries(const EndFacts& facts, const std::vector<std::int64_t>& peak_memory) {
+/// The most memory that each rank has had at once, by rank.
+struct PeakMemory {
+  std::vector<std::int64_t> host;
+  std::vector<std::int64_t> device;  // of tensors; empty: the CPU computes
+};
+
+RunJournal::Summaries summaries(const EndFacts& facts, const PeakMemory& peaks) {
   const TrainState& now = facts.state;
   return facts.loop.sum_up({.reason = facts.end == LoopEnd::finished ? "finished" : "stopped",
                             .exit_code = exit_code_of(facts.end),
@@ -19,19 +27,31 @@ RunJournal::Summaries summaries(const EndFacts& facts, const std::vector<std::in
                             .datasets = facts.plan.uses_by_name(facts.config, now),
                             .skipped = now.skipped,
                             .global_batch = facts.plan.batch.global_batch,
-                            .peak_memory_bytes = peak_memory,
+                            .peak_memory_bytes = peaks.host,
+                            .peak_device_memory_bytes = peaks.device,
                             .loss = now.loss,
                             .eval_loss = now.eval_loss,
                             .checkpoint = facts.loop.last_checkpoint(),
                             .records_lost = 0});
 }
 
-/// The most memory that each rank has had at once, by rank; on rank 0. Collective over `world`.
-std::vector<std::int64_t> peak_memory_of_ranks(Communicator& world) {
-  std::vector<std::int64_t> bytes;
+/// The peaks of all ranks; on rank 0. Collective over `world`.
+PeakMemory peak_memory_of_ranks(Communicator& world) {
+  PeakMemory peaks;
   for (const std::string& kib : world.gather(std::to_string(holdings_of_process().peak_kib), 0))
-    bytes.push_back(std::stoll(kib) * 1024);
-  return bytes;
+    peaks.host.push_back(std::stoll(kib) * 1024);
+  if (!this_device().properties().is_host)
+    for (const std::string& bytes : world.gather(std::to_string(peak_live_bytes()), 0))
+      peaks.device.push_back(std::stoll(bytes));
+  return peaks;
+}
+
+/// The most of some ranks: "1.5 GiB of memory per rank, on rank 3".
+std::string most_text(const std::vector<std::int64_t>& bytes) {
+  const auto most = std::ranges::max_element(bytes);
+  std::string text = human_bytes(static_cast<std::uint64_t>(*most)) + " of memory";
+  if (bytes.size() > 1) text += fmt::format(" per rank, on rank {}", most - bytes.begin());
+  return text;
 }
 
 /// Speeds and memory, in one line.
@@ -43,10 +63,9 @@ std::string performance_text(const SummaryRecord& record, std::int64_t length) {
                     *record.steps_per_s, human_count(*record.samples_per_s),
                     human_count(*record.samples_per_s * static_cast<double>(length)), human_count(*record.flops_per_s),
                     record.mfu ? fmt::format(", MFU {:.3g} %", 100 * *record.mfu) : "");
-  const auto most = std::ranges::max_element(record.peak_memory_bytes);
-  text += fmt::format("at most {} of memory", human_bytes(static_cast<std::uint64_t>(*most)));
-  if (record.peak_memory_bytes.size() > 1)
-    text += fmt::format(" per rank, on rank {}", most - record.peak_memory_bytes.begin());
+  text += "at most " + most_text(record.peak_memory_bytes);
+  if (!record.peak_device_memory_bytes.empty())
+    text += "; for tensors on the device at most " + most_text(record.peak_device_memory_bytes);
   return text;
 }
 
@@ -89,11 +108,11 @@ int exit_code_of(LoopEnd end) {
 
 std::string report_end(const EndFacts& facts, Communicator& world, RunFiles& files, Log& log) {
   log.debug("left the loop after step {}", facts.state.step);
-  const std::vector<std::int64_t> peak_memory = peak_memory_of_ranks(world);
+  const PeakMemory peaks = peak_memory_of_ranks(world);
   const bool stopped = facts.end == LoopEnd::stopped_saved;
   const std::string reason = stopped ? agreed_stop_reason(facts.loop.stop_reason(), world) : "";
   if (world.rank() != 0) return {};
-  RunJournal::Summaries sums = summaries(facts, peak_memory);
+  RunJournal::Summaries sums = summaries(facts, peaks);
   SummaryRecord& record = sums.start;
   files.records().flush();
   record.records_lost = files.records().lost();

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/json.hpp"
+#include "device/device.hpp"
 #include "program/work_times.hpp"
 #include "report/table.hpp"
 
@@ -88,7 +89,7 @@ void Profile::add_events(const Step& step, std::set<int>& named, Json& events) c
       if (step.measured.memory && (*step.measured.memory)[position] != 0) {
         const double end_us = event["ts"].get<double>() + event["dur"].get<double>();
         events.push_back({{"ph", "C"},
-                          {"name", "resident memory"},
+                          {"name", this_device().properties().is_host ? "resident memory" : "tensors on the device"},
                           {"pid", rank_},
                           {"tid", 0},
                           {"ts", end_us},

@@ -392,10 +392,18 @@ def test_the_allocator_of_the_device_counts_what_the_plan_says(tmp):
 def test_profiles_and_calibrations_take_times_from_the_device(tmp):
     prepare(tmp, GPT2_TINY)
     options = {"log.profile_start_step": 2, "log.profile_end_step": 4, "train.max_steps": 5}
+    options["log.profile_memory"] = "true"
     train(tmp, tmp / "run", options, "cuda", turns=0)
     events = json.loads((tmp / "run" / "profile.json").read_text())["traceEvents"]
     spans = {event["name"]: event["dur"] for event in events if event.get("ph") == "X"}
     assert any("backward" in name and duration > 0 for name, duration in spans.items()), spans
+    held = [event["args"]["bytes"] for event in events if event["ph"] == "C"]
+    assert {event["name"] for event in events if event["ph"] == "C"} == {"tensors on the device"}, events[:9]
+    summary = records(tmp / "run", "summary")[-1]
+    [peak] = summary["peak_device_memory_bytes"]
+    metrics = json.loads((tmp / "run/final_metrics.json").read_text())
+    assert metrics["peak_mem_allocated"] == peak < summary["peak_memory_bytes"][0], (metrics, summary)
+    assert len(held) > 20 and 0 < min(held) < max(held) <= peak, (min(held), max(held), peak)
     where = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / "other"]
     words = [word for name, value in {**BASE, "train.device": "cuda"}.items() for word in (f"--{name}", value)]
     told = run("train", *where, *words, "--calibrate=3", "--json", env=fake_device(turns=0)).stdout

@@ -67,6 +67,7 @@ def observe(tmp, name, options, *switches, ranks=None):
                     "resumed_from",
                     "mfu",
                     "peak_memory_bytes",
+                    "peak_device_memory_bytes",
                 )
             )
         }

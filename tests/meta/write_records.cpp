@@ -88,6 +88,7 @@ void write_all(Recorder& recorder) {
                                .skipped = 1,
                                .wall_s = 1,
                                .peak_memory_bytes = {1 << 20, 1 << 21},
+                               .peak_device_memory_bytes = {1 << 19, 1 << 18},
                                .loss = 1.5,
                                .eval_loss = {},
                                .checkpoint = "step-300",
