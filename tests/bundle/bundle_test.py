@@ -117,6 +117,26 @@ def test_the_stages_for_a_device_pass_on_the_device_of_the_tests(tmp):
         } <= stages, stages
 
 
+def test_the_costs_of_a_step_are_told_by_kind_and_by_kernel(tmp):
+    with unpacked() as bundle:
+        words = ["bench", "--device", "fake", "--minutes", 30, "--only", "costs"]
+        done, lines = run_bundle(bundle, tmp / "results", *words)
+        assert done.returncode == 0 and len(claims(lines, "passed")) == 3, done.stdout[-4000:]
+        figures = {line["figure"]: line for line in lines if "figure" in line}
+        [memory] = [figure for name, figure in figures.items() if name.startswith("measured memory, ")]
+        assert memory["peak_bytes"] >= memory["most_after_an_action_bytes"] > memory["held_between_steps_bytes"] > 0, (
+            memory
+        )
+        [planned] = [figure for name, figure in figures.items() if name.startswith("planned memory, ")]
+        # Tensors of PyTorch count with what their memory was rounded up to.
+        assert abs(memory["peak_bytes"] - planned["peak_bytes"]) < 0.1 * planned["peak_bytes"], (memory, planned)
+        assert any(name.endswith(", actions backward") for name in figures), sorted(figures)
+        kernels = [name.partition(", kernel ")[2] for name in figures if ", kernel " in name]
+        assert {"attention_backward", "gemm_rounded", "adamw"} <= {kernel.split()[0] for kernel in kernels}, kernels
+        shares = [figure["percent"] for name, figure in figures.items() if ", kernel " in name]
+        assert abs(sum(shares) - 100) < 1, shares
+
+
 def test_a_device_with_a_fault_fails_its_stages(tmp):
     """Half of one copy is left out, of a weight or a batch."""
     with unpacked() as bundle:

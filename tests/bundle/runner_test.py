@@ -11,6 +11,9 @@ import time
 from lockstep_testing import PATIENCE_S, SOURCE, run_command
 
 FOLDER = SOURCE / "tests/bundle"
+sys.path.insert(0, str(FOLDER))
+import step_costs  # noqa: E402
+
 PASSES = """echo '{"claim":"one","result":"passed"}' >>"$LOCKSTEP_BUNDLE_CLAIMS"; """
 DRIVER = """
 import sys, time
@@ -137,3 +140,61 @@ def test_a_python_without_the_libtorch_of_the_programs_is_refused(tmp):
     done = subprocess.run(words, capture_output=True, text=True, env=settings, timeout=PATIENCE_S)
     assert done.returncode == 5 and done.stdout.endswith("\n0 passed, 1 failed, 0 skipped\n"), done
     assert "has PyTorch 2.10.0, and the programs were compiled for 2.11.0+cu130" in done.stdout, done
+
+
+def trace():
+    """Two steps of a rank: each goes forward twice and updates; and an action of another rank and one of the loop."""
+    events = [{"ph": "X", "pid": 0, "tid": 9, "name": "data", "ts": 0, "dur": 5}]
+    for step, memory in ((3, [50, 70, 40]), (4, [50, 90, 42])):
+        for number, (kind, dur) in enumerate((("forward", 2000), ("forward", 4000), ("optimizer", 1000))):
+            events.append({"ph": "C", "pid": 0, "name": "tensors", "args": {"bytes": memory[number]}})
+            args = {"step": step, "action": number}
+            events.append({"ph": "X", "pid": 0, "name": f"{kind} {number}", "cat": kind, "dur": dur, "args": args})
+        args = {"step": step, "action": 7}
+        events.append({"ph": "X", "pid": 1, "name": "forward", "cat": "forward", "dur": 9e6, "args": args})
+    return {"traceEvents": events}
+
+
+def test_a_profile_gives_time_and_memory_by_kind_of_action():
+    actions = step_costs.actions_of(trace())
+    assert step_costs.time_by_kind(actions) == {"forward": (2, 6), "optimizer": (1, 1)}
+    after = {"forward": 90, "optimizer": 42}
+    assert step_costs.memory_by_kind(actions) == {
+        "held": 42,
+        "after": after,
+        "highest": 90,
+        "highest_after": "forward 1",
+    }
+    assert step_costs.memory_by_kind([(1, "forward", "forward 0", 2.0, None)]) == {}
+
+
+def test_the_time_of_kernels_is_that_of_a_call_times_the_calls_of_a_step():
+    config = {"n_layer": 3, "n_embd": 8, "n_positions": 16, "vocab_size": 100}
+    calls = step_costs.calls_of_gpt2(config, rows=32, micro_batches=4, loss_rows=10, unit_elements=100)
+    assert calls["bf16", "attention_forward"] == [12]  # each layer of each micro-batch
+    assert calls["bf16", "gemm"] == [16, 12, 12, 12, 12]  # four slices of logits, and a gradient for each weight
+    assert calls["bf16", "layer_norm_backward"] == [24, 4]
+    # 3 · (12 · 8² + 13 · 8) weights of blocks, (100 + 16) · 8 of embeddings, 2 · 8 of the last norm
+    assert calls["fp32", "adamw"] == [(3 * 872 + 928 + 16) / 100]
+    large = step_costs.calls_of_gpt2({**config, "vocab_size": 1 << 25}, 32, 1, 32, 100)
+    assert large["bf16", "gemm"][0] == 2 and large["bf16", "cross_entropy_loss"] == [
+        1
+    ]  # backward computes logits again
+    row = {"table": "bf16", "seconds": 1e-3, "timed_sizes": "32x8"}
+    report = {
+        "kernels": [
+            {**row, "kernel": "layer_norm_backward"},
+            {**row, "kernel": "layer_norm_backward", "seconds": 0.5},
+            {**row, "kernel": "cross_entropy_loss"},
+            {**row, "kernel": "copy_pieces"},
+        ]
+    }
+    known, unknown = step_costs.time_by_kernel(report, calls)
+    assert known == [
+        ("layer_norm_backward", "bf16", "32x8", 4, 2000.0),
+        ("layer_norm_backward", "bf16", "32x8", 24, 24.0),
+    ], known
+    assert unknown == ["bf16 copy_pieces"]
+    assert step_costs.first_number(report, "copy_pieces") == 32
+    lines = step_costs.table(("kernel", "ms"), [("long name", 2.0), ("x", 12.5)]).splitlines()
+    assert lines == ["kernel         ms", "long name   2.000", "x          12.500"], lines

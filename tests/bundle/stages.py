@@ -30,6 +30,7 @@ STAGES = [
     Stage("layouts on four ranks by nccl", script("stage_ranks.py", "4", "nccl"), limit_s=60, needs=("gpu",)),
     Stage("test program of layouts on four ranks", script("stage_compositions.py", "4"), limit_s=60, needs=("device",)),
     Stage("speed of 124M, B 64", script("stage_speed.py", "124M", 64), limit_s=110, part="bench", needs=("device",)),
+    Stage("costs of 124M, B 64", script("stage_costs.py", "124M", 64), limit_s=75, part="bench", needs=("device",)),
     Stage("speed of 1558M, B 16", script("stage_speed.py", "1558M", 16), limit_s=150, part="bench", needs=("gpu",)),
     Stage(
         "speed on all GPUs",
