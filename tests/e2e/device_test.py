@@ -104,6 +104,37 @@ def test_a_run_on_the_device_has_the_bits_of_the_cpu(tmp):
                 assert numbers(folder / "cpu") == numbers(folder / f"device{seed}"), (family, name, seed)
 
 
+def test_rows_behind_the_vocabulary_change_no_number(tmp):
+    def losses(folder):
+        return [record["loss"] for record in records(folder) if record["kind"] == "step"]
+
+    def check(folder, wanted, what):
+        told = losses(folder)
+        assert len(told) == len(wanted), what
+        assert all(abs(got - want) <= 1e-12 * want for got, want in zip(told, wanted, strict=True)), (
+            what,
+            told,
+            wanted,
+        )
+
+    padded = {"vocabulary_multiple": 48}
+    for family, config in (("gpt2", GPT2_TINY), ("llama", LLAMA_TINY)):
+        (tmp / family).mkdir()
+        prepare(tmp / family, config)
+        options = {"precision.dtype": "fp64", "checkpoint.every": 3}
+        train(tmp / family, tmp / family / "cpu", options)
+        wanted = losses(tmp / family / "cpu")
+        for number, (ranks, more) in enumerate(((None, {}), (2, {"parallel.dp_shard": 2}), (2, {"parallel.tp": 2}))):
+            folder = tmp / family / str(number)
+            train(tmp / family, folder, {**options, **more}, "cuda", ranks, **padded)
+            check(folder, wanted, (family, more))
+        folder = tmp / family / "moves"  # from the device to the CPU
+        stop = {"train.inject": "rank=0,phase=forward,step=3,kind=stop"}
+        train(tmp / family, folder, {**options, **stop}, "cuda", expect=75, **padded)
+        train(tmp / family, folder, options)
+        check(folder, wanted, (family, "moves"))
+
+
 @shortened
 def test_a_run_stopped_on_one_device_goes_on_on_the_other(tmp):
     prepare(tmp, LLAMA_TINY)

@@ -91,7 +91,7 @@ DeviceProperties properties(int index) {
           .uuid = "fake-" + std::to_string(index),
           .memory_bytes = static_cast<std::int64_t>(memory()),
           .overhead = {.context_bytes = 0, .workspace_bytes = number("workspace", 0)},
-          .vocabulary_multiple = number("vocabulary_multiple", gpu_vocabulary_multiple),
+          .vocabulary_multiple = number("vocabulary_multiple", 1),
           .numa_node = static_cast<int>(number("numa", -1)),
           .tensor_type = static_cast<int>(c10::kPrivateUse1),
           .tensor_index = index,

@@ -80,7 +80,7 @@ struct Derive {
 /// Zeroes the padding of a row, by all threads of a block.
 template <class T>
 __device__ void clear_padding(LogitRows rows, T* row) {
-  for (std::int64_t c = rows.columns + threadIdx.x; c < rows.stride; c += blockDim.x) store(row[c], Math<T>{0});
+  for (std::int64_t c = rows.columns + threadIdx.x; c < rows.stride; c += blockDim.x) narrow(Math<T>{0}, row[c]);
 }
 
 /// A block has a row: its statistics, then its derivative.
@@ -200,7 +200,7 @@ struct DeriveRows {
                            out};
     const std::int64_t end = column + count;
     if (column < rows.columns) derive(column, lanes_left<lanes>(std::min(end, rows.columns) - column));
-    for (std::int64_t c = std::max(column, rows.columns); c < end; ++c) store(out[c], M{0});
+    for (std::int64_t c = std::max(column, rows.columns); c < end; ++c) narrow(M{0}, out[c]);
   }
 };
 

@@ -163,11 +163,11 @@ BOOST_AUTO_TEST_CASE(values_that_are_wrong_or_not_numbers_are_found) {
 
 BOOST_AUTO_TEST_CASE(a_kernel_that_reads_what_it_has_overwritten_in_place_is_found) {
   Kernels<float> kernels = cpu_kernels().f32;
-  kernels.cross_entropy = [](const float* logits, const std::int32_t* labels, std::int64_t rows,
-                             std::int64_t vocabulary, TargetDistribution target, double* losses, float* derivative) {
-    for (std::int64_t i = 0; i < rows * vocabulary; ++i) derivative[i] = 0;
-    std::vector<float> exact(static_cast<std::size_t>(rows * vocabulary));
-    cross_entropy<float>(logits, labels, rows, vocabulary, target, losses, exact.data());
+  kernels.cross_entropy = [](const float* logits, const std::int32_t* labels, LogitRows rows, TargetDistribution target,
+                             double* losses, float* derivative) {
+    for (std::int64_t i = 0; i < rows.count * rows.stride; ++i) derivative[i] = 0;
+    std::vector<float> exact(static_cast<std::size_t>(rows.count * rows.stride));
+    cross_entropy<float>(logits, labels, rows, target, losses, exact.data());
     std::ranges::copy(exact, derivative);
   };
   BOOST_TEST(fault_of("cross_entropy", kernels) == "");

@@ -12,7 +12,8 @@ namespace lockstep::test {
 
 /// Learned positions, biases, dropout, and products with transposed weights.
 inline trial::TrialSizes dense_sizes() {
-  trial::TrialSizes sizes{.rows = 64, .loss_rows = 64, .columns = 320, .document = 64, .smoothing = 0.1, .elements = 5000};
+  trial::TrialSizes sizes{
+      .rows = 64, .loss_rows = 64, .columns = 320, .document = 64, .smoothing = 0.1, .elements = 5000};
   sizes.model = {
       .vocabulary = 300, .channels = 64, .layers = 2, .heads = 4, .kv_heads = 4, .head_size = 16, .feed_forward = 128};
   sizes.model.dropout = {.embedding = 0.1, .attention = 0.1, .residual = 0.1};
