@@ -1,6 +1,7 @@
 #include "architecture/block_profile.hpp"
 
 #include "architecture/cost_tape.hpp"
+#include "architecture/gpu_attention.hpp"
 #include "base/error.hpp"
 
 #include <algorithm>
@@ -102,18 +103,37 @@ class BlockCalls {
         tape.call(attention(rows, share_of(shape_, ulysses)),
                   {.arguments = {qkv}, .saved = {qkv}, .known = apart ? kept.own_attended : kept.attended});
     qkv = {};
-    if (ring > 1) tape.save(results.front());
+    if (ring > 1 || (uses_flash() && ulysses == 1)) tape.save(results.front());
     tape.hold(results.back());
     if (kept.keeps.has(Keep::attention)) kept.log_sums = results.back();
     if (kept.keeps.has(Keep::attention) && apart) kept.own_attended = results.front();
     if (ulysses == 1) return results.front();
     return tape.one(to_own_rows_costs(rows_, shape_), {.arguments = {results.front()}, .known = kept.attended});
   }
+  bool uses_flash() const {
+    const AttentionUse use{.compute = batch_.compute,
+                           .head_size = config_.head_size,
+                           .has_dropout = config_.dropout.attention > 0,
+                           .is_ring = batch_.sequence.ring > 1};
+    return batch_.multiprocessors > 0 && choose_gpu_attention(use).attention == GpuAttention::flash;
+  }
+  AttentionScratch scratch_of_gpu(const CallRows& rows, const AttentionShape& own) const {
+    if (!uses_flash()) return {.forward = 0, .backward = rows.wide(own.heads)};
+    const std::int64_t documents = std::max(batch_.samples, rows.all / planned_document);
+    return flash_scratch(own, {.rows = rows.all,
+                               .fewest_segments = batch_.samples,
+                               .most_segments = std::min(batch_.samples * batch_.segments, documents),
+                               .multiprocessors = batch_.multiprocessors,
+                               .rotates = config_.positions == Positions::rotary,
+                               .has_output = batch_.sequence.ulysses == 1});
+  }
   FunctionCosts attention(const CallRows& rows, const AttentionShape& own) const {
     const int ring = batch_.sequence.ring;
     const std::int64_t at_once = ring == 1 ? batch_.length : ceil_div(batch_.length, std::int64_t{2 * ring});
     const AttentionScratch scratch =
-        attention_scratch(own, at_once, batch_.samples, size_of(rows.wide_dtype()), batch_.threads);
+        batch_.multiprocessors > 0
+            ? scratch_of_gpu(rows, own)
+            : attention_scratch(own, at_once, batch_.samples, size_of(rows.wide_dtype()), batch_.threads);
     return attention_costs(rows, own, attended_keys(config_, description_.layer, batch_.length), scratch,
                            batch_.sequence);
   }

@@ -27,6 +27,7 @@ struct BatchShape {
   std::optional<DType> output = {};  // type passed between blocks; not set: the stream's type
   BlockSharing sharing = {};         // the ranks that compute the block together
   int threads = 0;                   // that run kernels with scratch memory of their own
+  int multiprocessors = 0;           // of an NVIDIA GPU, which has no such threads; 0: another device
   SequenceRanks sequence = {};
   std::int64_t segments = 1;  // most attention segments of a sample
   std::int64_t rows() const { return most_rows_of_each(sequence, samples, length, segments); }  // N, of a rank

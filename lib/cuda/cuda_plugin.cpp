@@ -90,6 +90,7 @@ class Plugin final : public DevicePlugin {
                        .memory_bytes = static_cast<std::int64_t>(of.totalGlobalMem),
                        .overhead = {.context_bytes = 0, .workspace_bytes = product_workspace_bytes},
                        .vocabulary_multiple = gpu_vocabulary_multiple,
+                       .multiprocessors = of.multiProcessorCount,
                        .numa_node = numa_node,
                        .tensor_type = cuda_device_type,
                        .tensor_index = index,

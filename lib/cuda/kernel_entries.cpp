@@ -1,8 +1,8 @@
 #include "cuda/kernel_entries.hpp"
 
+#include "cuda/flash_attention.hpp"
 #include "cuda/kernels/activations.hpp"
 #include "cuda/kernels/adafactor_passes.hpp"
-#include "cuda/kernels/causal_attention.hpp"
 #include "cuda/kernels/dropouts.hpp"
 #include "cuda/kernels/embeddings.hpp"
 #include "cuda/kernels/exchanges.hpp"
@@ -45,8 +45,8 @@ Kernels<T> entries() {
                      .rms_norm_backward = cuda::rms_norm_backward<T>,
                      .head_norm_forward = cuda::head_norm_forward<T>,
                      .head_norm_backward = cuda::head_norm_backward<T>,
-                     .attention_forward = cuda::attention_forward<T>,
-                     .attention_backward = cuda::attention_backward<T>,
+                     .attention_forward = cuda::gpu_attention_forward<T>,
+                     .attention_backward = cuda::gpu_attention_backward<T>,
                      .ring_attention_forward = cuda::ring_attention_forward<T>,
                      .ring_attention_result = cuda::ring_attention_result<T>,
                      .ring_attention_products = cuda::ring_attention_products<T>,

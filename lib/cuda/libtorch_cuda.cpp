@@ -1,9 +1,11 @@
 #include "cuda/libtorch_cuda.hpp"
 
 #include "base/error.hpp"
+#include "cuda/flash_attention.hpp"
 
 #include <ATen/Context.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/util/Exception.h>
 
@@ -46,6 +48,8 @@ void count_tensor_memory(void (*count)(std::int64_t bytes)) {
     if (entry.action_ == TraceEntry::FREE_REQUESTED) count(-static_cast<std::int64_t>(entry.size_));
   });
 }
+
+c10::Device tensor_device() { return c10::impl::VirtualGuardImpl(at::kCUDA).getDevice(); }
 
 std::shared_ptr<void> device_memory(std::size_t bytes) {
   auto memory = std::make_shared<c10::DataPtr>(c10::GetAllocator(at::kCUDA)->allocate(bytes));

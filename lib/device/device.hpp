@@ -39,10 +39,11 @@ struct DeviceProperties {
   DeviceOverhead overhead = {};
   // Rows of vocabulary matrices are allocated to a multiple of this (pad_vocabulary of architecture/architecture.hpp).
   std::int64_t vocabulary_multiple = 1;
-  int numa_node = -1;    // nearest to it; -1: unknown
-  int tensor_type = 0;   // c10::DeviceType of its tensors
-  int tensor_index = 0;  // and their c10::DeviceIndex
-  bool is_host = true;   // its memory is that of the host
+  int multiprocessors = 0;  // of an NVIDIA GPU, which may compute attention with LibTorch; 0: another device
+  int numa_node = -1;       // nearest to it; -1: unknown
+  int tensor_type = 0;      // c10::DeviceType of its tensors
+  int tensor_index = 0;     // and their c10::DeviceIndex
+  bool is_host = true;      // its memory is that of the host
 };
 
 /// Numbers of a device since it was opened.

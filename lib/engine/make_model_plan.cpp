@@ -44,6 +44,7 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
                          .output = types.handed_out(),
                          .sharing = sharding.blocks,
                          .threads = processor.threads,
+                         .multiprocessors = processor.multiprocessors,
                          .sequence = shape.sequence,
                          .segments = shape.segments};
   const std::int64_t boundary_bytes = batch.own_rows() * config.channels * size_of(types.handed_out());

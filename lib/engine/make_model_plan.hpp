@@ -22,6 +22,7 @@ struct MicroBatchShape {
 struct Processor {
   int threads = 1;
   Multiplier multiplier = Multiplier::library;
+  int multiprocessors = 0;  // of the NVIDIA GPU that a rank computes on; 0: it has none
 };
 
 /// The plan of `whole` on one micro-batch of `shape`: blocks with their stash, boundary, workspaces, FLOPs and

@@ -141,6 +141,8 @@ BatchTensors to_tensors(const Batch& batch, const ModelConfig& config, const Seq
   } else {
     std::vector<std::int64_t> segments = batch.documents;
     if (attended.size() > count) segments.push_back(std::ssize(attended));
+    for (std::size_t s = 0; s + 1 < segments.size(); ++s)
+      tensors.longest_segment = std::max(tensors.longest_segment, segments[s + 1] - segments[s]);
     tensors.segments = tensor_of(segments, at::kLong);
     tensors.attended_positions = tensor_of(of_rows(batch.positions, attended, 0), at::kInt);
   }

@@ -34,6 +34,7 @@ struct BatchTensors {
   at::Tensor labels;                      // (N) int32, ignored_label where the label does not count
   at::Tensor positions;                   // (N) int32
   at::Tensor segments;                    // int64: starts of attention segments in the A rows, then A
+  std::int64_t longest_segment = 0;       // rows of the longest of these segments
   at::Tensor attended_positions;          // (A) int32
   RingSegments ring;                      // used instead of both with ring attention
   std::int64_t largest_position_end = 0;  // largest position + 1

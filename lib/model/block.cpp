@@ -289,7 +289,8 @@ class Decoder : public Block {
     AttentionValues values{.y = apart      ? replay.own_attended
                                 : ulysses_ ? at::Tensor()
                                            : replay.attended,
-                           .log_sums = replay.log_sums};
+                           .log_sums = replay.log_sums,
+                           .keeps_y = !ulysses_};
     const at::Tensor attended = attend(std::exchange(qkv, {}), shape, batch, rotation, values);
     if (replay.keeps.has(Keep::attention)) replay.log_sums = values.log_sums;
     if (replay.keeps.has(Keep::attention) && apart) replay.own_attended = values.y;
@@ -299,8 +300,8 @@ class Decoder : public Block {
                     const at::Tensor& rotation, AttentionValues& values) const {
     const Dropout dropout = dropout_of(dropout_.attention, batch, description().layer, DropoutSite::attention);
     if (ring_) return ring_attention(qkv, shape, batch.ring, rotation, *ring_, dropout, first_head_, &values);
-    return causal_attention(qkv, shape, batch.segments, batch.attended_positions, rotation, dropout, first_head_,
-                            &values);
+    return causal_attention(qkv, shape, {batch.segments, batch.longest_segment}, batch.attended_positions, rotation,
+                            dropout, first_head_, &values);
   }
   std::vector<Parameter*> attention_inputs() const {
     if (Parameter* fused = find(Role::qkv)) return {fused};

@@ -323,6 +323,7 @@ std::vector<Row> dry_run(const DryRunFacts& facts, const ModelPlan& plan, const 
 std::vector<Row> brief(const std::vector<Row>& rows) {
   static const std::set<std::string, std::less<>> keys{"architecture",
                                                        "dropout",
+                                                       "attention",
                                                        "tokenizer",
                                                        "dataset",
                                                        "epochs",

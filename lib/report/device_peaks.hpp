@@ -25,6 +25,8 @@ struct DevicePeaks {
 constexpr std::int64_t assumed_context_bytes = std::int64_t{512} << 20;
 /// cuBLAS recommends 32 MiB on Hopper (cuBLAS 13.0, cublasSetWorkspace); LibTorch has as much for its own products.
 constexpr std::int64_t assumed_workspace_bytes = std::int64_t{64} << 20;
+/// Multiprocessors that plans assume: those of an H100 SXM. Attention takes some memory for each.
+constexpr int assumed_multiprocessors = 132;
 
 /// All known devices, in the order of the table.
 const std::vector<DevicePeaks>& known_devices();

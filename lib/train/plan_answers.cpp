@@ -187,8 +187,10 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
   const TrainConfig config = with_kept_multiple(
       with_prepared_data(with_local_model(placed, session), WithoutPrepared::tell, session, output), session.world());
   const WeightsReport weights = agree_on_weights(config, session.world());
-  TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()), agree_on_kept(config, session.world()),
-                                   weights, WithoutDataset::planned,
+  Processor processor = processor_of(session.world());
+  if (device) processor.multiprocessors = device->multiprocessors;
+  TrainPlan plan = make_train_plan(config, ranks, processor, agree_on_kept(config, session.world()), weights,
+                                   WithoutDataset::planned,
                                    {.one_queue = device && config.parallel.transport != RankTransport::host,
                                     .vocabulary_multiple = device ? gpu_vocabulary_multiple : 1});
   plan.device = device;

@@ -1,4 +1,5 @@
 // What --dry-run prints and a run says at its start, from the plan alone.
+#include "architecture/gpu_attention.hpp"
 #include "architecture/units.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
@@ -37,6 +38,26 @@ Row dropout_row(const DropoutRates& rates) {
   const std::string text = fmt::format("{} after the embedding, {} in attention, {} before residual additions",
                                        rates.embedding, rates.attention, rates.residual);
   return {.section = "network", .key = "dropout", .label = "dropout", .value = text, .text = text};
+}
+
+/// Who computes attention on a GPU, and why.
+Row attention_row(const TrainPlan& plan) {
+  const ModelConfig& model = plan.architecture.config;
+  AttentionUse use{.compute = plan.types.compute,
+                   .head_size = model.head_size,
+                   .has_dropout = model.dropout.attention > 0,
+                   .is_ring = sequence_ranks(plan.mesh).ring > 1};
+  const auto text_of = [](const GpuAttentionChoice& choice) {
+    return choice.attention == GpuAttention::flash ? std::string("flash (LibTorch)")
+                                                   : fmt::format("own kernel: {}", choice.reason);
+  };
+  const GpuAttentionChoice choice = choose_gpu_attention(use);
+  std::string text = text_of(choice);
+  use.has_dropout = false;
+  const GpuAttentionChoice evaluated = choose_gpu_attention(use);
+  if (!plan.evaluations.empty() && evaluated.attention != choice.attention)
+    text += fmt::format("; in evaluations {}", text_of(evaluated));
+  return {.section = "network", .key = "attention", .label = "attention", .value = text, .text = text};
 }
 
 /// Whether the dataset is prepared, and which parts of the plan depend on that.
@@ -222,6 +243,7 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
                           .load_bytes = load_bytes};
   std::vector<Row> rows{model_row(plan.architecture.config)};
   if (plan.architecture.config.dropout.any()) rows.push_back(dropout_row(plan.architecture.config.dropout));
+  if (plan.device && plan.device->multiprocessors > 0) rows.push_back(attention_row(plan));
   if (!plan.tokenizer.empty())
     rows.push_back(
         {.section = "data", .key = "tokenizer", .label = "tokenizer", .value = plan.tokenizer, .text = plan.tokenizer});

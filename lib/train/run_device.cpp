@@ -182,7 +182,8 @@ std::optional<DeviceOfPlan> device_planned_for(const TrainConfig& config) {
     return DeviceOfPlan{
         .name = std::string(device->name),
         .memory_bytes = device->memory_gb * bytes_per_gb,
-        .overhead = {.context_bytes = assumed_context_bytes, .workspace_bytes = assumed_workspace_bytes}};
+        .overhead = {.context_bytes = assumed_context_bytes, .workspace_bytes = assumed_workspace_bytes},
+        .multiprocessors = assumed_multiprocessors};
   if (config.train.device == DeviceChoice::cuda)
     throw Error(ExitCode::usage, "a plan for train.device cuda needs the name of the device",
                 "set log.peak_device, or train.device cpu; lockstep-performance(7) lists the names");

@@ -175,7 +175,9 @@ RunStorage storage_of(const TrainConfig& config, const World& ranks) {
 Processor processor_of(Communicator& world) {
   const std::int64_t threads = world.all_reduce(std::int64_t{thread_count()}, Reduce::max);
   const std::int64_t most_scratch = world.all_reduce(static_cast<std::int64_t>(multiplier()), Reduce::max);
-  return {static_cast<int>(threads), static_cast<Multiplier>(most_scratch)};
+  const std::int64_t multiprocessors =
+      world.all_reduce(std::int64_t{this_device().properties().multiprocessors}, Reduce::max);
+  return {static_cast<int>(threads), static_cast<Multiplier>(most_scratch), static_cast<int>(multiprocessors)};
 }
 
 WeightsReport agree_on_weights(const TrainConfig& config, Communicator& world) {
@@ -202,6 +204,7 @@ TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world) {
       plan.device = {.name = device.name,
                      .memory_bytes = device.memory_bytes,
                      .overhead = device.overhead,
+                     .multiprocessors = device.multiprocessors,
                      .free_bytes = this_device().free_memory()};
       if (nccl_in_use() != nullptr) plan.device->overhead.workspace_bytes += DeviceExchange::packing_bytes;
     }

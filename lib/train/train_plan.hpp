@@ -46,6 +46,7 @@ struct DeviceOfPlan {
   std::string name;
   std::int64_t memory_bytes = 0;
   DeviceOverhead overhead = {};
+  int multiprocessors = 0;  // of an NVIDIA GPU; 0: another device
   // of the one in use, when this rank has opened it
   std::optional<std::int64_t> free_bytes = {};
 };

@@ -62,6 +62,13 @@ double attended_pairs(const TrialSizes& sizes) {
   return pairs;
 }
 
+std::int64_t longest_of(const std::vector<std::int64_t>& starts) {
+  std::int64_t longest = 0;
+  for (std::size_t segment = 0; segment + 1 < starts.size(); ++segment)
+    longest = std::max(longest, starts[segment + 1] - starts[segment]);
+  return longest;
+}
+
 /// A call with so many products of heads for each pair.
 template <class T>
 void describe_attention(KernelCall<T>& call, const TrialSizes& sizes, int products, double pairs) {
@@ -80,7 +87,7 @@ struct AttentionInputs {
   AttentionInputs(KernelCall<T>& call, const TrialSizes& sizes)
       : shape(shape_of(sizes)),
         segments{call.in(index64, "starts", std::ssize(sizes.segment_starts()), given(sizes.segment_starts())),
-                 sizes.sample_count(), sizes.rows},
+                 sizes.sample_count(), sizes.rows, longest_of(sizes.segment_starts())},
         turn(rotation(call, sizes, std::min(sizes.rows, sizes.document))),
         positions(call.in(index32, "positions", sizes.rows, given(sizes.positions()))),
         dropout{attention_mask(sizes)} {
@@ -210,6 +217,7 @@ std::vector<Trial> attention_trials() {
             call(
                 &Kernels<T>::attention_backward, call.in(stored, "dy", {sizes.rows, sizes.heads_width()}),
                 call.in(stored, "qkv", qkv),
+                call.in(stored, "y", {sizes.rows, sizes.heads_width()}, result_of("attention_forward", normal())),
                 call.in(wide, "log_sums", {sizes.rows, sizes.model.heads}, result_of("attention_forward", constant(5))),
                 of.shape, of.segments, of.turn, of.positions, call.out(stored, "dqkv", qkv), of.dropout);
           },

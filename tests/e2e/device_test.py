@@ -252,6 +252,16 @@ def test_a_plan_without_a_job_is_for_a_named_device(tmp):
         assert cost["device_memory_bytes"] == sum(parts) and parts[1:] == [64 << 20, 512 << 20], cost
         assert 0 < parts[0] <= on_cpu["node_memory_bytes"], cost
         assert "the plan is for ranks on NVIDIA H200" in told.stderr and "exit code 5" not in told.stderr, told.stderr
+    assert "attention" not in json.loads(run("train", *words).stdout)["network"]
+    write_config(tmp / "model", {**GPT2_TINY, "n_head": 6})
+    for options, attention in (
+        ({"precision.dtype": "bf16"}, "flash (LibTorch)"),
+        ({"precision.dtype": "fp16", "model.dropout": 0.1}, "own kernel: dropout; in evaluations flash (LibTorch)"),
+        ({"precision.dtype": "fp64"}, "own kernel: fp64"),
+    ):
+        given = [word for name, value in options.items() for word in (f"--{name}", value)]
+        told = run("train", *words, "--log.peak_device", "NVIDIA H200", *given)
+        assert json.loads(told.stdout)["network"]["attention"] == attention, told.stdout
     write_config(tmp / "model", {**GPT2_TINY, "n_embd": 4096, "n_layer": 24})
     told = run("train", *words, "--log.peak_device", "Tesla T4", "--precision.dtype", "fp16").stderr
     assert "of memory on Tesla T4: " in told and "512 MiB for the context; 14.9 GiB are there: a run would" in told, (

@@ -54,7 +54,9 @@ AdafactorPass<M> for_job(AdafactorPass<M> pass) {
   pass.factors = for_job(pass.factors);
   return pass;
 }
-Segments for_job(Segments segments) { return {for_job(segments.starts), segments.count, segments.tokens}; }
+Segments for_job(Segments segments) {
+  return {for_job(segments.starts), segments.count, segments.tokens, segments.longest};
+}
 RowGroups for_job(RowGroups groups) { return {for_job(groups.offsets), groups.count}; }
 AttentionDropout for_job(AttentionDropout dropout) {
   dropout.places = for_job(dropout.places);

@@ -119,7 +119,7 @@ void attention_forward(const T* qkv, const AttentionShape& shape, Segments segme
 }
 
 template <class T>
-void attention_backward(const T* dy, const T* qkv, const Math<T>* log_sums, const AttentionShape& shape,
+void attention_backward(const T* dy, const T* qkv, const T*, const Math<T>* log_sums, const AttentionShape& shape,
                         Segments segments, Rotation<Math<T>> rotation, const std::int32_t* positions, T* dqkv,
                         const AttentionDropout& dropout) {
   Attended<T>::of_batch(qkv, shape, segments, rotation, positions, dropout)
@@ -144,7 +144,7 @@ void ring_attention_backward(const RingStep& step, const T* dy, const T* qkv, co
 #define LOCKSTEP_INSTANTIATE(T)                                                                                       \
   template void attention_forward<T>(const T*, const AttentionShape&, Segments, Rotation<Math<T>>,                    \
                                      const std::int32_t*, T*, Math<T>*, const AttentionDropout&);                     \
-  template void attention_backward<T>(const T*, const T*, const Math<T>*, const AttentionShape&, Segments,            \
+  template void attention_backward<T>(const T*, const T*, const T*, const Math<T>*, const AttentionShape&, Segments,  \
                                       Rotation<Math<T>>, const std::int32_t*, T*, const AttentionDropout&);           \
   template void ring_attention_forward<T>(const RingStep&, const T*, const T*, Rotation<Math<T>>, Math<T>*, Math<T>*, \
                                           const AttentionDropout&);                                                   \

@@ -10,7 +10,7 @@ template <class T>
 void attention_forward(const T* qkv, const AttentionShape& shape, Segments segments, Rotation<Math<T>> rotation,
                        const std::int32_t* positions, T* y, Math<T>* log_sums, const AttentionDropout& dropout);
 template <class T>
-void attention_backward(const T* dy, const T* qkv, const Math<T>* log_sums, const AttentionShape& shape,
+void attention_backward(const T* dy, const T* qkv, const T* y, const Math<T>* log_sums, const AttentionShape& shape,
                         Segments segments, Rotation<Math<T>> rotation, const std::int32_t* positions, T* dqkv,
                         const AttentionDropout& dropout);
 

@@ -13,4 +13,10 @@ template <class T>
 void rotate_heads(const T* qkv, const AttentionShape& shape, Rotation<Math<T>> rotation, const std::int32_t* positions,
                   std::int64_t rows, RotateBy by, T* y);
 
+/// y (rows, (H + 2·KV)·D) = the gradients dq (rows, H·D), dk and dv (rows, KV·D) side by side, those of queries and
+/// keys rotated back. Without a rotation they are copied, and `positions` is not read.
+template <class T>
+void join_gradients(const T* dq, const T* dk, const T* dv, const AttentionShape& shape, Rotation<Math<T>> rotation,
+                    const std::int32_t* positions, std::int64_t rows, T* y);
+
 }  // namespace lockstep::cuda

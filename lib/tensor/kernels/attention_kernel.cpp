@@ -131,7 +131,7 @@ void attention_forward(const T* qkv, const AttentionShape& shape, Segments segme
 }
 
 template <class T>
-void attention_backward(const T* dy, const T* qkv, const Math<T>* log_sums, const AttentionShape& shape,
+void attention_backward(const T* dy, const T* qkv, const T*, const Math<T>* log_sums, const AttentionShape& shape,
                         Segments segments, Rotation<Math<T>> rotation, const std::int32_t* positions, T* dqkv,
                         const AttentionDropout& dropout) {
   const std::int64_t length = longest(segments);
@@ -145,10 +145,10 @@ void attention_backward(const T* dy, const T* qkv, const Math<T>* log_sums, cons
   });
 }
 
-#define LOCKSTEP_INSTANTIATE(T)                                                                            \
-  template void attention_forward<T>(const T*, const AttentionShape&, Segments, Rotation<Math<T>>,         \
-                                     const std::int32_t*, T*, Math<T>*, const AttentionDropout&);          \
-  template void attention_backward<T>(const T*, const T*, const Math<T>*, const AttentionShape&, Segments, \
+#define LOCKSTEP_INSTANTIATE(T)                                                                                      \
+  template void attention_forward<T>(const T*, const AttentionShape&, Segments, Rotation<Math<T>>,                   \
+                                     const std::int32_t*, T*, Math<T>*, const AttentionDropout&);                    \
+  template void attention_backward<T>(const T*, const T*, const T*, const Math<T>*, const AttentionShape&, Segments, \
                                       Rotation<Math<T>>, const std::int32_t*, T*, const AttentionDropout&);
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)

@@ -21,7 +21,9 @@ struct Rotation {
 struct Segments {
   const std::int64_t* starts;
   std::int64_t count;
-  std::int64_t tokens = 0;  // N. The CPU's kernels do not need it; `starts` of a device cannot be read by the host
+  // N, and the length of the longest segment or more; 0: unknown. The CPU's kernels do not need them; `starts` of a
+  // device cannot be read by the host
+  std::int64_t tokens = 0, longest = 0;
 };
 
 /// y (N, H·D) for qkv (N, (H + 2·KV)·D): queries of all heads, then keys, then values. Stores the logarithms of the
@@ -31,8 +33,10 @@ template <class T>
 void attention_forward(const T* qkv, const AttentionShape& shape, Segments segments, Rotation<Math<T>> rotation,
                        const std::int32_t* positions, T* y, Math<T>* log_sums, const AttentionDropout& dropout = {});
 
+/// y is that of the forward, or null where it is not known: the CPU's kernels do not read it, and others then compute
+/// it again.
 template <class T>
-void attention_backward(const T* dy, const T* qkv, const Math<T>* log_sums, const AttentionShape& shape,
+void attention_backward(const T* dy, const T* qkv, const T* y, const Math<T>* log_sums, const AttentionShape& shape,
                         Segments segments, Rotation<Math<T>> rotation, const std::int32_t* positions, T* dqkv,
                         const AttentionDropout& dropout = {});
 

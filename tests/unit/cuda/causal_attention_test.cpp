@@ -142,8 +142,8 @@ void check(const Case& of, const std::string& type) {
     const std::int32_t* const positions = of.rotates ? in.positions.data() : nullptr;
     cuda::attention_forward<T>(in.qkv.data(), of.shape, segments, in.rotation(of), positions, y.data(), log_sums.data(),
                                in.dropout());
-    cuda::attention_backward<T>(in.dy.data(), in.qkv.data(), log_sums.data(), of.shape, segments, in.rotation(of),
-                                positions, dqkv.data(), in.dropout());
+    cuda::attention_backward<T>(in.dy.data(), in.qkv.data(), nullptr, log_sums.data(), of.shape, segments,
+                                in.rotation(of), positions, dqkv.data(), in.dropout());
     return {y.all(), log_sums.all(), dqkv.all()};
   });
   const std::string name = type + ", heads of " + std::to_string(of.shape.head_size);

@@ -158,6 +158,7 @@ BOOST_AUTO_TEST_CASE(gpus_are_described_and_old_ones_are_left_out) {
   BOOST_TEST(devices[0].uuid == "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f");
   BOOST_TEST(devices[1].name == "NVIDIA H100");
   BOOST_TEST(devices[1].memory_bytes == std::int64_t{80} << 30);
+  BOOST_TEST(devices[1].multiprocessors == 132);
   BOOST_TEST(!devices[1].is_host);
   BOOST_TEST(stubs::libtorch().opened == 1);
   const auto device = plugin().open(1, {}, [](std::int64_t) {});

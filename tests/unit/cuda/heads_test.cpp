@@ -99,6 +99,50 @@ void check_rotation(const Case& of, const std::string& type) {
   }
 }
 
+/// Columns [first, first + count) of a matrix with `width` columns.
+std::vector<double> columns_of(const std::vector<double>& all, std::int64_t width, std::int64_t first,
+                               std::int64_t count) {
+  std::vector<double> part;
+  for (std::size_t row = 0; row < all.size(); row += static_cast<std::size_t>(width))
+    for (std::int64_t i = 0; i < count; ++i) part.push_back(all[row + static_cast<std::size_t>(first + i)]);
+  return part;
+}
+
+/// Gradients apart become those side by side, rotated back or as they are.
+template <class T>
+void check_join(const Case& of, const std::string& type) {
+  const std::int64_t width = of.shape.width(), size = of.shape.head_size, half = size / 2;
+  const std::int64_t queries = of.shape.heads * size, keys = of.shape.kv_heads * size;
+  const std::vector<std::int32_t> positions(static_cast<std::size_t>(of.rows), 2);
+  std::vector<double> cosines, sines;
+  for (std::int64_t i = 0; i < 3 * half; ++i) {
+    cosines.push_back(1.5 * std::cos(0.1 * static_cast<double>(i)));
+    sines.push_back(1.5 * std::sin(0.1 * static_cast<double>(i)));
+  }
+  Values<Math<T>> cosine(cosines), sine(sines);
+  const std::vector<double> all = Values<T>(normal_values(of.rows * width, 1)).all();
+  Values<T> dq(columns_of(all, width, 0, queries), of.start), dk(columns_of(all, width, queries, keys), of.start);
+  Values<T> dv(columns_of(all, width, queries + keys, keys), of.start);
+  std::vector<double> turned = all;
+  for (std::int64_t i = 0; i < of.rows * width; ++i) {
+    const std::int64_t angle = 2 * half + i % half;
+    if (i % width >= queries + keys) continue;
+    const bool is_first = i % size < half;
+    const double other = all[static_cast<std::size_t>(is_first ? i + half : i - half)];
+    turned[static_cast<std::size_t>(i)] =
+        all[static_cast<std::size_t>(i)] * cosine[angle] + (is_first ? other : -other) * sine[angle];
+  }
+  const Results found = in_any_order([&]() -> Results {
+    Values<T> joined(of.rows * width, of.start), back(of.rows * width, of.start);
+    cuda::join_gradients<T>(dq.data(), dk.data(), dv.data(), of.shape, {}, nullptr, of.rows, joined.data());
+    cuda::join_gradients<T>(dq.data(), dk.data(), dv.data(), of.shape, {cosine.data(), sine.data()}, positions.data(),
+                            of.rows, back.data());
+    return {joined.all(), back.all()};
+  });
+  check_near(found[0], all, 0, type + ", joined");
+  check_near(found[1], turned, rounding<T>, type + ", rotated back");
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(norms_of_heads_agree_with_double_in_all_types) {
@@ -124,6 +168,14 @@ BOOST_AUTO_TEST_CASE(heads_are_rotated_by_their_positions_and_back) {
     check_rotation<T>({5, {4, 2, 32}}, type);
     check_rotation<T>({3, {2, 1, 6}, Start::unaligned}, type);
     check_rotation<T>({3, {1, 1, 2}}, type);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(gradients_of_queries_keys_and_values_are_put_side_by_side) {
+  for_each_type([]<class T>(const std::string& type) {
+    check_join<T>({5, {4, 2, 32}}, type);
+    check_join<T>({3, {2, 1, 6}, Start::unaligned}, type);
+    check_join<T>({3, {1, 1, 16}}, type);
   });
 }
 

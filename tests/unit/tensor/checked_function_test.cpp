@@ -116,7 +116,8 @@ BOOST_AUTO_TEST_CASE(attention_kernels_take_the_scratch_memory_of_their_descript
     attention_forward<float>(qkv.data(), shape, segments, {}, nullptr, y.data(), log_sums.data());
     BOOST_TEST(peak_live_bytes() - before == scratch.forward);
     reset_peak_live_bytes();
-    attention_backward<float>(dy.data(), qkv.data(), log_sums.data(), shape, segments, {}, nullptr, dqkv.data());
+    attention_backward<float>(dy.data(), qkv.data(), nullptr, log_sums.data(), shape, segments, {}, nullptr,
+                              dqkv.data());
     BOOST_TEST(peak_live_bytes() - before == scratch.backward);
     // three of the four key heads of two segments at once, and no more threads than key heads
     BOOST_TEST(attention_scratch(shape, length, 2, sizeof(float), 3).forward == 3 * scratch.forward);

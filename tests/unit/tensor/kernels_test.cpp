@@ -97,7 +97,7 @@ std::vector<T> attention(const AttentionShape& shape, const std::vector<std::int
   std::vector<T> y(dy.size()), sums(static_cast<std::size_t>(starts.back() * shape.heads)), dqkv(qkv.size());
   const Segments segments{starts.data(), static_cast<std::int64_t>(starts.size()) - 1};
   attention_forward<T>(qkv.data(), shape, segments, {}, nullptr, y.data(), sums.data());
-  attention_backward<T>(dy.data(), qkv.data(), sums.data(), shape, segments, {}, nullptr, dqkv.data());
+  attention_backward<T>(dy.data(), qkv.data(), nullptr, sums.data(), shape, segments, {}, nullptr, dqkv.data());
   y.insert(y.end(), dqkv.begin(), dqkv.end());
   return y;
 }
