@@ -50,17 +50,21 @@ bool takes_flash(const AttentionShape& shape, Segments segments, const Attention
          });
 }
 
-/// Calls `work`, which calls LibTorch, without autograd and with deterministic operators.
-template <class Work>
-void in_libtorch(std::string_view doing, const Work& work) {
-  ready_for_call();
-  // For the whole process: the operators that it uses are deterministic, and new memory need not be filled.
-  static const bool is_deterministic = [] {
+/// Asks LibTorch for deterministic operators, for the whole process; then new memory need not be filled.
+void ask_for_determinism() {
+  static const bool is_asked = [] {
     at::globalContext().setDeterministicAlgorithms(true, false);
     at::globalContext().setDeterministicFillUninitializedMemory(false);
     return true;
   }();
-  static_cast<void>(is_deterministic);
+  static_cast<void>(is_asked);
+}
+
+/// Calls `work`, which calls LibTorch, without autograd.
+template <class Work>
+void in_libtorch(std::string_view doing, const Work& work) {
+  ready_for_call();
+  ask_for_determinism();
   const at::AutoDispatchBelowADInplaceOrView without_autograd;
   const auto say = [&](const c10::Error& error) {
     const std::string told = error.what_without_backtrace();

@@ -26,6 +26,17 @@ std::vector<TrialSizes> windows(const TrialSizes& sizes) {
   return cases;
 }
 
+/// With dropout, each of them also without it: another kernel may compute that.
+std::vector<TrialSizes> windows_and_dropout(const TrialSizes& sizes) {
+  std::vector<TrialSizes> cases = windows(sizes);
+  if (sizes.model.dropout.attention == 0) return cases;
+  TrialSizes without = sizes;
+  without.model.dropout.attention = 0;
+  const std::vector<TrialSizes> more = windows(without);
+  cases.insert(cases.end(), more.begin(), more.end());
+  return cases;
+}
+
 AttentionShape shape_of(const TrialSizes& sizes) {
   return {sizes.model.heads, sizes.model.kv_heads, sizes.model.head_size, sizes.window};
 }
@@ -77,8 +88,9 @@ void describe_attention(KernelCall<T>& call, const TrialSizes& sizes, int produc
   call.facts.terms = std::min(sizes.rows, sizes.document) + sizes.model.head_size;
   call.facts.within = call.tested();
   call.facts.shape =
-      fmt::format("{}x{}/{}x{}{}", sizes.rows, sizes.model.heads, sizes.model.kv_heads, sizes.model.head_size,
-                  sizes.window > 0 ? fmt::format(" window {}", sizes.window) : std::string());
+      fmt::format("{}x{}/{}x{}{}{}", sizes.rows, sizes.model.heads, sizes.model.kv_heads, sizes.model.head_size,
+                  sizes.window > 0 ? fmt::format(" window {}", sizes.window) : std::string(),
+                  sizes.model.dropout.attention > 0 ? " dropout" : "");
 }
 
 /// The arguments that forward and backward have in common.
@@ -207,7 +219,7 @@ std::vector<Trial> attention_trials() {
                  of.segments, of.turn, of.positions, call.out(stored, "y", {sizes.rows, sizes.heads_width()}),
                  call.out(wide, "log_sums", {sizes.rows, sizes.model.heads}), of.dropout);
           },
-          windows),
+          windows_and_dropout),
       make_trial(
           "attention_backward",
           []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
@@ -221,7 +233,7 @@ std::vector<Trial> attention_trials() {
                 call.in(wide, "log_sums", {sizes.rows, sizes.model.heads}, result_of("attention_forward", constant(5))),
                 of.shape, of.segments, of.turn, of.positions, call.out(stored, "dqkv", qkv), of.dropout);
           },
-          windows),
+          windows_and_dropout),
       make_trial(
           "ring_attention_forward",
           []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {

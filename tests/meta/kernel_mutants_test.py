@@ -122,6 +122,8 @@ FAULTS = [
     ("losses", "losses.cu", "LogitRow<M>{own, rows.columns, label", "LogitRow<M>{own, rows.stride, label"),
     ("losses", "losses.cu", "std::max(column, rows.columns); c < end", "end; c < end"),
     ("causal_attention", "head_tiles.cuh", "(is_first ? other : -other) * sine", "(is_first ? -other : other) * sine"),
+    ("heads", "rotate.cu", "values + row * key_columns + column - key_columns", "values + row * key_columns + column"),
+    ("heads", "rotate.cu", "positions, Math<T>{-1}", "positions, Math<T>{1}"),
     (
         "causal_attention",
         "attend_backward.cuh",
