@@ -23,6 +23,7 @@ constexpr std::int64_t padding = 128;                    // rows between the sum
 
 /// The most rows of sums, over the copies of them, for any number of segments between the fewest and the most.
 std::int64_t most_rows_of_sums(std::int64_t heads, const FlashCall& call) {
+  if (call.most_segments == 0) return 0;
   const auto copies_of = [&](std::int64_t segments) {
     return ceil_div(std::int64_t{call.multiprocessors}, segments * heads);
   };

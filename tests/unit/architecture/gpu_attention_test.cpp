@@ -56,6 +56,7 @@ BOOST_AUTO_TEST_CASE(memory_of_flash_attention_is_that_of_its_tensors) {
   BOOST_TEST(flash_scratch(shape, other).backward == scratch.backward);  // it lies where the gradient will be
   other.has_output = false;
   BOOST_TEST(flash_scratch(shape, other).backward == scratch.backward + output);
+  BOOST_TEST(flash_scratch(shape, {.fewest_segments = 0, .most_segments = 0, .multiprocessors = 132}).backward == 0);
 }
 
 BOOST_AUTO_TEST_CASE(grouped_keys_have_gradients_for_each_head_and_sums_have_padded_columns) {
