@@ -6,6 +6,7 @@
 //   count          devices of the machine
 //   taken          bytes of it that other processes use
 //   workspace      bytes that its libraries take
+//   vocabulary_multiple  rows of vocabulary matrices in memory are a multiple of it (1)
 //   numa           the NUMA node of its devices
 //   bound          1: each rank sees one device, of its own
 //   wait_left_out  the number of a wait of the host that returns at once
