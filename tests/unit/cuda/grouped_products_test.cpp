@@ -110,23 +110,24 @@ BOOST_AUTO_TEST_CASE(rows_may_lie_gigabytes_behind_the_first) {
 
 BOOST_AUTO_TEST_CASE(weights_of_the_last_group_may_lie_behind_billions_of_others) {
   for (const int bits : {31, 32}) {
-    constexpr std::int64_t n = 2048, k = 2048;
-    const std::int64_t count = (std::int64_t{1} << bits) / (n * k) + 1;
+    constexpr std::int64_t grid = 528, n = 64 * grid, k = 1024;  // the last block has the last tile
+    const std::int64_t count = (std::int64_t{1} << bits) / (n * k) + 2, last = (count - 1) * n * k;
     std::vector<std::int64_t> offsets(static_cast<std::size_t>(count), 0);
     offsets.push_back(1);  // one row, of the last group
     DistantMemory<float> weights(count * n * k);
     std::vector<float> x(k), y(n);
+    const on_host::LastBlocks only(1);
     x[3] = 2;
-    weights.data()[(count - 1) * n * k + 3 * n + 5] = 10;  // (k, n)
+    weights.data()[last + 3 * n + n - 5] = 10;  // (k, n)
     cuda::grouped_gemm_rounded<float>({offsets.data(), count}, n, k, x.data(), weights.data(), Trans::no, y.data());
-    BOOST_TEST(y[5] == 20);
-    BOOST_TEST(y[6] == 0);
+    BOOST_TEST(y[n - 5] == 20);
+    BOOST_TEST(y[n - 6] == 0);
     x[3] = 0;
-    x[5] = 3;
-    weights.data()[(count - 1) * n * k + 7 * k + 5] = 100;  // (n, k)
+    x[1005] = 3;
+    weights.data()[last + (n - 7) * k + 1005] = 100;  // (n, k)
     cuda::grouped_gemm_rounded<float>({offsets.data(), count}, n, k, x.data(), weights.data(), Trans::yes, y.data());
-    BOOST_TEST(y[7] == 300);
-    BOOST_TEST(y[6] == 0);
+    BOOST_TEST(y[n - 7] == 300);
+    BOOST_TEST(y[n - 6] == 0);
   }
 }
 
