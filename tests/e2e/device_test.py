@@ -2,12 +2,14 @@
 
 import json
 import re
+import sys
 
 from checkpoint_files import state_digest, step_folders
 from lockstep_testing import (
     BUILD,
     GPT2_TINY,
     LLAMA_TINY,
+    SOURCE,
     prepare_dataset,
     records,
     run,
@@ -16,6 +18,9 @@ from lockstep_testing import (
     shortened,
     write_config,
 )
+
+sys.path.insert(0, str(SOURCE / "tests/bundle"))
+import step_costs  # noqa: E402
 
 PLUGIN = BUILD / "tests/fake_device/fake-device.so"
 BASE = {
@@ -305,9 +310,15 @@ def kernels_of_run(tmp, folder, options, ranks=None):
     told = train(tmp, folder, given, "cuda", ranks, expect=2, without="all").stderr
     assert "fake device does not run this configuration: it has no kernels for" in told, told
     train(tmp, folder, given, "cuda", ranks, kernels=folder.with_suffix(".kernels"))
-    called = [path.read_text().splitlines() for path in folder.parent.glob(f"{folder.name}.kernels.*")]
+    called = [set(calls_in(path)) for path in folder.parent.glob(f"{folder.name}.kernels.*")]
     assert len(called) == (ranks or 1)
     return entries_in(told), set().union(*called)
+
+
+def calls_in(path):
+    """How often a rank called each entry: "bf16 gemm" -> 96."""
+    told = [line.rpartition(" ") for line in path.read_text().splitlines()]
+    return {name: int(count) for name, _, count in told}
 
 
 def test_a_run_whose_kernels_a_device_lacks_is_refused_and_they_are_named(tmp):
@@ -319,6 +330,25 @@ def test_a_run_whose_kernels_a_device_lacks_is_refused_and_they_are_named(tmp):
             ranks = 2 if any(name.startswith("parallel") for name in options) else None
             named, called = kernels_of_run(tmp / family, tmp / f"{family}{number}", options, ranks)
             assert len(called) >= 15 and named == called, (family, options, named ^ called)
+
+
+def test_the_bundle_knows_how_often_a_step_calls_each_kernel(tmp):
+    """Two runs differ by one step. Cases of one kernel count together; wide biases and small units count in other ways."""
+    prepare(tmp, GPT2_TINY)
+    counts = []
+    for steps in (2, 3):
+        folder = tmp / f"run{steps}"
+        options = {"precision.dtype": "bf16", "train.max_steps": steps, "eval.at_end": "false"}
+        train(tmp, folder, options, "cuda", kernels=folder.with_suffix(".kernels"))
+        counts.append(calls_in(tmp / f"run{steps}.kernels.0"))
+    told = {name: counts[1][name] - count for name, count in counts[0].items()}
+    rows = BASE["train.micro_batch"] * BASE["data.sequence_length"]
+    config = {**json.loads((tmp / "model/config.json").read_text()), "vocab_size": 257}
+    calls = step_costs.calls_of_gpt2(config, rows, micro_batches=2, loss_rows=rows, unit_elements=1)
+    wanted = {" ".join(name): sum(counts) for name, counts in calls.items()}
+    for name in ("bf16 column_sums", "fp32 column_sums", "fp32 add_square_sum", "fp32 adamw"):
+        assert told.pop(name) > 0 and wanted.pop(name) > 0, (name, told, wanted)
+    assert told == {name: count for name, count in wanted.items() if count > 0}
 
 
 def test_the_kernels_of_other_parts_of_a_run_are_named_too(tmp):

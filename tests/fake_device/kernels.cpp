@@ -84,8 +84,8 @@ void spoil(const T& argument) {
   }
 }
 
-/// Whether each entry was called, by its name: "bf16 gemm".
-auto& called_entries = *new std::map<std::string, const std::atomic<bool>*>;
+/// How often each entry was called, by its name: "bf16 gemm".
+auto& called_entries = *new std::map<std::string, const std::atomic<std::int64_t>*>;
 
 /// One entry of a table, by its member pointer and its place.
 template <auto Member>
@@ -93,10 +93,10 @@ struct Queued;
 template <class T, class... Arguments, void (*Kernels<T>::*Member)(Arguments...)>
 struct Queued<Member> {
   using Table = Kernels<T>;
-  static inline std::atomic<bool> was_called = false;
+  static inline std::atomic<std::int64_t> calls = 0;
   static inline KernelFault fault = KernelFault::none;
   static void call(Arguments... arguments) {
-    was_called = true;
+    ++calls;
     if (fault == KernelFault::silent) return;
     submit(DeviceQueue::compute,
            [kept = std::tuple<std::decay_t<Arguments>...>(for_job(std::decay_t<Arguments>(arguments))...)] {
@@ -114,7 +114,7 @@ Kernels<T> kernels_of(const Kernels<T>& cpu, const std::set<std::string>& withou
 #define LOCKSTEP_QUEUED(entry)                                                       \
   if (const auto name = std::string(table_name<T>) + " " #entry;                     \
       cpu.entry != nullptr && !without.contains(name) && !without.contains("all")) { \
-    called_entries[name] = &Queued<&Kernels<T>::entry>::was_called;                  \
+    called_entries[name] = &Queued<&Kernels<T>::entry>::calls;                       \
     if (name == wrong) Queued<&Kernels<T>::entry>::fault = KernelFault::wrong;       \
     if (name == silent) Queued<&Kernels<T>::entry>::fault = KernelFault::silent;     \
     kernels.entry = Queued<&Kernels<T>::entry>::call;                                \
@@ -170,8 +170,8 @@ const KernelTables& kernels(const KernelTables& cpu, const std::set<std::string>
 
 std::string called_kernels() {
   std::string names;
-  for (const auto& [name, was_called] : called_entries)
-    if (*was_called) names += name + "\n";
+  for (const auto& [name, calls] : called_entries)
+    if (*calls > 0) names += name + " " + std::to_string(*calls) + "\n";
   return names;
 }
 

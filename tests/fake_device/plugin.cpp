@@ -21,8 +21,8 @@
 //   nccl_hangs     the number of one that never ends
 //   only_rank      the rank that has these faults and the two before; default: each
 //   report         a file with the counts, written at each wait
-//   kernels        a file of each rank, FILE.RANK, with the entries of the kernel tables that were called, written at
-//                  each wait
+//   kernels        a file of each rank, FILE.RANK, with the entries of the kernel tables that were called, and how
+//                  often, written at each wait
 //   wrong_kernel   an entry that spoils the first value of each output, as "bf16 gemm" or "copy_pieces"
 //   silent_kernel  an entry that does nothing
 //   without        an entry that the device does not have, as "bf16 gemm", or "all"
