@@ -12,6 +12,13 @@ from lockstep_testing import BUILD, SOURCE, all_cases, is_configured, shortened
 
 PROGRAM = "tests/cuda_on_host/unit-cuda-kernels"
 BARRIER = "  __syncthreads();\n"
+
+
+def short_index(test, file, text, index):
+    """The fault that an index within a text has 32 bits."""
+    return (test, file, text, text.replace(index, f"static_cast<std::uint32_t>({index})"))
+
+
 # Each: the test that must fail, the file of lib/cuda/kernels, the text that occurs in it once, and what takes its place.
 FAULTS = [
     # What `make test` tries: a missing barrier, an unwritten tail, a wrong mask.
@@ -130,6 +137,76 @@ FAULTS = [
         "probabilities[i][j] * (own.slopes[i][j] - product)",
         "probabilities[i][j] * own.slopes[i][j]",
     ),
+    # Indices of 32 bits.
+    short_index("updates", "changed_weights.cuh", "load_values(from + begin,", "begin"),
+    short_index("updates", "changed_weights.cuh", "to + begin);", "begin"),
+    short_index(
+        "updates",
+        "updates.cu",
+        "(block * update_threads + threadIdx.x) * lanes;",
+        "(block * update_threads + threadIdx.x) * lanes",
+    ),
+    short_index(
+        "adafactor_passes", "adafactor_passes.cu", "part.gradient[row * part.columns + i]", "row * part.columns + i"
+    ),
+    short_index(
+        "adafactor_passes",
+        "adafactor_passes.cu",
+        "part.gradient[row * part.columns + run.in_b + column]",
+        "row * part.columns + run.in_b + column",
+    ),
+    short_index(
+        "adafactor_passes",
+        "adafactor_passes.cu",
+        "part.offset + row * part.columns + column",
+        "part.offset + row * part.columns + column",
+    ),
+    short_index(
+        "adafactor_passes",
+        "adafactor_passes.cu",
+        "part.gradient[row * part.columns + column]",
+        "row * part.columns + column",
+    ),
+    short_index(
+        "adafactor_passes",
+        "adafactor_passes.cu",
+        "place = row * part.columns + run.in_b + i,",
+        "row * part.columns + run.in_b + i",
+    ),
+    short_index(
+        "adafactor_passes",
+        "adafactor_passes.cu",
+        "const std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x;",
+        "std::int64_t{blockIdx.x} * threads + threadIdx.x",
+    ),
+    short_index("adafactor_passes", "adafactor_passes.cu", "pass.gradient + of.offset", "of.offset"),
+    short_index("routing", "routing.cu", "logits += token * experts;", "token * experts"),
+    short_index("routing", "routing.cu", "probabilities += token * experts;", "token * experts"),
+    short_index("routing", "routing.cu", "all = probabilities + token * experts;", "token * experts"),
+    short_index("routing", "routing.cu", "dlogits[token * experts + e]", "token * experts + e"),
+    short_index(
+        "routing", "routing.cu", "probabilities[token * shape.experts + expert]", "token * shape.experts + expert"
+    ),
+    short_index("routing", "routing.cu", "x + token * channels + column", "token * channels + column"),
+    short_index(
+        "routing", "routing.cu", "packed, rows + places[i] * channels + column", "places[i] * channels + column"
+    ),
+    short_index(
+        "routing", "routing.cu", "load_values(rows + places[i] * channels + column", "places[i] * channels + column"
+    ),
+    short_index("routing", "routing.cu", "packed, y + token * channels + column", "token * channels + column"),
+    short_index("routing", "routing.cu", "residual + token * channels + column", "token * channels + column"),
+    short_index(
+        "routing",
+        "routing.cu",
+        "dy + i / shape.per_token * channels + column",
+        "i / shape.per_token * channels + column",
+    ),
+    short_index("routing", "routing.cu", "drows + place * channels + column", "place * channels + column"),
+    short_index(
+        "grouped_products", "grouped_products.cu", "dweights[(group * n + r) * k + c]", "(group * n + r) * k + c"
+    ),
+    short_index("grouped_products", "grouped_products.cu", "weights + group * n * k,", "group * n * k"),
 ]
 
 
