@@ -450,10 +450,15 @@ def test_the_allocator_of_the_device_counts_what_the_plan_says(tmp):
         {"train.recompute": "block", "precision.dtype": "bf16"},
         {"train.offload": "[optimizer, activations]"},
         {"optimizer.name": "muon"},
+        {"precision.dtype": "bf16", "multiprocessors": 132},
+        {"precision.dtype": "bf16", "multiprocessors": 132, "train.offload": "[activations]"},
+        {"precision.dtype": "bf16", "multiprocessors": 132, "train.recompute": "block"},
     )
     for number, case in enumerate(cases):
+        of_gpu = {"multiprocessors": case.pop("multiprocessors")} if "multiprocessors" in case else {}
         options = {"train.micro_batch": 6, "eval.at_end": "false", "train.max_steps": 3, **case}
-        done = train(tmp, tmp / f"run{number}", options, "cuda", report=tmp / "report")
+        done = train(tmp, tmp / f"run{number}", options, "cuda", report=tmp / "report", **of_gpu)
+        assert bool(of_gpu) == bool(re.search(r"\n *attention +flash \(LibTorch\)\n", done.stderr)), done.stderr
         plan = [line.split() for line in done.stderr.splitlines() if line.split()[:1] == ["peak"]]
         words = (tmp / "report").read_text().split()
         counted = int(words[words.index("peak") + 1]) / 1024**2

@@ -1,8 +1,11 @@
 // The kernels of the fake device: those of the CPU, as jobs. Arguments are kept by value; pointers to device memory
 // become those that a job may use.
+#include "architecture/gpu_attention.hpp"
 #include "memory.hpp"
 #include "queues.hpp"
 #include "tensor/functions/kernel_names.hpp"
+
+#include <ATen/ops/empty.h>
 
 #include <atomic>
 #include <cstddef>
@@ -75,6 +78,45 @@ const Table* of_cpu = nullptr;
 /// What a kernel does besides its work.
 enum class KernelFault : std::uint8_t { none, wrong, silent };
 
+/// Of the GPU that the device stands for; 0: none.
+int multiprocessors = 0;
+
+/// The memory of flash attention, as its description says.
+template <class T>
+AttentionScratch flash_memory(const AttentionShape& shape, const Segments& segments, const Rotation<float>& rotation,
+                              const AttentionDropout& dropout, bool has_output = true) {
+  const AttentionUse use{.compute = std::is_same_v<T, Bf16>   ? DType::bf16
+                                    : std::is_same_v<T, Fp16> ? DType::f16
+                                                              : DType::f32,
+                         .head_size = shape.head_size,
+                         .has_dropout = static_cast<bool>(dropout.mask)};
+  if (multiprocessors == 0 || choose_gpu_attention(use).attention != GpuAttention::flash) return {};
+  return flash_scratch(shape, {.rows = segments.tokens,
+                               .fewest_segments = segments.count,
+                               .most_segments = segments.count,
+                               .multiprocessors = multiprocessors,
+                               .rotates = rotation.cosine != nullptr,
+                               .has_output = has_output});
+}
+
+/// Bytes of tensors that a call makes and releases: of attention in both directions, and none of other kernels.
+template <class... Arguments>
+std::int64_t bytes_within(const Arguments&...) {
+  return 0;
+}
+template <class T>
+std::int64_t bytes_within(const T* const&, const AttentionShape& shape, const Segments& segments,
+                          const Rotation<float>& rotation, const std::int32_t* const&, T* const&, float* const&,
+                          const AttentionDropout& dropout) {
+  return flash_memory<T>(shape, segments, rotation, dropout).forward;
+}
+template <class T>
+std::int64_t bytes_within(const T* const&, const T* const&, const T* const& y, const float* const&,
+                          const AttentionShape& shape, const Segments& segments, const Rotation<float>& rotation,
+                          const std::int32_t* const&, T* const&, const AttentionDropout& dropout) {
+  return flash_memory<T>(shape, segments, rotation, dropout, y != nullptr).backward;
+}
+
 /// Flips a high bit of the first value that a kernel may write to.
 template <class T>
 void spoil(const T& argument) {
@@ -98,6 +140,9 @@ struct Queued<Member> {
   static void call(Arguments... arguments) {
     ++calls;
     if (fault == KernelFault::silent) return;
+    at::Tensor within;
+    if (const std::int64_t bytes = bytes_within(arguments...); bytes > 0)
+      within = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(at::kPrivateUse1));
     submit(DeviceQueue::compute,
            [kept = std::tuple<std::decay_t<Arguments>...>(for_job(std::decay_t<Arguments>(arguments))...)] {
              std::apply(of_cpu<Table>->*Member, kept);
@@ -154,6 +199,8 @@ KernelFault fault_of(std::string_view kernel, const std::string& wrong, const st
 }
 
 }  // namespace
+
+void stand_for_gpu(int with_multiprocessors) { multiprocessors = with_multiprocessors; }
 
 const KernelTables& kernels(const KernelTables& cpu, const std::set<std::string>& without, const std::string& wrong,
                             const std::string& silent) {

@@ -6,7 +6,8 @@
 //   count          devices of the machine
 //   taken          bytes of it that other processes use
 //   workspace      bytes that its libraries take
-//   vocabulary_multiple  rows of vocabulary matrices in memory are a multiple of it (1)
+//   vocabulary_multiple  of which the rows of vocabulary matrices in memory are a multiple (1)
+//   multiprocessors those of an NVIDIA GPU; attention then takes the memory of flash attention
 //   numa           the NUMA node of its devices
 //   bound          1: each rank sees one device, of its own
 //   wait_left_out  the number of a wait of the host that returns at once
@@ -49,6 +50,7 @@ void register_operations();
 const KernelTables& kernels(const KernelTables& cpu, const std::set<std::string>& without, const std::string& wrong,
                             const std::string& silent);
 std::string called_kernels();
+void stand_for_gpu(int with_multiprocessors);
 
 namespace {
 
@@ -93,6 +95,7 @@ DeviceProperties properties(int index) {
           .memory_bytes = static_cast<std::int64_t>(memory()),
           .overhead = {.context_bytes = 0, .workspace_bytes = number("workspace", 0)},
           .vocabulary_multiple = number("vocabulary_multiple", 1),
+          .multiprocessors = static_cast<int>(number("multiprocessors", 0)),
           .numa_node = static_cast<int>(number("numa", -1)),
           .tensor_type = static_cast<int>(c10::kPrivateUse1),
           .tensor_index = index,
@@ -103,6 +106,7 @@ class FakeDevice final : public Device {
  public:
   FakeDevice(int index, void (*count)(std::int64_t bytes)) : properties_(fake::properties(index)) {
     set_tensor_device(index);
+    stand_for_gpu(properties_.multiprocessors);
     reserve_memory(memory(), {.no_memory_at = fault("no_memory_at"), .freed_early = number("freed_early", 0)}, count);
     cut_short_ = number("copy_cut_short", 0);
     set_order({.seed = static_cast<std::uint64_t>(number("seed", 1)),
