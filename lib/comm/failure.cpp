@@ -5,23 +5,37 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <set>
 
 namespace lockstep {
 
+namespace {
+
+ExceptionTranslation translation_in_use = nullptr;
+
+}  // namespace
+
+void translate_exceptions(ExceptionTranslation translation) { translation_in_use = translation; }
+
 Failure failure_of(const std::exception_ptr& exception, const Communicator& ranks) {
   Failure failure{.message = {}, .hint = {}, .rank = ranks.world_rank(), .host = host_name()};
-  try {
-    std::rethrow_exception(exception);
-  } catch (const Error& error) {
+  const auto take = [&](const Error& error) {
     failure.code = error.code();
     failure.message = error.what();
     failure.hint = error.hint();
+  };
+  try {
+    std::rethrow_exception(exception);
+  } catch (const Error& error) {
+    take(error);
   } catch (const std::bad_alloc&) {
     failure.code = ExitCode::resources;
     failure.message = "out of memory";
   } catch (const std::exception& error) {
     failure.message = error.what();
+    if (translation_in_use != nullptr)
+      if (const std::optional<Error> told = translation_in_use(error)) take(*told);
   } catch (...) {
     failure.message = "an exception of unknown type";
   }

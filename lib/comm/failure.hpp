@@ -33,6 +33,12 @@ struct Failure {
   bool operator==(const Failure&) const = default;
 };
 
+/// Returns the Error that an exception of a library stands for; nothing if the exception is a bug.
+using ExceptionTranslation = std::optional<Error> (*)(const std::exception& exception);
+/// From now on failure_of asks `translation` about exceptions that are no Error; null: they are bugs. Called before the
+/// work of the job, from one thread.
+void translate_exceptions(ExceptionTranslation translation);
+
 /// The failure of this rank that `exception` stands for. Local.
 Failure failure_of(const std::exception_ptr& exception, const Communicator& ranks);
 std::string encode(const Failure& failure);

@@ -255,8 +255,10 @@ StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
   Run run = begin(order.step, ProgramPhase::training);
   run.take(order);
   run.expert_loads.resize(static_cast<std::size_t>(expert_loads(model_.config())));
-  for (Unit* unit : model_.units()) unit->zero_grad();
-  if (search_) search_->begin();
+  run.attempt([&] {
+    for (Unit* unit : model_.units()) unit->zero_grad();
+    if (search_) search_->begin();
+  });
   run.take(batch.micro_batches, model_, place_, counts_loss());
   execute(run);
   return run.outcome;

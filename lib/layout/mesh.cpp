@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "base/words.hpp"
 
 #include <algorithm>
 
@@ -54,15 +55,15 @@ void divide_experts(Mesh& mesh, int ranks, bool apart, bool sharded) {
   const int count = stages == nullptr ? 1 : stages->size, of_stage = world_size(mesh) / count;
   const int of_cell = of_stage / (cell_axis == nullptr ? 1 : cell_axis->size);
   if (ranks < 1 || of_cell % ranks != 0)
-    throw Error(
-        ExitCode::usage,
-        fmt::format("cannot distribute experts over ep={}: there are {} ranks{}, and {} mod {} is {}", ranks, of_cell,
-                    cell_axis != nullptr ? " in a cell"
-                    : count == 1         ? ""
-                                         : " per stage",
-                    of_cell, ranks, of_cell % ranks),
-        cell_axis == nullptr ? "choose a parallel.ep that divides them"
-                             : "choose a parallel.ep that divides them, or a larger post_local_sgd.cell");
+    throw Error(ExitCode::usage,
+                fmt::format("cannot distribute experts over ep={}: there {} {}{}, and {} mod {} is {}", ranks,
+                            of_cell == 1 ? "is" : "are", counted(of_cell, "rank"),
+                            cell_axis != nullptr ? " in a cell"
+                            : count == 1         ? ""
+                                                 : " per stage",
+                            of_cell, ranks, of_cell % ranks),
+                cell_axis == nullptr ? "choose a parallel.ep that divides them"
+                                     : "choose a parallel.ep that divides them, or a larger post_local_sgd.cell");
   const bool between = stages != nullptr && stages->stride != 1 && stages->stride != of_stage;
   if (between)
     throw Error(ExitCode::usage,

@@ -1,6 +1,8 @@
 #include "tensor/runtime.hpp"
 
+#include "base/error.hpp"
 #include "base/processors.hpp"
+#include "comm/failure.hpp"
 #include "tensor/functions/checked_function.hpp"
 #include "tensor/gemm.hpp"
 #include "tensor/memory.hpp"
@@ -10,10 +12,14 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <c10/core/AutogradState.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
+#include <optional>
+#include <string>
 
 // MKL asks this function of its own whether the processor is Intel's, and takes its slowest path if not, whatever the
 // processor can do. The answer below makes it go by the processor's features: on an AMD EPYC with AVX-512, fp32
@@ -21,6 +27,19 @@
 extern "C" __attribute__((visibility("default"))) int mkl_serv_intel_cpu_true() { return 1; }
 
 namespace lockstep {
+
+namespace {
+
+std::optional<Error> error_of_libtorch(const std::exception& exception) {
+  const auto* const error = dynamic_cast<const c10::OutOfMemoryError*>(&exception);
+  if (error == nullptr) return std::nullopt;
+  const std::string told = error->what_without_backtrace();
+  return Error(ExitCode::resources, told.substr(0, told.find('\n')),
+               "use a smaller train.micro_batch, --train.recompute block, train.offload, or more ranks that share the "
+               "weights");
+}
+
+}  // namespace
 
 int threads_per_rank(int asked, int local_ranks) {
   if (asked > 0) return asked;
@@ -31,6 +50,7 @@ int threads_per_rank(int asked, int local_ranks) {
 
 void set_up_runtime(int threads) {
   keep_memory();
+  translate_exceptions(&error_of_libtorch);
 #ifdef LOCKSTEP_COMPARE_CALLS
   compare_calls(true);
 #endif

@@ -12,7 +12,8 @@ namespace lockstep {
 int threads_per_rank(int asked, int local_ranks);
 
 /// Makes threads flush denormals to zero, installs the caching allocator (tensor/memory.hpp), and gives LibTorch and
-/// our kernels `threads` threads. A debug build then compares the memory of each function's calls with its description
+/// our kernels `threads` threads. A lack of memory that LibTorch reports becomes Error(resources) in failure_of
+/// (comm/failure.hpp). A debug build then compares the memory of each function's calls with its description
 /// (tensor/functions/checked_function.hpp). Local; idempotent.
 void set_up_runtime(int threads);
 

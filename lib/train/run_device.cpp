@@ -115,7 +115,8 @@ RunDevices open_device(const TrainConfig& config, Communicator& world, const std
   const RankTransport transport = config.parallel.transport;
   if (config.train.device == DeviceChoice::cpu)
     return {.chosen = "the CPU (train.device)", .of_ranks = {}, .transport = {}};
-  const bool asked = config.train.device == DeviceChoice::cuda;
+  const bool is_named = config.train.device == DeviceChoice::cuda;
+  const bool asked = is_named || config.check_device;  // a check of the processor alone is asked for by name
   const auto mine = hosts.begin() + world.rank();
   DeviceOfRank found;
   together(world, "find a device",
@@ -133,11 +134,14 @@ RunDevices open_device(const TrainConfig& config, Communicator& world, const std
   if (std::ssize(without) == world.size()) {
     if (!asked && transport != RankTransport::nccl)
       return {.chosen = fmt::format("the CPU ({})", reason), .of_ranks = {}, .transport = {}};
-    throw AgreedError(
-        Error(ExitCode::usage,
-              fmt::format("{} finds no device: {}", asked ? "train.device cuda" : "parallel.transport nccl", reason),
-              "build and install the plug-in, start on a machine with a GPU, or set train.device cpu"),
-        0);
+    throw AgreedError(Error(ExitCode::usage,
+                            fmt::format("{} finds no device: {}",
+                                        is_named ? "train.device cuda"
+                                        : asked  ? "--check-device"
+                                                 : "parallel.transport nccl",
+                                        reason),
+                            "build and install the plug-in, start on a machine with a GPU, or set train.device cpu"),
+                      0);
   }
   if (!without.empty())
     throw AgreedError(Error(ExitCode::resources,
@@ -155,7 +159,7 @@ RunDevices open_device(const TrainConfig& config, Communicator& world, const std
     register_kernels(static_cast<at::DeviceType>(device->properties().tensor_type),
                      with_refusals(*static_cast<const KernelTables*>(device_plugin()->kernels(&of_cpu))));
     devices.chosen =
-        fmt::format("{} ({})", device->properties().name, asked ? "train.device" : "every rank has a device");
+        fmt::format("{} ({})", device->properties().name, is_named ? "train.device" : "every rank has a device");
     use_device(std::move(device));
     stay_near(this_device().properties().numa_node);
   });

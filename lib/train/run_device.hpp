@@ -20,13 +20,13 @@ struct RunDevices {
 };
 
 /// Opens the device that train.device asks for, and registers its kernels; with auto, a GPU if every rank has one.
-/// `hosts` has the host name of each rank: rank i of a machine takes its device i, or the only one that it sees. Ranks
-/// beyond the devices share them in turn, and then exchange through host memory; otherwise they use NCCL if there is
-/// one. With parallel.transport nccl, ranks may share a device only if the environment has an NCCL_HOSTID, which must
-/// differ between them. The threads of a rank that the launcher did not bind then run on the NUMA node of its device.
-/// Collective over `world`; before the first tensor. Throws Error(usage) if train.device cuda or parallel.transport
-/// nccl has no plug-in or no device, and Error(resources) if only some ranks have a device, or if parallel.transport
-/// nccl is not possible.
+/// --check-device needs one unless train.device is cpu. `hosts` has the host name of each rank: rank i of a machine
+/// takes its device i, or the only one that it sees. Ranks beyond the devices share them in turn, and then exchange
+/// through host memory; otherwise they use NCCL if there is one. With parallel.transport nccl, ranks may share a device
+/// only if the environment has an NCCL_HOSTID, which must differ between them. The threads of a rank that the launcher
+/// did not bind then run on the NUMA node of its device. Collective over `world`; before the first tensor. Throws
+/// Error(usage) if train.device cuda, --check-device or parallel.transport nccl has no plug-in or no device, and
+/// Error(resources) if only some ranks have a device, or if parallel.transport nccl is not possible.
 RunDevices open_device(const TrainConfig& config, Communicator& world, const std::vector<std::string>& hosts);
 
 /// Throws Error(usage) if the device in use has no kernels for a part of the configuration. Local.

@@ -51,7 +51,7 @@ TABLE = [
     (
         2,
         {"parallel.ep": 2, "model.config": "mixtral", "post_local_sgd.start_step": 1},
-        "cannot distribute experts over ep=2: there are 1 ranks in a cell, and 1 mod 2 is 1",
+        "cannot distribute experts over ep=2: there is 1 rank in a cell, and 1 mod 2 is 1",
     ),
     (
         4,

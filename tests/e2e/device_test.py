@@ -395,6 +395,15 @@ def test_a_device_that_fails_on_one_rank_ends_all_of_them(tmp):
                 assert "asked for" in done.stderr and "at its peak the step holds" in done.stderr, done.stderr[-2000:]
 
 
+def test_a_device_without_memory_before_the_first_step_ends_all_ranks_with_exit_code_5(tmp):
+    prepare(tmp, LLAMA_TINY)
+    options = {"train.max_steps": 2, "checkpoint.at_end": "false", "eval.at_end": "false"}
+    for number in share(range(1, 18), 5):  # of the weights, the optimizer and the engine
+        done = train(tmp, tmp / f"run{number}", options, "cuda", 2, expect=5, only_rank=1, no_memory_at=number)
+        assert "rank 1 (" in done.stderr and "out of memory" in done.stderr, (number, done.stderr[-2000:])
+        assert "hint: use a smaller " in done.stderr and "xception raised" not in done.stderr, done.stderr[-2000:]
+
+
 def test_ranks_on_devices_have_the_bits_of_ranks_on_the_cpu(tmp):
     prepare(tmp, LLAMA_TINY)
     layouts = (

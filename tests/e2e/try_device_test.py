@@ -89,6 +89,11 @@ def test_a_kernel_that_is_wrong_or_does_nothing_is_named_with_exit_code_1(tmp):
 def test_a_device_without_a_kernel_and_contradictions_are_refused(tmp):
     told = check(tmp, GPT2_TINY, {}, expect=2, without="fp32 gemm_add").stderr
     assert "it has no kernels for linear layers (fp32 gemm_add)" in told, told
+    for device in ("auto", "cuda"):
+        told = check(tmp, GPT2_TINY, {}, device=device, expect=2, count=0).stderr
+        name = "train.device cuda" if device == "cuda" else "--check-device"
+        assert f"{name} finds no device: this is rank 0 of a machine with 0 devices" in told, told
+        assert "set train.device cpu" in told, told
     for more, reason in (
         ("--dry-run", "--check-device runs kernels on the started ranks, but a plan runs none"),
         ("--eval-only", "--check-device checks the kernels of training, but --eval-only trains nothing"),
