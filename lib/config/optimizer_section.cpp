@@ -99,6 +99,12 @@ void describe(Declaration& visit, PrecisionOptions& precision) {
   visit.field("matmul", precision.matmul,
               {.brief = "precision of products of fp32 matrices on a GPU",
                .details = "On the CPU it has no effect: products have the precision of fp32"});
+  visit.field("product_search", precision.product_search,
+              {.brief = "choose the algorithms of matrix products on a GPU by time",
+               .details = "After the first step, one rank of each kind of GPU times the first eight proposals of "
+                          "cublasLt for each product, and all ranks with such a GPU take the fastest ones. "
+                          "products.json in the run folder keeps them for resumed runs. A GPU, driver or cublasLt "
+                          "that is not in it chooses anew. On the CPU it has no effect"});
   visit.field("matrix_unit", precision.matrix_unit,
               {.brief = "use the matrix unit (Intel AMX) for matrix products",
                .details = "fp32 products are computed as six products of three bf16 parts, with the accuracy of fp32. "

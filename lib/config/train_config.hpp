@@ -175,6 +175,7 @@ struct PrecisionOptions {
   std::optional<Precision> output_dtype;  // of activations between blocks; default: the master weights' type
   WeightsKept weights = WeightsKept::master;
   MatmulPrecision matmul = MatmulPrecision::fp32;  // of products of fp32 matrices on a GPU
+  bool product_search = false;                     // choose the algorithms of products on a GPU by time
   bool matrix_unit = true;                         // used where the processor has one
   LossScaleOptions loss_scale;
 };

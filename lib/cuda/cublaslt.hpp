@@ -7,6 +7,7 @@
   use(Create);                           \
   use(Destroy);                          \
   use(GetStatusString);                  \
+  use(GetVersion);                       \
   use(MatrixLayoutCreate);               \
   use(MatrixLayoutDestroy);              \
   use(MatmulDescCreate);                 \

@@ -2,6 +2,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "cuda/cuda_device.hpp"
+#include "cuda/device_failure.hpp"
 #include "cuda/kernel_entries.hpp"
 #include "cuda/libtorch_cuda.hpp"
 #include "cuda/nccl_functions.hpp"
@@ -67,6 +68,18 @@ int device_count() {
   return count;
 }
 
+class ProductsOfGpu final : public DeviceProducts {
+ public:
+  ProductVersions versions() override {
+    int driver = 0;
+    call("cannot ask for the version of the NVIDIA driver", [&] { return cudaDriverGetVersion(&driver); });
+    return {.driver = "CUDA " + version_text(driver), .library = cublaslt_version()};
+  }
+  std::vector<std::string> computed() override { return computed_products(); }
+  int fastest(const std::string& product) override { return fastest_algorithm(product); }
+  void use(const std::string& product, int proposal) override { use_algorithm(product, proposal); }
+};
+
 class Plugin final : public DevicePlugin {
  public:
   std::vector<DeviceProperties> devices() override {
@@ -112,8 +125,10 @@ class Plugin final : public DevicePlugin {
   }
   const void* kernels(const void*) override { return &kernel_tables(); }
   const NcclTable& nccl() override { return nccl_functions(); }
+  DeviceProducts& products() override { return products_; }
 
  private:
+  ProductsOfGpu products_;
   std::vector<int> indices_;  // of CUDA, by ours
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <sstream>
 
 namespace lockstep::cuda {
 
@@ -109,6 +110,88 @@ ColumnProduct column_major(const Product& product) {
       .has_factors = product.factors != nullptr};
   turned_product.d.alignment = std::min(turned_product.d.alignment, alignment_of(product.bias));
   return turned_product;
+}
+
+namespace {
+
+std::string text_of(const ColumnMatrix& matrix) {
+  return fmt::format("{} {} {} {} {}", name_of(matrix.type), matrix.rows, matrix.columns, matrix.leading,
+                     matrix.alignment);
+}
+
+/// Calls visit(name, value) for each property that a product has or has not.
+template <class Flags, class Visit>
+void for_each_flag(Flags& product, const Visit& visit) {
+  visit("with_bias", product.has_bias);
+  visit("with_base", product.has_base);
+  visit("with_scales", product.has_scales);
+  visit("with_maximum", product.has_maximum);
+  visit("with_factors", product.has_factors);
+  visit("tf32", product.may_round_to_tf32);
+}
+
+/// Reads words. What is missing or wrong becomes a value with another text.
+class Words {
+ public:
+  explicit Words(const std::string& text) : words_(text) {}
+  std::string next() {
+    std::string word;
+    words_ >> word;
+    return word;
+  }
+  DType type() { return parse_dtype(next()).value_or(DType::boolean); }
+  template <class Number>
+  Number number() {
+    Number value = 0;
+    words_ >> value;
+    return value;
+  }
+  ColumnMatrix matrix() {
+    next();  // its name
+    ColumnMatrix read{.type = type()};
+    read.rows = number<std::int64_t>();
+    read.columns = number<std::int64_t>();
+    read.leading = number<std::int64_t>();
+    read.alignment = number<int>();
+    return read;
+  }
+  Trans trans() { return next() == "t" ? Trans::yes : Trans::no; }
+
+ private:
+  std::istringstream words_;
+};
+
+}  // namespace
+
+std::string text_of(const ColumnProduct& product) {
+  const auto letter = [](Trans trans) { return trans == Trans::yes ? 't' : 'n'; };
+  std::string text = fmt::format("a {} {} b {} {} c {} d {} sums {} bias {}", text_of(product.a),
+                                 letter(product.trans_a), text_of(product.b), letter(product.trans_b),
+                                 text_of(product.c), text_of(product.d), name_of(product.sums), name_of(product.bias));
+  for_each_flag(product, [&](const char* name, bool is_set) {
+    if (is_set) text += fmt::format(" {}", name);
+  });
+  return text;
+}
+
+ColumnProduct product_of(const std::string& text) {
+  Words words(text);
+  ColumnProduct product;
+  product.a = words.matrix();
+  product.trans_a = words.trans();
+  product.b = words.matrix();
+  product.trans_b = words.trans();
+  product.c = words.matrix();
+  product.d = words.matrix();
+  words.next();
+  product.sums = words.type();
+  words.next();
+  product.bias = words.type();
+  for (std::string word = words.next(); !word.empty(); word = words.next())
+    for_each_flag(product, [&](const char* name, bool& is_set) { is_set = is_set || word == name; });
+  if (text_of(product) != text || product.a.type == DType::boolean)
+    fail(ExitCode::input, "this is no product of cublasLt: '{}'", text);
+  return product;
 }
 
 }  // namespace lockstep::cuda

@@ -7,6 +7,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <string>
 
 namespace lockstep::cuda {
 
@@ -61,6 +62,7 @@ struct ColumnProduct {
   DType sums = DType::f32;
   DType bias = DType::f32;
   bool has_bias = false, has_base = false, has_scales = false, has_maximum = false, has_factors = false;
+  bool may_round_to_tf32 = false;  // factors of fp32
   auto operator<=>(const ColumnProduct&) const = default;
 };
 
@@ -68,5 +70,10 @@ struct ColumnProduct {
 /// factors unless a is stored (m, k) and b (n, k), a bias of another type than bias_type_of, rows shorter than the
 /// matrix, and a scale or maximum of other types than fp8. Local.
 ColumnProduct column_major(const Product& product);
+
+/// The product as words: "a bf16 1024 4096 1024 256 n b …". Equal values have equal texts.
+std::string text_of(const ColumnProduct& product);
+/// The inverse of text_of. Throws Error(input) for a text that is no product.
+ColumnProduct product_of(const std::string& text);
 
 }  // namespace lockstep::cuda

@@ -4,17 +4,24 @@
 #include "cuda/cublaslt.hpp"
 #include "cuda/device_failure.hpp"
 #include "cuda/libtorch_cuda.hpp"
+#include "cuda/moments.hpp"
+#include "cuda/product_scratch.hpp"
 #include "cuda/stream.hpp"
+#include "device/device_products.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 
 namespace lockstep::cuda {
 
 namespace {
 
-bool may_round_to_tf32 = false;
+bool tf32_is_allowed = false;
 
 /// Owns an object of cublasLt, which `destroy` of CublasLt ends.
 template <class Handle, auto destroy>
@@ -40,7 +47,7 @@ using Operation = Owned<cublasLtMatmulDesc_t, &CublasLt::MatmulDescDestroy>;
 using MatrixLayout = Owned<cublasLtMatrixLayout_t, &CublasLt::MatrixLayoutDestroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, &CublasLt::MatmulPreferenceDestroy>;
 
-/// What one shape needs for a call.
+/// What products of one shape need for a call.
 struct PreparedProduct {
   Operation operation;
   MatrixLayout a, b, c, d;
@@ -90,7 +97,7 @@ MatrixLayout layout_of(const ColumnMatrix& matrix) {
 
 cublasComputeType_t compute_type(const ColumnProduct& shape) {
   if (shape.sums == DType::f64) return CUBLAS_COMPUTE_64F;
-  return may_round_to_tf32 && shape.a.type == DType::f32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  return shape.may_round_to_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
 Operation operation_of(const ColumnProduct& shape) {
@@ -119,6 +126,42 @@ void set_addresses(const Operation& operation, const ColumnProduct& shape, const
   if (shape.has_maximum) set(operation, CUBLASLT_MATMUL_DESC_AMAX_D_POINTER, product.maximum);
 }
 
+ColumnProduct shape_of(const Product& product) {
+  ColumnProduct shape = column_major(product);
+  shape.may_round_to_tf32 = tf32_is_allowed && shape.a.type == DType::f32;
+  return shape;
+}
+
+PreparedProduct described(const ColumnProduct& shape) {
+  return {.operation = operation_of(shape),
+          .a = layout_of(shape.a),
+          .b = layout_of(shape.b),
+          .c = layout_of(shape.c),
+          .d = layout_of(shape.d)};
+}
+
+/// ProductClock times work in the compute queue.
+class ProductClock {
+ public:
+  ProductClock() { moments_->wait(now()); }  // from which the device counts
+  ~ProductClock() { moments_->close(); }
+  ProductClock(const ProductClock&) = delete;
+  ProductClock& operator=(const ProductClock&) = delete;
+
+  template <class Work>
+  double seconds_of(const Work& work) const {
+    const auto begin = now();
+    work();
+    const auto end = now();
+    moments_->wait(end);
+    return moments_->seconds_of(*end) - moments_->seconds_of(*begin);
+  }
+
+ private:
+  std::shared_ptr<MomentOfQueue> now() const { return moments_->record(compute_stream(), DeviceQueue::compute); }
+  std::shared_ptr<Moments> moments_ = std::make_shared<Moments>();
+};
+
 class Products {
  public:
   Products() {
@@ -126,8 +169,57 @@ class Products {
     workspace_ = device_memory(product_workspace_bytes);
   }
   void multiply(const Product& product) {
-    const ColumnProduct shape = column_major(product);
-    const PreparedProduct& prepared = prepared_for(shape, product);
+    const ColumnProduct shape = shape_of(product);
+    start(product, shape, prepared_for(shape, product));
+  }
+  std::vector<std::string> computed() const {
+    std::vector<std::string> texts;
+    for (const auto& [shape, prepared] : prepared_) texts.push_back(text_of(shape));
+    return texts;
+  }
+  void use(const ColumnProduct& shape, int proposal) {
+    chosen_[shape] = proposal;
+    prepared_.erase(shape);
+  }
+  int fastest(const ColumnProduct& shape) const {
+    const ProductScratch scratch(shape);
+    PreparedProduct made = described(shape);
+    const std::vector<cublasLtMatmulAlgo_t> proposed = proposals(made, shape, scratch.product(), most_proposals);
+    const ProductClock clock;
+    std::vector<double> least_s(proposed.size(), std::numeric_limits<double>::infinity());
+    constexpr int rounds = 3;  // of all proposals, for the clock rate of the device changes meanwhile
+    for (int round = 0; round < rounds; ++round)
+      for (std::size_t i = 0; i < proposed.size(); ++i) {
+        made.algorithm = proposed[i];
+        least_s[i] = std::min(least_s[i], seconds_of(scratch.product(), shape, made, clock));
+      }
+    return static_cast<int>(std::ranges::min_element(least_s) - least_s.begin());
+  }
+
+ private:
+  static constexpr int most_proposals = DeviceProducts::proposals;
+
+  /// The seconds of one product; infinite if cublasLt refuses to start it.
+  double seconds_of(const Product& product, const ColumnProduct& shape, const PreparedProduct& prepared,
+                    const ProductClock& clock) const {
+    const auto work = [&] { start(product, shape, prepared); };
+    try {
+      work();  // loads the kernel
+    } catch (const Error&) {
+      require_sound();
+      return std::numeric_limits<double>::infinity();
+    }
+    constexpr double enough_s = 5e-4, most_calls = 20;
+    const double once_s = std::max(clock.seconds_of(work), enough_s / most_calls);
+    const int calls = static_cast<int>(std::ceil(enough_s / once_s));
+    if (calls == 1) return once_s;
+    const double all_s = clock.seconds_of([&] {
+      for (int made = 0; made < calls; ++made) work();
+    });
+    return all_s / calls;
+  }
+
+  void start(const Product& product, const ColumnProduct& shape, const PreparedProduct& prepared) const {
     set_addresses(prepared.operation, shape, product);
     const auto narrow_alpha = static_cast<float>(product.alpha), narrow_beta = static_cast<float>(product.beta);
     const bool in_fp64 = shape.sums == DType::f64;
@@ -144,16 +236,26 @@ class Products {
                    "cannot start a product");
   }
 
- private:
   const PreparedProduct& prepared_for(const ColumnProduct& shape, const Product& product) {
     if (const auto found = prepared_.find(shape); found != prepared_.end()) return found->second;
     constexpr std::size_t most = 1000;  // a run whose shapes never repeat
     if (prepared_.size() >= most) prepared_.clear();
-    PreparedProduct made{.operation = operation_of(shape),
-                         .a = layout_of(shape.a),
-                         .b = layout_of(shape.b),
-                         .c = layout_of(shape.c),
-                         .d = layout_of(shape.d)};
+    PreparedProduct made = described(shape);
+    const auto chosen = chosen_.find(shape);
+    const int number = chosen == chosen_.end() ? 0 : chosen->second;
+    const auto proposed = proposals(made, shape, product, chosen == chosen_.end() ? 1 : most_proposals);
+    if (std::cmp_greater_equal(number, proposed.size()))
+      throw Error(ExitCode::input,
+                  fmt::format("proposal {} was chosen for the product '{}', but cublasLt makes only {}", number,
+                              text_of(shape), proposed.size()),
+                  "remove products.json in the run folder: the products are then searched anew");
+    made.algorithm = proposed[static_cast<std::size_t>(number)];
+    return prepared_.emplace(shape, std::move(made)).first->second;
+  }
+
+  /// The algorithms that cublasLt proposes, at most `most` and at least one.
+  std::vector<cublasLtMatmulAlgo_t> proposals(const PreparedProduct& made, const ColumnProduct& shape,
+                                              const Product& product, int most) const {
     set_addresses(made.operation, shape, product);  // the choice goes by their alignment
     Preference preference;
     check_cublaslt(cublaslt().MatmulPreferenceCreate(preference.place()), "cannot describe a product");
@@ -164,22 +266,26 @@ class Products {
           std::pair(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, shape.c.alignment),
           std::pair(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, shape.d.alignment)})
       set(preference, attribute, static_cast<std::uint32_t>(alignment));
-    cublasLtMatmulHeuristicResult_t proposed{};
+    std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
     int count = 0;
     check_cublaslt(
         cublaslt().MatmulAlgoGetHeuristic(library_.get(), made.operation.get(), made.a.get(), made.b.get(),
-                                          made.c.get(), made.d.get(), preference.get(), 1, &proposed, &count),
+                                          made.c.get(), made.d.get(), preference.get(), most, found.data(), &count),
         "cannot choose how to multiply");
     if (count == 0)
       fail(ExitCode::bug, "cublasLt has no algorithm for a product of {} values to {} ({} x {} x {})",
-           name_of(product.a.type), name_of(product.type), product.m, product.n, product.k);
-    made.algorithm = proposed.algo;
-    return prepared_.emplace(shape, std::move(made)).first->second;
+           name_of(shape.b.type), name_of(shape.d.type), shape.d.columns, shape.d.rows,
+           shape.trans_b == Trans::yes ? shape.b.columns : shape.b.rows);
+    std::vector<cublasLtMatmulAlgo_t> proposed;
+    for (const cublasLtMatmulHeuristicResult_t& one : std::span(found).first(static_cast<std::size_t>(count)))
+      proposed.push_back(one.algo);
+    return proposed;
   }
 
   Library library_;
   std::shared_ptr<void> workspace_;
   std::map<ColumnProduct, PreparedProduct> prepared_;
+  std::map<ColumnProduct, int> chosen_;  // numbers of proposals
 };
 
 std::unique_ptr<Products>& products() {
@@ -188,15 +294,31 @@ std::unique_ptr<Products>& products() {
   return *kept;
 }
 
-}  // namespace
-
-void allow_tf32(bool allowed) { may_round_to_tf32 = allowed; }
-
-void multiply(const Product& product) {
+Products& open_products() {
   ready_for_call();
   if (products() == nullptr) products() = std::make_unique<Products>();
-  products()->multiply(product);
+  return *products();
 }
+
+}  // namespace
+
+void allow_tf32(bool allowed) { tf32_is_allowed = allowed; }
+
+void multiply(const Product& product) { open_products().multiply(product); }
+
+std::string cublaslt_version() {
+  constexpr std::size_t major = 10000, minor = 100;  // 130100 is 13.1.0
+  const std::size_t version = cublaslt().GetVersion();
+  return fmt::format("cublasLt {}.{}.{}", version / major, version % major / minor, version % minor);
+}
+
+std::vector<std::string> computed_products() {
+  return products() == nullptr ? std::vector<std::string>() : products()->computed();
+}
+
+int fastest_algorithm(const std::string& product) { return open_products().fastest(product_of(product)); }
+
+void use_algorithm(const std::string& product, int proposal) { open_products().use(product_of(product), proposal); }
 
 void release_products() noexcept { products().reset(); }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/device.hpp"
+#include "device/device_products.hpp"
 #include "device/nccl_table.hpp"
 
 #include <memory>
@@ -32,6 +33,8 @@ class DevicePlugin {
   virtual const void* kernels(const void* of_cpu) = 0;
   /// The functions of NCCL; the table lives as long as the process. Throws Error(resources) saying why there are none.
   virtual const NcclTable& nccl() = 0;
+  /// The products of the device that is open. The object lives as long as the process.
+  virtual DeviceProducts& products() = 0;
 };
 
 /// The result of the function of a plug-in. Its first member is compared with that of the program.

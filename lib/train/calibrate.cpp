@@ -15,6 +15,7 @@
 #include "train/kept_run.hpp"
 #include "train/nonfinite.hpp"
 #include "train/plugin_parts.hpp"
+#include "train/product_search.hpp"
 #include "train/run_cost.hpp"
 #include "train/run_journal.hpp"
 #include "train/run_model.hpp"
@@ -78,7 +79,7 @@ MeasuredRun run_to_measure(const TrainConfig& given, Communicator& world) {
 /// Steps of training without anything that a run does between them.
 class StepTimer {
  public:
-  StepTimer(const MeasuredRun& run, const TrainPlan& plan, RunState& state, Engine& engine, Session& session)
+  StepTimer(const MeasuredRun& run, const TrainPlan& plan, RunState& state, Engine& engine, Session& session, Log& log)
       : config_(run.config),
         plan_(plan),
         state_(state),
@@ -86,11 +87,13 @@ class StepTimer {
         session_(session),
         loader_(*plan.training_samples, plan.loader(config_, SampleUse::training, session.world().rank())),
         schedule_(schedule_of(config_, plan.length)),
-        loss_of_user_(plugin_loss(config_.train.loss)) {}
+        loss_of_user_(plugin_loss(config_.train.loss)),
+        products_(config_, {}, session, log) {}
 
   Calibration measure(std::string data) {
     const std::int64_t steps = warmup_steps + *config_.calibrate;
     begin(steps);
+    products_.begin(0);
     Meter::Settings settings = meter_settings(config_, plan_);
     settings.speed_from_step = warmup_steps + 1;
     Meter meter(settings, monotonic_seconds());
@@ -98,6 +101,7 @@ class StepTimer {
     for (std::int64_t step = 0; step < steps; ++step) {
       const std::int64_t samples = samples_, tokens = valid_tokens_;
       run_step(step, step + 1 == steps);
+      products_.after_step(step + 1);
       ends.push_back(monotonic_seconds());
       meter.count(ends.back(), samples, tokens, 0);
     }
@@ -180,6 +184,7 @@ class StepTimer {
   TrainingDataLoader loader_;
   Schedule schedule_;
   std::optional<RowLoss> loss_of_user_;
+  ProductSearch products_;
   std::optional<Prefetcher> prefetcher_;
   StepBatch batch_;
   std::int64_t valid_tokens_ = 0, samples_ = 0;  // of batch_, over all ranks
@@ -188,9 +193,9 @@ class StepTimer {
 
 /// Other ranks may wait in the middle of a step that fails: their watchdogs must not explain it.
 Calibration measure_steps(const MeasuredRun& run, const TrainPlan& plan, RunState& state, Engine& engine,
-                          Session& session) {
+                          Session& session, Log& log) {
   try {
-    return StepTimer(run, plan, state, engine, session).measure(run.data);
+    return StepTimer(run, plan, state, engine, session, log).measure(run.data);
   } catch (...) {
     session.claim_report();
     throw;
@@ -260,7 +265,7 @@ int calibrate(const TrainConfig& given, Session& session, Output& output) {
                 plan.types.reduce);
   if (world.rank() == 0)
     for (const std::string& warning : warnings_on(run.config, plan)) output.log().warning("{}", warning);
-  const Calibration measured = measure_steps(run, plan, *state, engine, session);
+  const Calibration measured = measure_steps(run, plan, *state, engine, session, output.log());
   together(world, "print the cost",
            [&] { session.enter(Phase::shutdown, static_cast<std::int64_t>(measured.step_s.size())); });
   together(world, "print the cost", [&] {

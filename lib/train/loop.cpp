@@ -63,6 +63,7 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
              }),
       statistics_({parts.config, parts.plan, parts.session, parts.engine, parts.cells, parts.model, journal_},
                   run_seconds()),
+      products_(parts.config, parts.files.folder(), parts.session, parts.output.log()),
       began_step_(parts.train_state.step),
       began_s_(monotonic_seconds()) {
   if (const auto steps = profiled_steps(parts.config, parts.train_state.step))
@@ -106,12 +107,14 @@ LoopEnd TrainingLoop::run_steps() {
   parts_.session.world().all_reduce(uses, Reduce::sum);
   uses_ = uses_of(uses);
   if (now.position.sample > 0) epoch_told_ = now.position.epoch;  // by the start that began it
+  products_.begin(now.step);
   tell(LOCKSTEP_RUN_BEGIN);
   if (parts_.config.eval.at_start && now.step == 0) evaluate();
   bool all_promoted = true;
   while (!finished()) {
     tell_epoch();
     const StepOutcome outcome = step();
+    products_.after_step(now.step);
     AfterStep facts = facts_after(outcome);
     StepDecision decision = decide(facts);
     saves_.carry_on(decision.ends ? AfterSave::end_of_run : AfterSave::more_steps);

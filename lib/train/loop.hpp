@@ -11,6 +11,7 @@
 #include "train/callbacks.hpp"
 #include "train/early_stop.hpp"
 #include "train/loop_parts.hpp"
+#include "train/product_search.hpp"
 #include "train/run_evaluations.hpp"
 #include "train/run_journal.hpp"
 #include "train/run_saves.hpp"
@@ -115,6 +116,7 @@ class TrainingLoop {
   RunEvaluations evaluations_;
   RunSaves saves_;
   RunStatistics statistics_;
+  ProductSearch products_;
   std::optional<Profile> profile_;  // set until its last step is done
   StepBatch batch_;                 // of the next step
   std::int64_t valid_tokens_ = 0;   // of the next step, over all ranks

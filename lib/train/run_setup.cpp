@@ -93,6 +93,8 @@ std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& pl
   std::vector<std::string> notes = remarks_on_groups(config, plan).notes;
   if (config.precision.matmul != MatmulPrecision::fp32 && !plan.device)
     notes.emplace_back("precision.matmul tf32 has no effect on the CPU");
+  if (config.precision.product_search && !plan.device)
+    notes.emplace_back("precision.product_search has no effect on the CPU");
   std::ranges::copy(plan.weights.notes, std::back_inserter(notes));
   if (config.optimizer.in_backward && plan.batch.accumulation > 1)
     notes.push_back(fmt::format(

@@ -54,6 +54,8 @@ struct State {
   std::set<CUevent_st*> events;
   std::map<std::byte*, std::size_t> pinned;
   std::map<std::string, int> lt_objects;
+  std::vector<int> algorithms_used;
+  double products_s = 0;                      // of all products that have run
   bool in_group = false;                      // of calls of NCCL
   std::deque<const void*> sent;               // in it, and not received yet
   std::vector<std::shared_ptr<void>> memory;  // of all objects, until the next test: jobs may still name them
@@ -138,6 +140,7 @@ std::map<std::string, int> live_objects() {
 int calls_after_failure() { return state().after_failure; }
 int device_in_use() { return state().device; }
 std::string failed_call() { return state().failed; }
+const std::vector<int>& algorithms_used() { return state().algorithms_used; }
 void queue_kernel(std::function<void()> work) { state().default_stream.jobs.push_back({std::move(work)}); }
 
 }  // namespace lockstep::stubs
@@ -244,7 +247,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::uint64_t number = event->recorded = ++state().records;
   of(stream).jobs.push_back({[event, number] {
     event->reached = std::max(event->reached, number);
-    event->reached_s = lockstep::monotonic_seconds();
+    event->reached_s = state().machine.algorithm_s.empty() ? lockstep::monotonic_seconds() : state().products_s;
   }});
   return cudaSuccess;
 }
@@ -384,6 +387,7 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t) {
   --state().lt_objects["cublasLt"];
   return CUBLAS_STATUS_SUCCESS;
 }
+std::size_t cublasLtGetVersion() { return 130203; }
 const char* cublasLtGetStatusString(cublasStatus_t status) {
   return status == CUBLAS_STATUS_EXECUTION_FAILED ? "the GPU program failed to execute" : "the allocation failed";
 }
@@ -436,11 +440,16 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, 
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t found[],
-                                              int* count) {
+                                              cublasLtMatmulPreference_t, int most,
+                                              cublasLtMatmulHeuristicResult_t found[], int* count) {
   LOCKSTEP_CALL();
-  *count = state().machine.proposes_algorithms ? 1 : 0;
-  found[0] = {};
+  const int all =
+      state().machine.proposes_algorithms ? std::max(1, static_cast<int>(state().machine.algorithm_s.size())) : 0;
+  *count = std::min(most, all);
+  for (int i = 0; i < *count; ++i) {
+    found[i] = {};
+    found[i].algo.data[0] = static_cast<std::uint64_t>(i);
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -451,6 +460,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t handle, con
                               cudaStream_t stream) {
   LOCKSTEP_CALL();
   if (algorithm == nullptr || workspace == nullptr || workspace_bytes == 0) return CUBLAS_STATUS_INVALID_VALUE;
+  const auto number = static_cast<std::size_t>(algorithm->data[0]);
+  const std::vector<double>& times = state().machine.algorithm_s;
+  const double seconds = times.empty() ? 0 : times.at(number);
+  if (seconds < 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  state().algorithms_used.push_back(static_cast<int>(number));
   const Operation operation = object<Operation>(handle);  // as it is now: its addresses change before the job runs
   const auto mode = operation.get(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_HOST);
   const bool late = mode == CUBLASLT_POINTER_MODE_DEVICE;
@@ -461,6 +475,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t handle, con
       {[=, as = object<Matrix>(of_a), bs = object<Matrix>(of_b), cs = object<Matrix>(of_c), ds = object<Matrix>(of_d)] {
         multiply(operation, late ? load_value(alpha, operation.scale_type, 0) : now[0], a, as, b, bs,
                  late ? load_value(beta, operation.scale_type, 0) : now[1], c, cs, d, ds);
+        state().products_s += seconds;
       }});
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -25,6 +25,9 @@ struct Machine {
   std::string failing_name = {};  // of calls with this name alone; empty: of all
   FaultKind fault = FaultKind::own;
   bool proposes_algorithms = true;
+  // Of each algorithm that cublasLt proposes for any product; then events have the times of products alone. Empty: one
+  // algorithm, and the times of the host. Negative: cublasLt refuses to start it.
+  std::vector<double> algorithm_s = {};
   bool runs_when_asked = true;  // a question after an event lets some work run
 };
 
@@ -43,6 +46,8 @@ int calls_after_failure();
 int device_in_use();
 /// The failing call, or empty.
 std::string failed_call();
+/// The algorithm of each product that has been started, by number.
+const std::vector<int>& algorithms_used();
 /// Queues the work of a kernel in the default stream.
 void queue_kernel(std::function<void()> work);
 

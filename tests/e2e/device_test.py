@@ -230,6 +230,10 @@ def test_a_device_that_is_not_there_is_refused_and_named(tmp):
     rounded = [tmp / "rounded" if word == tmp / "run" else word for word in words]
     told = run("train", *rounded, "--train.device", "cpu", "--precision.matmul", "tf32").stderr
     assert "precision.matmul tf32 has no effect on the CPU" in told, told
+    assert "precision.product_search" not in told, told
+    searching = [tmp / "searching" if word == tmp / "run" else word for word in words]
+    told = run("train", *searching, "--train.device", "cpu", "--precision.product_search", "true").stderr
+    assert "precision.product_search has no effect on the CPU" in told, told
     (tmp / "not-a-plugin.so").write_text("text")
     told = run(
         "train",
@@ -493,3 +497,116 @@ def test_profiles_and_calibrations_take_times_from_the_device(tmp):
     words = [word for name, value in {**BASE, "train.device": "cuda"}.items() for word in (f"--{name}", value)]
     told = run("train", *where, *words, "--calibrate=3", "--json", env=fake_device(turns=0)).stdout
     assert json.loads(told)["measured"]["step_s"] > 0, told
+
+
+def choices_in(folder):
+    """The entries of products.json: by device and library, the step after which they were made and the proposals."""
+    entries = json.loads((folder / "products.json").read_text())["devices"]
+    assert all(entry["driver"] == "CUDA 13.0" for entry in entries), entries
+    return {(entry["device"], entry["library"]): (entry["after_step"], entry["products"]) for entry in entries}
+
+
+def product_lines(file, ranks=1):
+    """What each rank did to its products: those that it timed, and the proposals that it used."""
+    lines = [
+        f.read_text().splitlines() if (f := file.with_name(f"{file.name}.{rank}")).exists() else []
+        for rank in range(ranks)
+    ]
+    return [
+        (
+            {line.removeprefix("timed ") for line in of_rank if line.startswith("timed ")},
+            {tuple(line.removeprefix("uses ").rsplit(" by ", 1)) for line in of_rank if line.startswith("uses ")},
+        )
+        for of_rank in lines
+    ]
+
+
+def as_used(proposals):
+    return {(product, str(number)) for product, number in proposals.items()}
+
+
+SEARCH = {"precision.product_search": "true", "checkpoint.every": 2, "eval.at_end": "false"}
+
+
+def test_one_rank_searches_algorithms_and_all_ranks_of_its_kind_take_them(tmp):
+    prepare(tmp, LLAMA_TINY)
+    # Ranks of a pipeline have different products, and the first rank times those of all.
+    for number, layout in enumerate(({"parallel.dp_replicate": 2}, {"parallel.pp": 2})):
+        done = train(tmp, tmp / f"run{number}", {**SEARCH, **layout}, "cuda", 2, products=tmp / f"products{number}")
+        ((kind, (after, proposals)),) = choices_in(tmp / f"run{number}").items()
+        assert kind == ("fake device", "fake 1.0") and after == 1, kind
+        assert (
+            f"chose the algorithms of {len(proposals)} products on fake device (fake 1.0, driver for CUDA 13.0)"
+            in done.stderr
+        )
+        assert len(set(proposals.values())) > 3, proposals
+        (timed, used), (timed_by_other, used_by_other) = product_lines(tmp / f"products{number}", 2)
+        assert timed == set(proposals) and not timed_by_other
+        assert used == used_by_other == as_used(proposals)
+    plain = train(tmp, tmp / "plain", {**SEARCH, "precision.product_search": "false"}, "cuda", 2)
+    assert "algorithms" not in plain.stderr and not (tmp / "plain/products.json").exists()
+
+
+def test_numbers_follow_from_the_chosen_algorithms(tmp):
+    prepare(tmp, LLAMA_TINY)
+    train(tmp, tmp / "searched", SEARCH, "cuda")
+    told, digest = numbers(tmp / "searched")
+    plain = train(tmp, tmp / "plain", {**SEARCH, "precision.product_search": "false"}, "cuda")
+    told_of_plain, digest_of_plain = numbers(tmp / "plain")
+    assert plain.returncode == 0 and told[0] == told_of_plain[0] and digest != digest_of_plain
+    # A run that begins with the file, and one that is stopped and resumed, have the bits of the run that wrote it.
+    (tmp / "given").mkdir()
+    (tmp / "given/products.json").write_bytes((tmp / "searched/products.json").read_bytes())
+    train(tmp, tmp / "given", SEARCH, "cuda", products=tmp / "given-products")
+    ((timed, used),) = product_lines(tmp / "given-products")
+    assert not timed and used == as_used(choices_in(tmp / "searched")["fake device", "fake 1.0"][1])
+    assert numbers(tmp / "given") == (told, digest)
+    train(tmp, tmp / "parts", {**SEARCH, "train.inject": "rank=0,phase=forward,step=3,kind=stop"}, "cuda", expect=75)
+    before = (tmp / "parts/products.json").read_bytes()
+    done = train(tmp, tmp / "parts", SEARCH, "cuda", products=tmp / "parts-products")
+    ((timed, used),) = product_lines(tmp / "parts-products")
+    assert not timed and used, done.stderr
+    assert "products on fake device (fake 1.0, driver for CUDA 13.0) have the algorithms of" in done.stderr, done.stderr
+    assert numbers(tmp / "parts")[1] == digest and (tmp / "parts/products.json").read_bytes() == before
+
+
+def test_another_device_chooses_anew_and_says_so(tmp):
+    prepare(tmp, LLAMA_TINY)
+    folder = tmp / "run"
+    train(tmp, folder, {**SEARCH, "train.max_steps": 2}, "cuda")
+    first = choices_in(folder)
+    for steps, kind, parameters in (
+        (4, ("other device", "fake 1.0"), {"other_from": 0}),
+        (6, ("fake device", "fake 2.0"), {"library": "fake 2.0"}),
+    ):
+        file = tmp / f"products{steps}"
+        options = {**SEARCH, "train.max_steps": steps}
+        done = train(tmp, folder, options, "cuda", products=file, **parameters)
+        text = f"not for {kind[0]} ({kind[1]}, driver for CUDA 13.0): algorithms for it are chosen anew"
+        assert "products.json is for fake device (fake 1.0, driver for CUDA 13.0), " + text in done.stderr, done.stderr
+        found = choices_in(folder)
+        assert found.items() >= first.items() and found[kind][0] == steps - 1, found
+        ((timed, used),) = product_lines(file)
+        assert timed == set(found[kind][1]) and used == as_used(found[kind][1])
+    # Two kinds of devices in one job: one rank of each searches.
+    options = {**SEARCH, "parallel.dp_replicate": 3, "train.micro_batch": 2}
+    train(tmp, tmp / "mixed", options, "cuda", 3, other_from=1, products=tmp / "mixed-products")
+    found = choices_in(tmp / "mixed")
+    assert set(found) == {("fake device", "fake 1.0"), ("other device", "fake 1.0")}
+    lines = product_lines(tmp / "mixed-products", 3)
+    assert lines[0][0] and lines[1][0] and not lines[2][0]
+    assert lines[0][1] != lines[1][1] == lines[2][1]
+
+
+def test_other_contents_of_the_file_of_algorithms_are_refused(tmp):
+    prepare(tmp, LLAMA_TINY)
+    train(tmp, tmp / "run", {**SEARCH, "train.max_steps": 2}, "cuda")
+    file = tmp / "run/products.json"
+    right = file.read_text()
+    for wrong in ("garbage", right[: len(right) // 2], "{}", right.replace("fp32 gemm", "fp32 sum")):
+        file.write_text(wrong)
+        told = train(tmp, tmp / "run", SEARCH, "cuda", 2, expect=3).stderr
+        assert "products.json" in told and "remove the file: algorithms are then chosen anew" in told, told
+    file.unlink()
+    train(tmp, tmp / "run", SEARCH, "cuda")
+    assert choices_in(tmp / "run")["fake device", "fake 1.0"][0] == 3

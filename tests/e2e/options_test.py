@@ -329,6 +329,7 @@ OWN_TESTS = {
     "train.device",
     "parallel.transport",
     "precision.matmul",
+    "precision.product_search",
     "train.max_time",
     "train.memory_check",
     "train.host_memory",

@@ -26,6 +26,9 @@
 //                  often, written at each wait
 //   wrong_kernel   an entry that spoils the first value of each output, as "bf16 gemm" or "copy_pieces"
 //   silent_kernel  an entry that does nothing
+//   library        the version of its library of products ("fake 1.0")
+//   other_from     the first rank whose device is another one
+//   products       a file of each rank, FILE.RANK, with the products that were timed and the proposals in use
 //   without        an entry that the device does not have, as "bf16 gemm", or "all"
 #include "device/device_plugin.hpp"
 
@@ -39,6 +42,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <set>
 #include <sstream>
@@ -51,6 +55,8 @@ const KernelTables& kernels(const KernelTables& cpu, const std::set<std::string>
                             const std::string& silent);
 std::string called_kernels();
 void stand_for_gpu(int with_multiprocessors);
+/// The products that were computed or chosen for, each with the number of its proposal.
+std::map<std::string, int>& computed_products();
 
 namespace {
 
@@ -87,10 +93,15 @@ std::string text(const char* name) {
   return found == all.end() ? std::string() : found->second;
 }
 
+int rank_of_process() {
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  return rank == nullptr ? 0 : std::stoi(rank);
+}
+
 std::size_t memory() { return static_cast<std::size_t>(number("memory", std::int64_t{8} << 30)); }
 
 DeviceProperties properties(int index) {
-  return {.name = "fake device",
+  return {.name = rank_of_process() >= number("other_from", 1000) ? "other device" : "fake device",
           .uuid = "fake-" + std::to_string(index),
           .memory_bytes = static_cast<std::int64_t>(memory()),
           .overhead = {.context_bytes = 0, .workspace_bytes = number("workspace", 0)},
@@ -167,6 +178,36 @@ class FakeDevice final : public Device {
   std::int64_t cut_short_ = 0;
 };
 
+/// Its library has eight proposals for each product, and one of them is the fastest on this device.
+class FakeProducts final : public DeviceProducts {
+ public:
+  ProductVersions versions() override {
+    const std::string library = text("library");
+    return {.driver = "CUDA 13.0", .library = library.empty() ? "fake 1.0" : library};
+  }
+  std::vector<std::string> computed() override {
+    std::vector<std::string> names;
+    for (const auto& [name, proposal] : computed_products()) names.push_back(name);
+    return names;
+  }
+  int fastest(const std::string& product) override {
+    note("timed " + product);
+    const std::string all = product + properties(0).name + versions().library;
+    return static_cast<int>(std::hash<std::string>()(all) % proposals);
+  }
+  void use(const std::string& product, int proposal) override {
+    if (product.find("gemm") == std::string::npos) fail(ExitCode::input, "this is no product: '{}'", product);
+    note("uses " + product + " by " + std::to_string(proposal));
+    computed_products()[product] = proposal;
+  }
+
+ private:
+  static void note(const std::string& line) {
+    if (const std::string file = text("products"); !file.empty())
+      std::ofstream(file + "." + std::to_string(rank_of_process()), std::ios::app) << line << "\n";
+  }
+};
+
 class Plugin final : public DevicePlugin {
  public:
   std::vector<DeviceProperties> devices() override {
@@ -187,6 +228,10 @@ class Plugin final : public DevicePlugin {
     if (number("nccl", 0) == 0) fail(ExitCode::resources, "the fake device has no NCCL");
     return nccl_over_mpi({.refused = fault("nccl_refused"), .lost = fault("nccl_lost"), .hangs = fault("nccl_hangs")});
   }
+  DeviceProducts& products() override { return products_; }
+
+ private:
+  FakeProducts products_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "cuda/libtorch_cuda.hpp"
 #include "cuda/nccl_functions.hpp"
 #include "cuda/orthogonalise.hpp"
+#include "cuda/product_call.hpp"
 #include "cuda/product_entries.hpp"
 #include "cuda/stream.hpp"
 #include "cuda_stubs/stubs.hpp"
@@ -595,6 +596,146 @@ BOOST_AUTO_TEST_CASE(a_product_without_an_algorithm_is_described) {
   } catch (const Error& error) {
     BOOST_TEST(says(error, "cublasLt has no algorithm for a product of fp32 values to fp32 (1 x 1 x 1)"));
   }
+}
+
+namespace {
+
+/// Computes c (4, 4) += a · b, and returns the text of the product.
+std::string multiply_once(Device& device, float* c) {
+  alignas(256) static float a[16], b[16];
+  std::ranges::fill(a, 1.0f);
+  std::ranges::fill(b, 2.0f);
+  cuda::gemm<float>(4, 4, 4, 1, MatrixView<float>{a, 4}, MatrixView<float>{b, 4}, 1, c, 4);
+  device.wait(device.record(DeviceQueue::compute));
+  const std::vector<std::string> products = plugin().products().computed();
+  BOOST_REQUIRE(products.size() == 1u);
+  return products.front();
+}
+
+/// Numbers that decide a search, and its result.
+struct SearchCase {
+  std::vector<double> algorithm_s;
+  int fastest;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_fastest_of_the_first_eight_algorithms_is_chosen_and_used_and_values_stay) {
+  for (const SearchCase& one :
+       {SearchCase{{0.04, 0.03, 0.05}, 1}, SearchCase{{0.25, 0.25, 0.25}, 0}, SearchCase{{0.01}, 0},
+        SearchCase{{1, 0.5, 0.25, 0.25}, 2}, SearchCase{{9, 8, 7, 6, 5, 4, 3, 2, 1}, 7}, SearchCase{{1e-5, 8e-6}, 1}}) {
+    const auto device = open_on({.algorithm_s = one.algorithm_s});
+    alignas(256) static float c[16];
+    std::ranges::fill(c, 1.0f);
+    const std::string product = multiply_once(*device, c);
+    BOOST_TEST(stubs::algorithms_used() == std::vector<int>({0}), boost::test_tools::per_element());
+    const std::int64_t blocks = stubs::libtorch().blocks;
+    const std::map<std::string, int> objects = stubs::live_objects();
+    BOOST_TEST(plugin().products().fastest(product) == one.fastest);
+    BOOST_TEST(stubs::libtorch().blocks == blocks);
+    BOOST_TEST((stubs::live_objects() == objects));
+    BOOST_TEST(c[0] == 9);  // 1 + 4 · 2, once
+    plugin().products().use(product, one.fastest);
+    multiply_once(*device, c);
+    BOOST_TEST(stubs::algorithms_used().back() == one.fastest);
+    BOOST_TEST(c[0] == 17);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_proposal_that_cannot_be_started_is_not_chosen) {
+  const auto device = open_on({.algorithm_s = {0.03, -1, 0.02, -1}});
+  alignas(256) static float c[16];
+  const std::string product = multiply_once(*device, c);
+  BOOST_TEST(plugin().products().fastest(product) == 2);
+}
+
+BOOST_AUTO_TEST_CASE(products_of_every_form_can_be_timed) {
+  const auto device = open_on({.algorithm_s = {0.02, 0.01}});
+  compare_products<float>(*device);
+  compare_products<double>(*device);
+  compare_products<Bf16>(*device);
+  const std::vector<std::string> products = plugin().products().computed();
+  BOOST_TEST(products.size() > 30u);
+  for (const std::string& product : products) {
+    BOOST_TEST(plugin().products().fastest(product) == 1);
+    plugin().products().use(product, 1);
+  }
+  compare_products<float>(*device);
+  compare_products<double>(*device);
+  compare_products<Bf16>(*device);
+}
+
+BOOST_AUTO_TEST_CASE(choices_are_refused_that_are_no_products_or_that_cublaslt_does_not_propose) {
+  const auto device = open_on({.algorithm_s = {0.02, 0.01}});
+  DeviceProducts& products = plugin().products();
+  BOOST_TEST(products.computed().empty());
+  BOOST_TEST(products.versions().library == "cublasLt 13.2.3");
+  BOOST_TEST(products.versions().driver == "CUDA 13.0");
+  for (const char* const text : {"", "a", "nonsense of some words"}) {
+    BOOST_CHECK_THROW(products.use(text, 0), Error);
+    BOOST_CHECK_THROW(products.fastest(text), Error);
+  }
+  alignas(256) static float c[16];
+  products.use(multiply_once(*device, c), 2);
+  try {
+    multiply_once(*device, c);
+    BOOST_FAIL("the product was computed");
+  } catch (const Error& error) {
+    BOOST_TEST((error.code() == ExitCode::input));
+    BOOST_TEST(says(error, "proposal 2 was chosen for the product 'a fp32 4 4 4 256 n b"));
+    BOOST_TEST(says(error, "cublasLt makes only 2"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(tf32_is_part_of_a_product) {
+  std::vector<std::string> texts;
+  for (const bool tf32 : {false, true}) {
+    stubs::begin({});
+    stubs::libtorch() = {};
+    const auto device = plugin().open(0, {.tf32 = tf32}, [](std::int64_t) {});
+    alignas(256) static float c[16];
+    texts.push_back(multiply_once(*device, c));
+  }
+  BOOST_TEST(texts[1] == texts[0] + " tf32");
+}
+
+BOOST_AUTO_TEST_CASE(each_call_of_a_search_that_fails_ends_in_one_error_without_leaks) {
+  const auto search = [] {
+    const auto device = plugin().open(0, {}, [](std::int64_t) {});
+    alignas(256) static float c[16];
+    const std::string product = multiply_once(*device, c);
+    plugin().products().use(product, plugin().products().fastest(product));
+    multiply_once(*device, c);
+  };
+  const std::vector<double> times{0.02, 0.01};
+  stubs::begin({.algorithm_s = times});
+  stubs::libtorch() = {};
+  search();
+  const std::vector<std::string> sound = stubs::calls();
+  BOOST_TEST(std::ranges::count(sound, "cublasLtMatmul") >= 14);
+  for (const FaultKind fault : {FaultKind::own, FaultKind::sticky})
+    for (std::size_t i = 0; i < sound.size(); ++i) {
+      const std::string& name = sound[i];
+      BOOST_TEST_CONTEXT(name << ", call " << i + 1 << (fault == FaultKind::sticky ? ", sticky" : "")) {
+        const bool releases = name.find("Destroy") != std::string::npos;
+        stubs::begin({.failing_call = static_cast<int>(i) + 1, .fault = fault, .algorithm_s = times});
+        stubs::libtorch() = {};
+        bool thrown = false;
+        try {
+          search();
+        } catch (const Error& error) {
+          thrown = true;
+          BOOST_TEST((error.code() == ExitCode::resources));
+        }
+        BOOST_TEST(stubs::failed_call() == name);
+        if (name != "cublasLtMatmul" || fault == FaultKind::sticky) BOOST_TEST(thrown == !releases);
+        if (fault == FaultKind::sticky && !releases) BOOST_TEST(stubs::calls_after_failure() == 0);
+        if (fault == FaultKind::own && !releases) {
+          BOOST_TEST(stubs::live_objects().empty());
+          BOOST_TEST(stubs::libtorch().blocks == 0);
+        }
+      }
+    }
 }
 
 BOOST_AUTO_TEST_CASE(scratch_memory_grows_and_belongs_to_the_device) {

@@ -277,4 +277,42 @@ BOOST_AUTO_TEST_CASE(products_that_differ_in_addresses_alone_are_equal) {
   BOOST_TEST((column_major(other) != column_major(aligned)));
 }
 
+BOOST_AUTO_TEST_CASE(a_product_is_what_its_text_says) {
+  alignas(256) static std::byte memory[1024];
+  std::vector<ColumnProduct> products;
+  for (const Types types : plain_types)
+    for (const Trans left : {Trans::no, Trans::yes})
+      for (const Trans right : {Trans::no, Trans::yes})
+        for (const int alignment : {2, 256})
+          for (const bool with_bias : {false, true})
+            for (const bool with_base : {false, true}) {
+              Product product = small(types, left, right);
+              product.a.data = memory + alignment;
+              if (with_bias) product.bias = memory;
+              product.bias_type = bias_type_of(product);
+              if (with_base) product.base = memory, product.base_stride = 64, product.beta = 1;
+              products.push_back(column_major(product));
+            }
+  const std::size_t plain = products.size();
+  for (std::size_t i = 0; i < plain; ++i) {
+    products.push_back(products[i]);
+    products.back().may_round_to_tf32 = true;
+    products.push_back(products[i]);
+    products.back().has_factors = true;
+    products.push_back(products[i]);
+    products.back().has_scales = products.back().has_maximum = true;
+  }
+  std::vector<std::string> texts;
+  for (const ColumnProduct& product : products) {
+    texts.push_back(text_of(product));
+    BOOST_TEST((product_of(texts.back()) == product), texts.back());
+  }
+  std::ranges::sort(texts);
+  BOOST_TEST((std::ranges::adjacent_find(texts) == texts.end()));
+  for (const std::string& text :
+       {std::string(), texts[0] + " more", texts[0] + " ", texts[0].substr(1), texts[0].substr(0, texts[0].size() / 2),
+        "x" + texts[0].substr(1), texts[0] + " tf32 tf32"})
+    BOOST_CHECK_THROW(static_cast<void>(product_of(text)), Error);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
