@@ -9,6 +9,7 @@
 #include "cuda/product_call.hpp"
 #include "device/device_build.hpp"
 #include "device/device_plugin.hpp"
+#include "report/device_peaks.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -101,7 +102,9 @@ class Plugin final : public DevicePlugin {
       found.push_back({.name = of.name,
                        .uuid = text_of(of.uuid),
                        .memory_bytes = static_cast<std::int64_t>(of.totalGlobalMem),
-                       .overhead = {.context_bytes = 0, .workspace_bytes = product_workspace_bytes},
+                       .overhead = {.context_bytes = 0,
+                                    .workspace_bytes = product_workspace_bytes,
+                                    .communicator_bytes = assumed_communicator_bytes},
                        .vocabulary_multiple = gpu_vocabulary_multiple,
                        .multiprocessors = of.multiProcessorCount,
                        .numa_node = numa_node,

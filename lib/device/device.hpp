@@ -26,6 +26,8 @@ using DeviceMoment = std::shared_ptr<void>;
 struct DeviceOverhead {
   std::int64_t context_bytes = 0;    // when the device is opened
   std::int64_t workspace_bytes = 0;  // of libraries, once they compute
+  // of NCCL, for each group of ranks that it connects: an estimate
+  std::int64_t communicator_bytes = 0;
 };
 
 /// Rows of vocabulary matrices on a GPU: with 50257 columns products took 5 to 8 times as long as with 50304 (H100,

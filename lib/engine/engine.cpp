@@ -148,28 +148,51 @@ Error out_of_memory(const c10::OutOfMemoryError& error, const RankClass& ranks) 
                "weights");
 }
 
-Transport make_transport(Session& session, const Catalogue& programs) {
-  std::vector<std::string> lanes;
-  for (int lane = 0; lane < lane_count; ++lane) lanes.emplace_back(name_of(static_cast<Lane>(lane)));
-  const std::vector<std::vector<AxisName>> groups = groups_of(programs);
+namespace {
+
+/// The lanes and groups, by number, in which programs exchange something.
+struct LanesInUse {
   std::set<std::pair<int, int>> used, on_device;
+};
+
+LanesInUse lanes_in_use(const Catalogue& programs, const std::vector<std::vector<AxisName>>& groups) {
+  LanesInUse lanes;
   for (const StepProgram* program : programs.all())
     for (const RankClass& ranks : program->classes)
       for (const Action& action : ranks.actions) {
         const auto use = [&](Lane lane, const std::vector<AxisName>& group) {
           const std::pair<int, int> place(static_cast<int>(lane), std::ranges::find(groups, group) - groups.begin());
-          used.insert(place);
-          if (lane != Lane::compute) on_device.insert(place);  // what ranks agree on there lies in host memory
+          lanes.used.insert(place);
+          if (lane != Lane::compute) lanes.on_device.insert(place);  // what ranks agree on there lies in host memory
         };
         for (const BlockExchange& exchange : exchanges_of(*program, action)) use(Lane::block, exchange.axes);
         if (meets_others(action) && !exchanges_within(action) && (!is_transfer(action.op) || is_send(action.op)))
           use(action.lane, action.group);
       }
+  return lanes;
+}
+
+}  // namespace
+
+int device_groups(const Catalogue& programs, Rank rank) {
+  const std::vector<std::vector<AxisName>> groups = groups_of(programs);
+  std::set<int> connected;
+  for (const auto& [lane, group] : lanes_in_use(programs, groups).on_device)
+    if (group_along(programs.train.mesh, rank, groups[static_cast<std::size_t>(group)]).size() > 1)
+      connected.insert(group);
+  return static_cast<int>(connected.size());
+}
+
+Transport make_transport(Session& session, const Catalogue& programs) {
+  std::vector<std::string> lanes;
+  for (int lane = 0; lane < lane_count; ++lane) lanes.emplace_back(name_of(static_cast<Lane>(lane)));
+  const std::vector<std::vector<AxisName>> groups = groups_of(programs);
+  const LanesInUse in_use = lanes_in_use(programs, groups);
   const auto contains = [](const std::set<std::pair<int, int>>& set) {
     return [&set](int lane, int group) { return set.contains({lane, group}); };
   };
-  return Transport(session, programs.train.mesh, lanes, groups, contains(used), exchange_of_device(),
-                   contains(on_device));
+  return Transport(session, programs.train.mesh, lanes, groups, contains(in_use.used), exchange_of_device(),
+                   contains(in_use.on_device));
 }
 
 Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& programs, Session& session,

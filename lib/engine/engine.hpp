@@ -86,6 +86,10 @@ struct EvaluationOutcome {
   std::int64_t correct = 0;  // tokens that the model considered most probable
 };
 
+/// Returns the number of groups in which a rank exchanges memory of its device with others. With NCCL, each of them has
+/// a communicator. Local.
+int device_groups(const Catalogue& programs, Rank rank);
+
 /// Makes the transport with the lanes and groups of the programs. The number of a lane is its value in Lane. Collective
 /// over the world.
 Transport make_transport(Session& session, const Catalogue& programs);

@@ -347,6 +347,7 @@ std::vector<Row> brief(const std::vector<Row>& rows) {
                                                        "device_memory_bytes",
                                                        "device_tensor_bytes",
                                                        "device_workspace_bytes",
+                                                       "device_communicator_bytes",
                                                        "device_context_bytes",
                                                        "device_waits",
                                                        "checkpoints_on_disk_bytes",

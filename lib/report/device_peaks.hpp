@@ -27,6 +27,10 @@ constexpr std::int64_t assumed_context_bytes = std::int64_t{512} << 20;
 constexpr std::int64_t assumed_workspace_bytes = std::int64_t{64} << 20;
 /// Multiprocessors that plans assume: those of an H100 SXM. Attention takes some memory for each.
 constexpr int assumed_multiprocessors = 132;
+/// Memory that plans assume for a communicator of NCCL. An A100 with NVLink takes 688 MiB for three ranks and more, and
+/// 544 MiB for two (NVIDIA/nccl#964); an RTX 3060 takes 388 MiB (sgl-project/sglang#35538). Most of it are buffers of
+/// channels: NCCL_MAX_NCHANNELS and NCCL_BUFFSIZE make it smaller, and all-to-all exchanges larger (NVIDIA/nccl#1685).
+constexpr std::int64_t assumed_communicator_bytes = std::int64_t{688} << 20;
 
 /// All known devices, in the order of the table.
 const std::vector<DevicePeaks>& known_devices();

@@ -5,6 +5,7 @@
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "device/device.hpp"
+#include "engine/engine.hpp"
 #include "program/memory_estimate.hpp"
 
 #include <fmt/format.h>
@@ -52,6 +53,11 @@ std::int64_t device_memory_needed(const TrainPlan& plan, Rank rank) {
   return most_of_programs(plan, rank, [](const RankClass& ranks) { return memory_of(ranks).peak_bytes; });
 }
 
+std::int64_t communicator_memory(const TrainPlan& plan, Rank rank) {
+  if (!plan.device->uses_nccl) return 0;
+  return device_groups(plan.programs, rank) * plan.device->overhead.communicator_bytes;
+}
+
 namespace {
 
 /// What every rank needs and where. Collective over `world`.
@@ -86,46 +92,62 @@ void choose_background(Communicator& world, Background background, TrainPlan& pl
 
 namespace {
 
-/// Of a rank, or of ranks that share a device: "1.2 GiB for tensors and 32 MiB for libraries".
-std::string device_needs_text(std::int64_t needed, std::int64_t workspace) {
-  return fmt::format("{} for tensors and {} for libraries", human_bytes(needed - workspace), human_bytes(workspace));
+/// The needs of a rank, or of ranks that share a device.
+struct DeviceParts {
+  std::int64_t tensors = 0, libraries = 0, communicators = 0;
+  std::int64_t all() const { return tensors + libraries + communicators; }
+  /// "1.2 GiB for tensors and 32 MiB for libraries"
+  std::string text() const {
+    if (communicators == 0)
+      return fmt::format("{} for tensors and {} for libraries", human_bytes(tensors), human_bytes(libraries));
+    return fmt::format("{} for tensors, {} for libraries and an estimate of {} for communicators of NCCL",
+                       human_bytes(tensors), human_bytes(libraries), human_bytes(communicators));
+  }
+};
+
+DeviceParts parts_of(const TrainPlan& plan, Rank rank) {
+  return {.tensors = device_memory_needed(plan, rank),
+          .libraries = plan.device->overhead.workspace_bytes,
+          .communicators = communicator_memory(plan, rank)};
 }
 
 /// The ranks on a device that is in use.
 struct DeviceNeeds {
   std::vector<std::string> ranks = {};
-  std::int64_t needed_bytes = 0;
+  DeviceParts needed = {};
   std::int64_t free_bytes = std::numeric_limits<std::int64_t>::max();
 };
 
 /// By host and UUID. Collective over `world`.
-std::map<std::string, DeviceNeeds> needs_on_devices(Communicator& world, std::int64_t needed, std::int64_t free) {
-  const std::string mine = fmt::format("{}, {}\n{}\n{}", host_name(), this_device().properties().uuid, needed, free);
+std::map<std::string, DeviceNeeds> needs_on_devices(Communicator& world, const DeviceParts& needed, std::int64_t free) {
+  const std::string mine = fmt::format("{}, {}\n{}\n{}\n{}\n{}", host_name(), this_device().properties().uuid, free,
+                                       needed.tensors, needed.libraries, needed.communicators);
   std::map<std::string, DeviceNeeds> devices;
   std::size_t rank = 0;
   for (const std::string& text : world.all_gather(mine)) {
     const std::vector<std::string> fields = split(text, '\n');
     DeviceNeeds& device = devices[fields[0]];
     device.ranks.push_back(std::to_string(rank++));
-    device.needed_bytes += std::stoll(fields[1]);
-    device.free_bytes = std::min<std::int64_t>(device.free_bytes, std::stoll(fields[2]));
+    device.free_bytes = std::min<std::int64_t>(device.free_bytes, std::stoll(fields[1]));
+    device.needed.tensors += std::stoll(fields[2]);
+    device.needed.libraries += std::stoll(fields[3]);
+    device.needed.communicators += std::stoll(fields[4]);
   }
   return devices;
 }
 
 /// Collective over `world`.
 void require_device_memory(Communicator& world, const TrainPlan& plan) {
-  const std::int64_t workspace = plan.device->overhead.workspace_bytes;
-  const std::int64_t needed = device_memory_needed(plan, world.rank()) + workspace;
-  for (const auto& [place, device] : needs_on_devices(world, needed, plan.device->free_bytes.value())) {
-    if (device.needed_bytes <= device.free_bytes) continue;
+  const DeviceParts mine = parts_of(plan, world.rank());
+  for (const auto& [place, device] : needs_on_devices(world, mine, plan.device->free_bytes.value())) {
+    if (device.needed.all() <= device.free_bytes) continue;
     const auto ranks = std::ssize(device.ranks);
     throw AgreedError(
         Error(ExitCode::resources,
               fmt::format("{} {} {} {} of memory on {} ({}): {}; {} of {} are free", ranks == 1 ? "rank" : "ranks",
-                          join(device.ranks, ", "), ranks == 1 ? "needs" : "need", human_bytes(device.needed_bytes),
-                          plan.device->name, place, device_needs_text(device.needed_bytes, ranks * workspace),
-                          human_bytes(device.free_bytes), human_bytes(plan.device->memory_bytes)),
+                          join(device.ranks, ", "), ranks == 1 ? "needs" : "need", human_bytes(device.needed.all()),
+                          plan.device->name, place, device.needed.text(), human_bytes(device.free_bytes),
+                          human_bytes(plan.device->memory_bytes)),
               "use a smaller train.micro_batch, --train.recompute block, train.offload, or more ranks that share the "
               "weights; --train.memory_check off starts in any case"),
         std::stoi(device.ranks.front()));
@@ -146,14 +168,15 @@ void require_memory(Communicator& world, const TrainPlan& plan) {
 
 std::optional<std::string> device_shortage(const TrainPlan& plan) {
   if (!plan.device) return std::nullopt;
-  const auto& [context, workspace] = plan.device->overhead;
+  const std::int64_t context = plan.device->overhead.context_bytes;
   for (const RankClass& ranks : plan.programs.all().front()->classes) {
     const Rank rank = ranks.ranks.front();
-    const std::int64_t needed = device_memory_needed(plan, rank) + workspace;
+    const DeviceParts parts = parts_of(plan, rank);
+    const std::int64_t needed = parts.all();
     if (needed + context > plan.device->memory_bytes)
       return fmt::format("rank {} needs {} of memory on {}: {}, and {} for the context; {} are there", rank,
-                         human_bytes(needed + context), plan.device->name, device_needs_text(needed, workspace),
-                         human_bytes(context), human_bytes(plan.device->memory_bytes));
+                         human_bytes(needed + context), plan.device->name, parts.text(), human_bytes(context),
+                         human_bytes(plan.device->memory_bytes));
   }
   return std::nullopt;
 }

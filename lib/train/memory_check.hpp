@@ -17,6 +17,8 @@ namespace lockstep {
 std::int64_t memory_needed(const TrainPlan& plan, Rank rank);
 /// Returns the bytes of plan.device that tensors of `rank` need at most. Local.
 std::int64_t device_memory_needed(const TrainPlan& plan, Rank rank);
+/// Returns the bytes of plan.device that NCCL takes for the communicators of `rank`, as estimated. Local.
+std::int64_t communicator_memory(const TrainPlan& plan, Rank rank);
 
 /// With checkpoint.background auto, makes saves synchronous if the ranks of a machine have no memory for copies of
 /// their state. Collective over `world`.

@@ -194,8 +194,8 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
                                    {.one_queue = device && config.parallel.transport != RankTransport::host,
                                     .vocabulary_multiple = device ? gpu_vocabulary_multiple : 1});
   plan.device = device;
-  if (device && ranks > 1 && config.parallel.transport != RankTransport::host)
-    plan.device->overhead.workspace_bytes += DeviceExchange::packing_bytes;
+  if (device) plan.device->uses_nccl = ranks > 1 && config.parallel.transport != RankTransport::host;
+  if (device && plan.device->uses_nccl) plan.device->overhead.workspace_bytes += DeviceExchange::packing_bytes;
   const std::vector<std::string> notes = notes_on(config, plan);
   const bool for_these_machines = !config.world_size && !config.ranks_per_node;
   std::optional<std::string> shortage;

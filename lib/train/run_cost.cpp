@@ -133,19 +133,22 @@ Row memory_row(const TrainPlan& plan, const Placement& placement) {
 
 /// Of the rank that needs most, or waits most.
 std::vector<Row> device_rows(const TrainPlan& plan) {
-  std::int64_t tensors = 0;
-  for (const RankClass& ranks : plan.programs.train.classes)
+  std::int64_t tensors = 0, communicators = 0;
+  for (const RankClass& ranks : plan.programs.train.classes) {
     tensors = std::max(tensors, device_memory_needed(plan, ranks.ranks.front()));
+    communicators = std::max(communicators, communicator_memory(plan, ranks.ranks.front()));
+  }
   int waits = 0;
   for (const RankClass& ranks : plan.programs.train.classes)
     waits = std::max(waits, device_waits(plan.programs.train, ranks));
-  const auto& [context, workspace] = plan.device->overhead;
-  const std::int64_t all = tensors + context + workspace;
+  const std::int64_t context = plan.device->overhead.context_bytes, workspace = plan.device->overhead.workspace_bytes;
+  const std::int64_t all = tensors + context + workspace + communicators;
   return {cost_row("device_memory_bytes", "memory of a device", all,
                    fmt::format("{} of the {} of {}", bytes_text(all), bytes_text(plan.device->memory_bytes),
                                plan.device->name)),
           cost_row("device_tensor_bytes", "of its tensors", tensors, bytes_text(tensors)),
           cost_row("device_workspace_bytes", "of its libraries", workspace, bytes_text(workspace)),
+          cost_row("device_communicator_bytes", "of NCCL (estimated)", communicators, bytes_text(communicators)),
           cost_row("device_context_bytes", "of its context", context, bytes_text(context)),
           cost_row("device_waits", "waits for a device", std::int64_t{waits}, fmt::format("{} a step", waits))};
 }

@@ -183,11 +183,12 @@ std::optional<DeviceOfPlan> device_planned_for(const TrainConfig& config) {
   const DevicePeaks* const device = config.log.peak_device ? find_device(*config.log.peak_device) : nullptr;
   constexpr std::int64_t bytes_per_gb = 1'000'000'000;
   if (device != nullptr)
-    return DeviceOfPlan{
-        .name = std::string(device->name),
-        .memory_bytes = device->memory_gb * bytes_per_gb,
-        .overhead = {.context_bytes = assumed_context_bytes, .workspace_bytes = assumed_workspace_bytes},
-        .multiprocessors = assumed_multiprocessors};
+    return DeviceOfPlan{.name = std::string(device->name),
+                        .memory_bytes = device->memory_gb * bytes_per_gb,
+                        .overhead = {.context_bytes = assumed_context_bytes,
+                                     .workspace_bytes = assumed_workspace_bytes,
+                                     .communicator_bytes = assumed_communicator_bytes},
+                        .multiprocessors = assumed_multiprocessors};
   if (config.train.device == DeviceChoice::cuda)
     throw Error(ExitCode::usage, "a plan for train.device cuda needs the name of the device",
                 "set log.peak_device, or train.device cpu; lockstep-performance(7) lists the names");

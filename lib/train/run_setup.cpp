@@ -207,8 +207,9 @@ TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world) {
                      .memory_bytes = device.memory_bytes,
                      .overhead = device.overhead,
                      .multiprocessors = device.multiprocessors,
-                     .free_bytes = this_device().free_memory()};
-      if (nccl_in_use() != nullptr) plan.device->overhead.workspace_bytes += DeviceExchange::packing_bytes;
+                     .free_bytes = this_device().free_memory(),
+                     .uses_nccl = nccl_in_use() != nullptr};
+      if (plan.device->uses_nccl) plan.device->overhead.workspace_bytes += DeviceExchange::packing_bytes;
     }
     require_device_kernels(config, plan);
     notes_on(config, plan);

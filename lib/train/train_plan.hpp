@@ -49,6 +49,7 @@ struct DeviceOfPlan {
   int multiprocessors = 0;  // of an NVIDIA GPU; 0: another device
   // of the one in use, when this rank has opened it
   std::optional<std::int64_t> free_bytes = {};
+  bool uses_nccl = false;  // between ranks
 };
 
 /// What the device of the ranks decides in a plan. The CPU's: as it is.

@@ -257,8 +257,8 @@ def test_a_plan_without_a_job_is_for_a_named_device(tmp):
     for device in ("cuda", "auto"):
         told = run("train", *words, "--train.device", device, "--log.peak_device", "NVIDIA H200")
         cost = json.loads(told.stdout)["cost"]
-        parts = [cost[f"device_{part}_bytes"] for part in ("tensor", "workspace", "context")]
-        assert cost["device_memory_bytes"] == sum(parts) and parts[1:] == [64 << 20, 512 << 20], cost
+        parts = [cost[f"device_{part}_bytes"] for part in ("tensor", "workspace", "communicator", "context")]
+        assert cost["device_memory_bytes"] == sum(parts) and parts[1:] == [64 << 20, 0, 512 << 20], cost
         assert 0 < parts[0] <= on_cpu["node_memory_bytes"], cost
         assert "the plan is for ranks on NVIDIA H200" in told.stderr and "exit code 5" not in told.stderr, told.stderr
     assert "attention" not in json.loads(run("train", *words).stdout)["network"]
@@ -271,6 +271,15 @@ def test_a_plan_without_a_job_is_for_a_named_device(tmp):
         given = [word for name, value in options.items() for word in (f"--{name}", value)]
         told = run("train", *words, "--log.peak_device", "NVIDIA H200", *given)
         assert json.loads(told.stdout)["network"]["attention"] == attention, told.stdout
+    counts = []
+    for layout in (
+        ("--world-size", 2),
+        ("--world-size", 4, "--parallel.tp", 2),
+        ("--world-size", 2, "--parallel.transport", "host"),
+    ):
+        cost = json.loads(run("train", *words, "--log.peak_device", "NVIDIA H200", *layout).stdout)["cost"]
+        counts.append(cost["device_communicator_bytes"] / (688 << 20))
+    assert counts[0] == 1 and counts[1] in (2, 3) and counts[2] == 0, counts
     write_config(tmp / "model", {**GPT2_TINY, "n_embd": 4096, "n_layer": 24})
     told = run("train", *words, "--log.peak_device", "Tesla T4", "--precision.dtype", "fp16").stderr
     assert "of memory on Tesla T4: " in told and "512 MiB for the context; 14.9 GiB are there: a run would" in told, (
@@ -451,6 +460,13 @@ def test_a_plan_that_does_not_fit_on_the_device_is_refused(tmp):
         done = train(tmp, tmp / f"other{number}", {}, "cuda", expect=5, memory=4000000, **other)
         free, libraries = ("488 KiB", "0 B") if "taken" in other else ("3.8 MiB", "3.3 MiB")
         assert f"{libraries} for libraries; {free} of 3.8 MiB are free" in done.stderr, done.stderr
+    options = {"parallel.dp_shard": 2}
+    room = {"memory": 100_000_000, "nccl": 1}
+    train(tmp, tmp / "connected", options, "cuda", ranks=2, **room)
+    done = train(tmp, tmp / "connected", options, "cuda", ranks=2, expect=5, communicator=60_000_000, **room)
+    assert "64.0 MiB for libraries and an estimate of 114 MiB for communicators of NCCL; 95.4 MiB" in done.stderr, (
+        done.stderr
+    )
     options = {"parallel.transport": "host", "train.memory_check": "true"}
     done = train(tmp, tmp / "shared", options, "cuda", ranks=2, expect=5, memory=2500000, count=1)
     assert "ranks 0, 1 need " in done.stderr and ", fake-0): " in done.stderr, done.stderr

@@ -8,6 +8,7 @@
 //   workspace      bytes that its libraries take
 //   vocabulary_multiple  of which the rows of vocabulary matrices in memory are a multiple (1)
 //   multiprocessors those of an NVIDIA GPU; attention then takes the memory of flash attention
+//   communicator   bytes that a communicator of NCCL is said to take
 //   numa           the NUMA node of its devices
 //   bound          1: each rank sees one device, of its own
 //   wait_left_out  the number of a wait of the host that returns at once
@@ -104,7 +105,9 @@ DeviceProperties properties(int index) {
   return {.name = rank_of_process() >= number("other_from", 1000) ? "other device" : "fake device",
           .uuid = "fake-" + std::to_string(index),
           .memory_bytes = static_cast<std::int64_t>(memory()),
-          .overhead = {.context_bytes = 0, .workspace_bytes = number("workspace", 0)},
+          .overhead = {.context_bytes = 0,
+                       .workspace_bytes = number("workspace", 0),
+                       .communicator_bytes = number("communicator", 0)},
           .vocabulary_multiple = number("vocabulary_multiple", 1),
           .multiprocessors = static_cast<int>(number("multiprocessors", 0)),
           .numa_node = static_cast<int>(number("numa", -1)),

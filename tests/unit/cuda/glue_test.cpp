@@ -167,6 +167,7 @@ BOOST_AUTO_TEST_CASE(gpus_are_described_and_old_ones_are_left_out) {
   BOOST_TEST(device->properties().numa_node == 0);
   BOOST_TEST(devices[0].numa_node == 1);
   BOOST_TEST(device->properties().overhead.workspace_bytes == 32 << 20);
+  BOOST_TEST(device->properties().overhead.communicator_bytes == 688 << 20);
   BOOST_TEST(device->free_memory() == std::int64_t{79} << 30);
   BOOST_TEST(stubs::device_in_use() == 2);  // as CUDA counts them
 }
