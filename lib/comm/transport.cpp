@@ -4,21 +4,15 @@
 #include "base/error.hpp"
 #include "comm/failure.hpp"
 #include "comm/local_work.hpp"
-#include "comm/waiting.hpp"
-#include "device/device.hpp"
+#include "comm/transport_state.hpp"
 
 #ifdef __linux__
 #include <sys/prctl.h>
 #endif
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <exception>
-#include <functional>
-#include <initializer_list>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -30,8 +24,7 @@ namespace {
 
 using Kind = OperationRecord::Kind;
 
-constexpr std::chrono::milliseconds look_at_lane(50);      // by who waits for it
-constexpr std::chrono::milliseconds watchdogs_first(500);  // before a lost rank is reported here
+constexpr std::chrono::milliseconds look_at_lane(50);  // by who waits for it
 
 std::size_t element_bytes(DType dtype) { return static_cast<std::size_t>(size_of(dtype)); }
 
@@ -96,363 +89,115 @@ std::string_view name_of(OperationRecord::Kind kind) {
   return "unknown";
 }
 
-/// Device memory of one operation, which the operation uses in pinned host memory. For host memory it does nothing.
-class Transport::Staging {
- public:
-  explicit Staging(State& state) : state_(state) {}
-  /// Memory that the operation only reads.
-  std::span<const std::byte> in(const Region& region) { return copy_of(region, false); }
-  /// Memory that it overwrites, and that nobody reads afterwards.
-  std::span<std::byte> scratch(const Region& region) { return copy_of(region, false); }
-  /// Memory that it writes, or some of it.
-  std::span<std::byte> out(const Region& region) { return copy_of(region, true); }
-  /// The operation, between the copies.
-  Operation around(Operation operation);
-  /// Call with the ticket of the operation.
-  Ticket issued(Ticket ticket);
-  /// Queues copies between the host and the device, which the ticket stands for.
-  Ticket copied(const std::vector<RegionCopy>& copies, Ticket ticket);
-
- private:
-  std::span<std::byte> copy_of(const Region& region, bool written);
-  State& state_;
-  std::vector<RegionCopy> in_, back_;
-  std::vector<std::shared_ptr<std::byte>> memory_;
-  std::shared_ptr<DeviceMoment> returned_;  // set by the thread that ends the operation
-};
-
-struct Transport::State {
-  struct Channel {
-    std::unique_ptr<Communicator> ranks;  // null: this rank alone, or the lane sends nothing in this group
-    std::vector<Rank> members;            // ascending
-    std::string name;
-    std::size_t self = 0;  // this rank among them
-    std::size_t rank() const { return self; }
-  };
-  struct Issued {
-    Operation operation;
-    OperationRecord record;
-    const Channel* channel = nullptr;
-    // Of an operation that is queued on the device:
-    const DeviceRanks* ranks = nullptr;
-    std::uint64_t order = 0;  // in the queue of the device
-    DeviceMoment begin = nullptr, end = nullptr;
-  };
-  struct Lane {
-    std::string name;
-    std::vector<Channel> channels;  // by group
-    Workspace space;
-    std::deque<Issued> queue;  // the first is being done
-    std::uint64_t issued = 0;  // operations so far
-    std::uint64_t ended = 0;   // of them, in order
-    double busy_s = 0;
-    std::atomic<bool> waits{false};  // for other ranks
-  };
-
-  mutable std::mutex mutex;  // guards queues, counts and records of lanes, and all below
-  std::condition_variable work, ends;
-  std::size_t open = 0;  // operations in queues
-  int waiting = 0;       // threads in wait()
-  bool over = false;
-  bool records_wanted = false;
-  TraceLog* log = nullptr;                            // of the calling thread
-  std::vector<std::pair<Ticket, TraceEntry>> logged;  // what was issued since all was drained
-  std::vector<OperationRecord> records;
-  std::deque<Lane> lanes;
-  std::vector<std::vector<AxisName>> groups;
-  std::vector<std::shared_ptr<void>> kept;
-  // Of the calling thread: results that the device copies back, and the memory of the copies.
-  struct Return {
-    Ticket ticket;
-    std::shared_ptr<DeviceMoment> moment;
-    std::vector<std::shared_ptr<std::byte>> memory;
-  };
-  std::vector<Return> returns;
-  std::vector<Ticket> queued;  // on the device, since all was drained
-  Session* session = nullptr;
-  std::optional<DeviceOperations> on_device;               // unless the device in use is the host
-  std::vector<std::unique_ptr<DeviceRanks>> device_ranks;  // by group; null: this rank alone, or through host memory
-  std::atomic<bool> works{false};                          // the thread does work of its own
-  std::uint64_t device_orders = 0;
-  std::atomic<std::int32_t>* waits_of_caller = nullptr;
-  // Of the thread: the operation at which the queue of the device is, and since when.
-  std::uint64_t watched = 0;
-  double watched_since_s = 0;
-  std::optional<Waiting> device_waits;
-  std::thread thread;
-
-  void wait(Ticket ticket);
-  /// Whether the device orders the results of an operation: then nobody has to wait for the thread.
-  bool is_queued(Ticket ticket) const { return std::ranges::find(queued, ticket) != queued.end(); }
-  /// Kernels that are queued from now on have the results of the operations up to this one on its lane.
-  void bring_back(Ticket ticket) {
-    std::erase_if(returns, [&](const Return& one) {
-      if (one.ticket.number % lanes.size() != ticket.number % lanes.size() || one.ticket.number > ticket.number)
-        return false;
-      this_device().follow(DeviceQueue::compute, *one.moment);
-      return true;
-    });
-  }
-
-  /// The thread's life: until the transport is over and all queues are empty. A failure ends the job.
-  void serve() {
-    short_sleeps();
-    Waiting::counts_in(waits_of_caller);
-    std::vector<Issued*> heads(lanes.size());
-    Backoff backoff;
-    std::unique_lock lock(mutex);
-    for (;;) {
-      if (open == 0) watch_queue({});
-      work.wait(lock, [this] { return over || open > 0; });
-      if (open == 0) return;
-      for (std::size_t i = 0; i < lanes.size(); ++i)
-        heads[i] = lanes[i].queue.empty() ? nullptr : &lanes[i].queue.front();
-      lock.unlock();
-      bool moved = false;
-      for (std::size_t i = 0; i < lanes.size(); ++i)
-        if (heads[i] != nullptr && go_on(lanes[i], *heads[i])) moved = true;
-      watch_queue(heads);
-      lock.lock();
-      for (std::size_t i = 0; i < lanes.size(); ++i)
-        if (heads[i] != nullptr && heads[i]->operation.done()) finish(lanes[i]);
-      if (moved) {
-        backoff.moved();
-        continue;
-      }
-      const double sleep_s = backoff.next_sleep_s(waiting > 0 ? Backoff::Caller::waits : Backoff::Caller::computes);
-      if (sleep_s > 0) work.wait_for(lock, std::chrono::duration<double>(sleep_s));
+void Transport::State::serve() {
+  short_sleeps();
+  Waiting::counts_in(waits_of_caller);
+  std::vector<Issued*> heads(lanes.size());
+  Backoff backoff;
+  std::unique_lock lock(mutex);
+  for (;;) {
+    if (open == 0) watch_queue({});
+    work.wait(lock, [this] { return over || open > 0; });
+    if (open == 0) return;
+    for (std::size_t i = 0; i < lanes.size(); ++i)
+      heads[i] = lanes[i].queue.empty() ? nullptr : &lanes[i].queue.front();
+    lock.unlock();
+    bool moved = false;
+    for (std::size_t i = 0; i < lanes.size(); ++i)
+      if (heads[i] != nullptr && go_on(lanes[i], *heads[i])) moved = true;
+    watch_queue(heads);
+    lock.lock();
+    for (std::size_t i = 0; i < lanes.size(); ++i)
+      if (heads[i] != nullptr && heads[i]->operation.done()) finish(lanes[i]);
+    if (moved) {
+      backoff.moved();
+      continue;
     }
+    const double sleep_s = backoff.next_sleep_s(waiting > 0 ? Backoff::Caller::waits : Backoff::Caller::computes);
+    if (sleep_s > 0) work.wait_for(lock, std::chrono::duration<double>(sleep_s));
   }
+}
 
-  /// While the device waits for other ranks in an operation, so does this rank, whatever its other thread does: all
-  /// operations of its device are behind this one.
-  void watch_queue(const std::vector<Issued*>& heads) noexcept {
-    const Issued* first = nullptr;
-    for (const Issued* head : heads)
-      if (head != nullptr && head->ranks != nullptr && !head->operation.done() &&
-          (first == nullptr || head->order < first->order))
-        first = head;
-    const double now_s = monotonic_seconds();
-    if (first == nullptr || first->order != watched) {
-      watched = first == nullptr ? 0 : first->order;
-      watched_since_s = now_s;
-      if (device_waits) session->wait_for("");
-      device_waits.reset();
-      return;
-    }
-    constexpr double named_after_s = 0.05;
-    if (device_waits || now_s - watched_since_s < named_after_s) return;
-    try {
-      if (!this_device().is_over(first->begin)) return;
-    } catch (const Error&) {
-      return;  // the device has failed: go_on tells it
-    }
-    device_waits.emplace();
-    session->wait_for(fmt::format("{} {} of {}", name_of(first->record.kind),
-                                  first->record.ticket.number / lanes.size(), first->channel->name));
-  }
-
-  /// Takes the first operation of a lane one wait further. False if it still waits.
-  bool go_on(Lane& lane, Issued& first) noexcept {
-    if (first.record.begin_s == 0) first.record.begin_s = monotonic_seconds();
-    try {
-      const bool goes_on = first.operation.done() || first.operation.ready();
-      if (!goes_on && first.ranks != nullptr) {
-        watch(first);
-        lane.waits = false;  // watch_queue marks that
-        return false;
-      }
-      lane.waits = !goes_on;
-      if (!goes_on) return false;
-      works = true;
-      if (!first.operation.done()) first.operation.advance();
-      works = false;
-      return true;
-    } catch (...) {
-      end_job(first.record.kind, *first.channel);
-    }
-  }
-
-  /// For an operation that has failed half-way, in a catch.
-  [[noreturn]] void end_job(Kind kind, const Channel& ranks) noexcept {
-    Failure failure = failure_of(std::current_exception(), session->world());
-    failure.message = fmt::format("in {} over {}: {}", name_of(kind),
-                                  ranks.members.size() > 1 ? ranks.name : "this rank alone", failure.message);
-    session->abort_with(failure);
-  }
-
-  /// Throws if the ranks of an operation on the device are lost. A rank of this machine that has died is reported by
-  /// the watchdogs, which know more, so they go first.
-  static void watch(const Issued& issued) {
-    try {
-      issued.ranks->check();
-    } catch (const Error&) {
-      std::this_thread::sleep_for(watchdogs_first);
-      throw;
-    }
-  }
-
-  void finish(Lane& lane) {
-    const Issued& ended = lane.queue.front();
-    OperationRecord record = ended.record;
-    record.end_s = monotonic_seconds();
-    if (ended.ranks != nullptr) {
-      record.begin_s = this_device().seconds_of(ended.begin);
-      record.end_s = this_device().seconds_of(ended.end);
-    }
-    lane.busy_s += record.end_s - record.begin_s;
-    if (records_wanted) records.push_back(record);
-    lane.queue.pop_front();
-    ++lane.ended;
-    --open;
-    ends.notify_all();
-  }
-
-  const Channel& channel(int lane, int group) const {
-    invariant(lane >= 0 && static_cast<std::size_t>(lane) < lanes.size(), "an operation names an existing lane");
-    const std::vector<Channel>& channels = lanes[static_cast<std::size_t>(lane)].channels;
-    invariant(group >= 0 && static_cast<std::size_t>(group) < channels.size(), "an operation names an existing group");
-    return channels[static_cast<std::size_t>(group)];
-  }
-  /// For what this lane sends.
-  const Channel& connected(int lane, int group) const {
-    const Channel& found = channel(lane, group);
-    invariant(found.ranks || found.members.size() == 1, "a lane sends only in groups that it has a communicator for");
-    return found;
-  }
-  /// For what goes to another rank.
-  NonBlocking& calls_with(int lane, int group, int peer) const {
-    const Channel& ranks = connected(lane, group);
-    invariant(peer >= 0 && static_cast<std::size_t>(peer) < ranks.members.size() &&
-                  static_cast<std::size_t>(peer) != ranks.rank(),
-              "a peer is another rank of the group");
-    return ranks.ranks->calls();
-  }
-  Workspace& space(int lane) { return lanes[static_cast<std::size_t>(lane)].space; }
-
-  /// Whether an operation on this memory is queued on the device.
-  bool stays_on_device(int lane, int group, std::initializer_list<const Region*> regions) const {
-    if (!on_device || std::ranges::any_of(regions, [](const Region* one) { return is_host_memory(*one); }))
+bool Transport::State::go_on(Lane& lane, Issued& first) noexcept {
+  if (first.record.begin_s == 0) first.record.begin_s = monotonic_seconds();
+  try {
+    const bool goes_on = first.operation.done() || first.operation.ready();
+    if (!goes_on && first.ranks != nullptr) {
+      watch(first);
+      lane.waits = false;  // watch_queue marks that
       return false;
-    return channel(lane, group).members.size() == 1 || device_ranks[static_cast<std::size_t>(group)];
-  }
-
-  /// Queues an operation on the device: calls `queue(operations, ranks)`. A failure ends the job, because the others
-  /// have queued their parts.
-  template <class Queue>
-  Ticket issue_on_device(Kind kind, int lane, int group, std::size_t bytes, DType dtype, const Queue& queue) {
-    Device& device = this_device();
-    DeviceRanks* const ranks = device_ranks[static_cast<std::size_t>(group)].get();
-    Issued issued{.operation = {}, .record = {}, .ranks = ranks, .order = ++device_orders};
-    try {
-      device.follow(DeviceQueue::exchange, device.record(DeviceQueue::compute));
-      issued.begin = device.record(DeviceQueue::exchange);
-      if (ranks != nullptr) session->inject(Phase::lane);
-      queue(*on_device, ranks);
-      issued.end = device.record(DeviceQueue::exchange);
-    } catch (...) {
-      end_job(kind, channel(lane, group));
     }
-    auto end = std::make_shared<DeviceMoment>(issued.end);
-    if (ranks != nullptr) issued.operation = until(issued.end);
-    const Ticket ticket = issue(kind, lane, group, bytes, dtype, std::move(issued));
-    returns.push_back({.ticket = ticket, .moment = std::move(end), .memory = {}});
-    queued.push_back(ticket);
-    return ticket;
+    lane.waits = !goes_on;
+    if (!goes_on) return false;
+    works = true;
+    if (!first.operation.done()) first.operation.advance();
+    works = false;
+    return true;
+  } catch (...) {
+    end_job(first.record.kind, *first.channel);
   }
-  static Operation until(DeviceMoment moment) { co_await Operation::Ended{.moment = &moment}; }
+}
 
-  Ticket issue(Kind kind, int lane_index, int group, std::size_t bytes, DType dtype, Operation operation) {
-    return issue(kind, lane_index, group, bytes, dtype, Issued{.operation = std::move(operation), .record = {}});
+[[noreturn]] void Transport::State::end_job(Kind kind, const Channel& ranks) noexcept {
+  Failure failure = failure_of(std::current_exception(), session->world());
+  failure.message = fmt::format("in {} over {}: {}", name_of(kind),
+                                ranks.members.size() > 1 ? ranks.name : "this rank alone", failure.message);
+  session->abort_with(failure);
+}
+
+void Transport::State::finish(Lane& lane) {
+  const Issued& ended = lane.queue.front();
+  OperationRecord record = ended.record;
+  record.end_s = monotonic_seconds();
+  if (ended.ranks != nullptr) {
+    record.begin_s = this_device().seconds_of(ended.begin);
+    record.end_s = this_device().seconds_of(ended.end);
   }
-  /// Puts an operation into its lane. What a rank does alone in an idle lane it does at once.
-  Ticket issue(Kind kind, int lane_index, int group, std::size_t bytes, DType dtype, Issued issued) {
-    LocalWork::forbid_collective(name_of(kind).data());
-    Lane& lane = lanes[static_cast<std::size_t>(lane_index)];
-    std::unique_lock lock(mutex);
-    issued.channel = &channel(lane_index, group);
-    issued.record = {.kind = kind,
-                     .lane = lane_index,
-                     .group = group,
-                     .members = &issued.channel->members,
-                     .bytes = static_cast<std::int64_t>(bytes),
-                     .dtype = dtype,
-                     .ticket = {(lane.issued + 1) * lanes.size() + static_cast<std::size_t>(lane_index)}};
-    const Ticket ticket = issued.record.ticket;
-    if (log != nullptr) {
-      logged.emplace_back(ticket, TraceEntry{.event = TraceEntry::Event::issued,
-                                             .what = name_of(kind),
-                                             .lane = static_cast<lockstep::Lane>(lane_index),
-                                             .members = issued.channel->members,
-                                             .bytes = static_cast<std::int64_t>(bytes),
-                                             .dtype = dtype});
-      log->add(logged.back().second);
-    }
-    const bool beside = kind == Kind::copy && thread.joinable();
-    const bool at_once = issued.channel->members.size() == 1 && lane.queue.empty() && !beside;
-    if (at_once) {
-      lock.unlock();
-      issued.record.begin_s = monotonic_seconds();
-      run_to_end(std::move(issued.operation));
-      lock.lock();
-    }
-    lane.queue.push_back(std::move(issued));
-    ++lane.issued;
-    ++open;
-    if (at_once)
-      finish(lane);
-    else
-      work.notify_one();
-    return ticket;
+  lane.busy_s += record.end_s - record.begin_s;
+  if (records_wanted) records.push_back(record);
+  lane.queue.pop_front();
+  ++lane.ended;
+  --open;
+  ends.notify_all();
+}
+
+Ticket Transport::State::issue(Kind kind, int lane_index, int group, std::size_t bytes, DType dtype, Issued issued) {
+  LocalWork::forbid_collective(name_of(kind).data());
+  Lane& lane = lanes[static_cast<std::size_t>(lane_index)];
+  std::unique_lock lock(mutex);
+  issued.channel = &channel(lane_index, group);
+  issued.record = {.kind = kind,
+                   .lane = lane_index,
+                   .group = group,
+                   .members = &issued.channel->members,
+                   .bytes = static_cast<std::int64_t>(bytes),
+                   .dtype = dtype,
+                   .ticket = {(lane.issued + 1) * lanes.size() + static_cast<std::size_t>(lane_index)}};
+  const Ticket ticket = issued.record.ticket;
+  if (log != nullptr) {
+    logged.emplace_back(ticket, TraceEntry{.event = TraceEntry::Event::issued,
+                                           .what = name_of(kind),
+                                           .lane = static_cast<lockstep::Lane>(lane_index),
+                                           .members = issued.channel->members,
+                                           .bytes = static_cast<std::int64_t>(bytes),
+                                           .dtype = dtype});
+    log->add(logged.back().second);
   }
-};
-
-Ticket Transport::Staging::copied(const std::vector<RegionCopy>& copies, Ticket ticket) {
-  if (copies.empty()) return ticket;
-  const DeviceQueue queue =
-      copies.front().from.arena == Arena::device ? DeviceQueue::from_device : DeviceQueue::to_device;
-  this_device().follow(queue, this_device().record(DeviceQueue::compute));
-  this_device().copy(copies, queue);
-  returned_ = std::make_shared<DeviceMoment>(this_device().record(queue));
-  return issued(ticket);
-}
-
-namespace {
-
-/// Copies when the operation begins, not when it is issued: the one before it on the lane may write what it reads.
-Operation between_copies(DeviceMoment issued, std::vector<RegionCopy> in, Operation operation,
-                         std::vector<RegionCopy> back, std::shared_ptr<DeviceMoment> returned) {
-  Device& device = this_device();
-  device.follow(DeviceQueue::from_device, issued);
-  device.follow(DeviceQueue::from_device, device.record(DeviceQueue::to_device));
-  device.copy(in, DeviceQueue::from_device);
-  const DeviceMoment ready = device.record(DeviceQueue::from_device);
-  co_await Operation::Ended{.moment = &ready};
-  for (; !operation.done(); operation.advance()) co_await operation.awaits();
-  device.copy(back, DeviceQueue::to_device);
-  *returned = device.record(DeviceQueue::to_device);
-}
-
-}  // namespace
-
-std::span<std::byte> Transport::Staging::copy_of(const Region& region, bool written) {
-  if (is_host_memory(region)) return host_bytes(region);
-  memory_.push_back(pinned_memory(region.bytes));
-  const Region host{Arena::host, memory_.back().get(), region.bytes};
-  in_.push_back({region, host});
-  if (written) back_.push_back({host, region});
-  return {host.pointer, host.bytes};
-}
-
-Operation Transport::Staging::around(Operation operation) {
-  if (memory_.empty()) return operation;
-  returned_ = std::make_shared<DeviceMoment>();
-  return between_copies(this_device().record(DeviceQueue::compute), std::move(in_), std::move(operation),
-                        std::move(back_), returned_);
-}
-
-Ticket Transport::Staging::issued(Ticket ticket) {
-  if (returned_) state_.returns.push_back({ticket, std::move(returned_), std::move(memory_)});
+  const bool beside = kind == Kind::copy && thread.joinable();
+  const bool at_once = issued.channel->members.size() == 1 && lane.queue.empty() && !beside;
+  if (at_once) {
+    lock.unlock();
+    issued.record.begin_s = monotonic_seconds();
+    run_to_end(std::move(issued.operation));
+    lock.lock();
+  }
+  lane.queue.push_back(std::move(issued));
+  ++lane.issued;
+  ++open;
+  if (at_once)
+    finish(lane);
+  else
+    work.notify_one();
   return ticket;
 }
 
