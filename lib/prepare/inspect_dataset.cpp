@@ -204,7 +204,7 @@ enum class RunMarks { brackets, colors };
 constexpr std::array quantiles{std::pair("p10", 0.1), std::pair("median", 0.5), std::pair("p90", 0.9),
                                std::pair("p99", 0.99)};
 
-Json json_of(const DatasetLook& look) {
+Json object_of(const DatasetLook& look) {
   const Histogram histogram = look.lengths.histogram();
   Json lengths{{"least", look.lengths.quantile(0)},
                {"most", look.lengths.quantile(1)},
@@ -337,7 +337,7 @@ int inspect_dataset(const PrepareConfig& config, Session& session, Output& outpu
     if (session.world().rank() != 0) return;
     const DatasetLook look = look_into(config, alive);
     if (output.common().json) {
-      output.print_json(json_of(look));
+      output.print_json(object_of(look));
     } else {
       const bool colors = use_color(output.common().color, STDOUT_FILENO);
       output.print(text_of(look, colors ? RunMarks::colors : RunMarks::brackets));
