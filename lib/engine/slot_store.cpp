@@ -76,7 +76,7 @@ void SlotStore::record(TraceEntry::Event event, int slot) {
              .what = name_of(of.kind),
              .subject = of.subject,
              .micro_batch = of.micro_batch,
-             .bytes = exact ? static_cast<std::int64_t>(content.value.nbytes()) : 0});
+             .bytes = exact ? static_cast<std::int64_t>(content.value.storage().nbytes()) : 0});
 }
 
 void SlotStore::empty(int position) {

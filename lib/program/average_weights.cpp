@@ -43,9 +43,11 @@ StepProgram keep_own_weights(const StepProgram& program, const ModelPlan& plan, 
   StepProgram result = program;
   for (RankClass& ranks : result.classes) {
     std::vector<Slot> own;
-    for (const Slot& slot : ranks.slots)
-      if (slot.kind == SlotKind::master && plan.units[static_cast<std::size_t>(slot.subject.index)].trained)
-        own.push_back({SlotKind::own_weights, slot.subject, no_micro_batch, slot.bytes});
+    for (const Slot& slot : ranks.slots) {
+      if (slot.kind != SlotKind::master) continue;
+      const UnitPlan& unit = plan.units[static_cast<std::size_t>(slot.subject.index)];
+      if (unit.trained) own.push_back({SlotKind::own_weights, slot.subject, no_micro_batch, unit.master_bytes});
+    }
     ranks.slots.insert(ranks.slots.end(), own.begin(), own.end());
   }
   return result;

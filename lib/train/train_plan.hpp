@@ -52,7 +52,7 @@ struct DeviceOfPlan {
   bool uses_nccl = false;  // between ranks
 };
 
-/// What the device of the ranks decides in a plan. The CPU's: as it is.
+/// PlannedFor is what the device of the ranks decides in a plan; the default is the CPU.
 struct PlannedFor {
   bool one_queue = false;                // it communicates one operation at a time, and the programs suit that
   std::int64_t vocabulary_multiple = 1;  // as in DeviceProperties

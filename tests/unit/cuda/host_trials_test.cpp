@@ -1,7 +1,7 @@
 // The trials of train --check-device on the table of the plug-in, whose kernels are compiled for the host. Products of
-// cublasLt, and Muon's iteration, which consists of them, are the CPU's here, and the own kernel computes all attention:
-// product_test.cpp, glue_test.cpp and flash_attention_test.cpp test those of the plug-in. Faults in a kernel must be
-// found.
+// cublasLt, and Muon's iteration, which consists of them, are the CPU's here, and the own kernel computes all
+// attention: product_test.cpp, glue_test.cpp and flash_attention_test.cpp test those of the plug-in. Faults in a kernel
+// must be found.
 #include "cuda/kernel_entries.hpp"
 #include "tensor/functions/kernel_names.hpp"
 #include "trial/errors.hpp"
