@@ -10,6 +10,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <map>
 
 namespace lockstep {
 
@@ -62,7 +63,10 @@ Model::Model(const Architecture& architecture, Precision precision, const Update
     all_units_.back() =
         std::make_unique<Unit>(plan.name, own, precision, types.state(own.front().update), here, memory);
     units_.push_back(all_units_.back().get());
-    for (const auto& parameter : units_.back()->parameters()) parameters_.push_back(parameter.get());
+    std::map<int, Parameter*> in_order;  // of the architecture, whatever their order in memory
+    for (std::size_t i = 0; i < plan.parameters.size(); ++i)
+      in_order[plan.parameters[i]] = units_.back()->parameters()[i].get();
+    for (const auto& [tensor, parameter] : in_order) parameters_.push_back(parameter);
   }
   if (config().positions == Positions::rotary)
     rotary_.emplace(config().rope, config().head_size, master_type(precision));

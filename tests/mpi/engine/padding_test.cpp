@@ -26,6 +26,7 @@ namespace {
 
 constexpr std::int64_t multiple = 16;  // 29 rows have memory for 32, and the parts of 2, 3, 4 ranks for 16 each
 constexpr std::int64_t steps = 2;
+constexpr int most_sharers = 4;  // of the blocks of these models
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 void pad(Architecture& architecture) { pad_vocabulary(architecture, multiple); }
@@ -59,14 +60,14 @@ std::vector<Composition> ways() {
     };
     if (ranks > 1)
       of_family.insert(of_family.end(), {{.shards = ranks, .micro_batch = 1},
-                                         {.shards = ranks, .zero = 2, .accumulate = Accumulate::shards},
-                                         {.micro_batch = 4, .stages = ranks}});
+                                         {.shards = ranks, .zero = 2, .accumulate = Accumulate::shards}});
+    if (ranks > 1 && ranks <= most_sharers) of_family.push_back({.micro_batch = 4, .stages = ranks});
     for (Composition& how : of_family) {
       how.family = family;
       ways.push_back(how);
     }
   }
-  if (ranks > 1) {
+  if (ranks > 1 && ranks <= most_sharers) {
     ways.push_back({.family = "shared llama", .tensor = ranks});
     ways.push_back({.family = "tied llama", .tensor = ranks, .sequence = true});
   }
