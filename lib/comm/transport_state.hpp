@@ -1,6 +1,6 @@
 // The state of a transport, and the copies of one operation between a device and the host. For the two sources of
-// Transport: comm/transport.cpp has its lanes and their thread, comm/transport_device.cpp what memory of a device
-// needs.
+// Transport: comm/transport.cpp has its lanes and their thread, comm/transport_device.cpp the operations on memory of a
+// device.
 #pragma once
 
 #include "base/error.hpp"
@@ -114,7 +114,7 @@ struct Transport::State {
   std::thread thread;
 
   void wait(Ticket ticket);
-  /// Puts an operation into its lane. What a rank does alone in an idle lane it does at once.
+  /// Puts an operation into its lane. An operation of one rank alone runs at once if its lane is idle.
   Ticket issue(Kind kind, int lane_index, int group, std::size_t bytes, DType dtype, Issued issued);
   Ticket issue(Kind kind, int lane_index, int group, std::size_t bytes, DType dtype, Operation operation) {
     return issue(kind, lane_index, group, bytes, dtype, Issued{.operation = std::move(operation), .record = {}});
@@ -138,8 +138,8 @@ struct Transport::State {
   bool is_queued(Ticket ticket) const { return std::ranges::find(queued, ticket) != queued.end(); }
   /// Kernels that are queued from now on have the results of the operations up to this one on its lane.
   void bring_back(Ticket ticket);
-  /// While the device waits for other ranks in an operation, so does this rank, whatever its other thread does: all
-  /// operations of its device are behind this one.
+  /// Marks this rank as waiting while its device waits for other ranks in an operation, because all operations of the
+  /// device are queued behind this one.
   void watch_queue(const std::vector<Issued*>& heads) noexcept;
   /// Throws if the ranks of an operation on the device are lost. A rank of this machine that has died is reported by
   /// the watchdogs, which know more, so they go first.
@@ -151,13 +151,13 @@ struct Transport::State {
     invariant(group >= 0 && static_cast<std::size_t>(group) < channels.size(), "an operation names an existing group");
     return channels[static_cast<std::size_t>(group)];
   }
-  /// For what this lane sends.
+  /// The channel of a group in which this lane sends.
   const Channel& connected(int lane, int group) const {
     const Channel& found = channel(lane, group);
     invariant(found.ranks || found.members.size() == 1, "a lane sends only in groups that it has a communicator for");
     return found;
   }
-  /// For what goes to another rank.
+  /// The calls to another rank of the channel.
   NonBlocking& calls_with(int lane, int group, int peer) const {
     const Channel& ranks = connected(lane, group);
     invariant(peer >= 0 && static_cast<std::size_t>(peer) < ranks.members.size() &&

@@ -160,7 +160,7 @@ class Unit {
   void view_local_gradient(const at::Tensor& whole, int slot);
   /// Zeroes the padding between parameters, because the buffer is reduced as a whole.
   void zero_padding(const at::Tensor& flat) const;
-  /// Zeroes what is behind the last parameter in the memory of whole weights or of a gradient.
+  /// Zeroes the memory of whole weights or of a gradient behind the last parameter.
   void zero_rows_behind(const at::Tensor& whole) const;
   std::string name_;
   Precision precision_;

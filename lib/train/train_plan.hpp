@@ -52,7 +52,7 @@ struct DeviceOfPlan {
   bool uses_nccl = false;  // between ranks
 };
 
-/// PlannedFor is what the device of the ranks decides in a plan; the default is the CPU.
+/// PlannedFor has the facts of the ranks' device on which a plan depends; the default is the CPU.
 struct PlannedFor {
   bool one_queue = false;                // it communicates one operation at a time, and the programs suit that
   std::int64_t vocabulary_multiple = 1;  // as in DeviceProperties
