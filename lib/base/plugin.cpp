@@ -21,7 +21,7 @@ const void* open_plugin_file(const std::string& path, const char* entry, int ver
   return tables();
 }
 
-const void* open_plugin(const std::string& room, const std::string& file, const char* entry, int version) {
+std::vector<Path> plugin_places(const std::string& room, const std::string& file) {
   std::error_code unknown;
   const Path program = std::filesystem::read_symlink("/proc/self/exe", unknown);
   // Installed beside bin, or in a build folder, where tests lie deeper than programs.
@@ -31,10 +31,19 @@ const void* open_plugin(const std::string& room, const std::string& file, const 
     places.push_back(folder / "libexec/lockstep" / file);
     places.push_back(folder / "lib" / room / file);
   }
-  for (const Path& path : places) {
-    if (std::filesystem::exists(path, unknown)) return open_plugin_file(path.string(), entry, version);
-  }
-  return nullptr;
+  return places;
+}
+
+std::optional<Path> find_plugin(const std::string& room, const std::string& file) {
+  std::error_code unknown;
+  for (const Path& path : plugin_places(room, file))
+    if (std::filesystem::exists(path, unknown)) return path;
+  return std::nullopt;
+}
+
+const void* open_plugin(const std::string& room, const std::string& file, const char* entry, int version) {
+  const std::optional<Path> path = find_plugin(room, file);
+  return path ? open_plugin_file(path->string(), entry, version) : nullptr;
 }
 
 }  // namespace lockstep

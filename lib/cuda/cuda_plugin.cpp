@@ -56,11 +56,11 @@ int device_count() {
     require(cudaDriverGetVersion(&version), "cannot ask for the version of the NVIDIA driver");
     if (version == 0)
       throw Error(ExitCode::resources, "this machine has no NVIDIA driver: libcuda.so.1 is missing",
-                  "install the driver, or set train.device cpu");
+                  "start on a machine with a GPU and its driver");
     throw Error(ExitCode::resources,
                 fmt::format("the NVIDIA driver of this machine is for CUDA {}, and Lockstep needs {}",
                             version_text(version), version_text(CUDART_VERSION)),
-                "update the driver, or set train.device cpu");
+                "update the driver");
   }
   if (answer == cudaErrorNoDevice || (answer == cudaSuccess && count == 0))
     throw Error(ExitCode::resources, "the NVIDIA driver shows this process no GPU",

@@ -6,7 +6,9 @@
 #include "device/device_products.hpp"
 #include "device/nccl_table.hpp"
 
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace lockstep {
@@ -42,6 +44,11 @@ struct DevicePluginTable {
   int build = 0;  // identifies the headers that it shares with the program: device/device_build.hpp, which is generated
   DevicePlugin* plugin = nullptr;
 };
+
+/// Returns the paths at which the plug-in of this installation is searched, and the one at which it is. It is not
+/// opened. Local.
+std::vector<std::filesystem::path> device_plugin_places();
+std::optional<std::filesystem::path> find_device_plugin();
 
 /// The plug-in of this installation, opened once. If the environment variable LOCKSTEP_TEST_DEVICE is set, it is that
 /// file. Null if there is none. Local. Throws Error(input) if it cannot be opened or belongs to another build.

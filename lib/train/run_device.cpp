@@ -16,38 +16,68 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace lockstep {
 
 namespace {
 
+/// Why a rank has no device, or no NCCL.
+struct Lack {
+  std::string reason;  // empty: nothing is missing
+  std::string hint;    // how to get it; may be empty
+};
+
 /// The device of this rank, or why it has none.
 struct DeviceOfRank {
   int index = 0;
   std::string uuid;
-  std::string reason;  // empty: it has one
+  Lack lack;
 };
+
+/// The paths at which the plug-in is searched: in folders that exist, or all if none does.
+std::string places_of_plugin() {
+  std::vector<std::string> existing, all;
+  for (const std::filesystem::path& place : device_plugin_places()) {
+    std::error_code unknown;
+    all.push_back(place.string());
+    if (std::filesystem::is_directory(place.parent_path(), unknown)) existing.push_back(all.back());
+  }
+  return join(existing.empty() ? all : existing, ", ");
+}
 
 DeviceOfRank find_device_of_rank(int local_rank, RankTransport transport) {
   DevicePlugin* const plugin = device_plugin();
   if (plugin == nullptr)
     return {.uuid = {},
-            .reason = fmt::format("there is no {} in libexec/lockstep beside the programs", DevicePlugin::file)};
+            .lack = {.reason = fmt::format("the plug-in {} is missing", DevicePlugin::file),
+                     .hint = fmt::format("scripts/setup --cuda=build, then make programs, builds the plug-in; it is "
+                                         "searched as {}",
+                                         places_of_plugin())}};
   try {
     const std::vector<DeviceProperties> devices = plugin->devices();
     const bool is_bound = devices.size() == 1;  // by a scheduler, which shows each rank one device
     auto index = is_bound ? 0 : static_cast<std::size_t>(local_rank);
     const bool may_share = transport != RankTransport::nccl || std::getenv("NCCL_HOSTID") != nullptr;
     if (may_share && !devices.empty()) index %= devices.size();
-    if (index < devices.size()) return {.index = static_cast<int>(index), .uuid = devices[index].uuid, .reason = {}};
+    if (index < devices.size()) return {.index = static_cast<int>(index), .uuid = devices[index].uuid, .lack = {}};
     return {.uuid = {},
-            .reason = fmt::format("this is rank {} of a machine with {} devices", local_rank, devices.size())};
+            .lack = {.reason = fmt::format("this is rank {} of a machine with {} devices", local_rank, devices.size()),
+                     .hint = devices.empty() ? "start on a machine with a GPU"
+                                             : "start as many ranks on each machine as it has devices"}};
   } catch (const Error& error) {
-    return {.uuid = {}, .reason = error.what()};
+    return {.uuid = {}, .lack = {.reason = error.what(), .hint = error.hint()}};
   }
+}
+
+/// The hint of a refusal: how to get what is missing, or to do without.
+std::string hint_of(const Lack& lack, std::string_view otherwise) {
+  return lack.hint.empty() ? std::string(otherwise) : fmt::format("{}; or {}", lack.hint, otherwise);
 }
 
 /// The first two ranks that have one device, in words; empty if each rank has its own. Collective over `world`.
@@ -63,11 +93,19 @@ std::string shared_device(const DeviceOfRank& mine, Communicator& world, const s
   return {};
 }
 
-/// The first reason of the ranks; empty if none has one. Collective over `world`.
-std::string first_reason(const std::string& mine, Communicator& world) {
-  for (const std::string& told : world.all_gather(mine))
-    if (!told.empty()) return told;
-  return {};
+/// The lack of each rank. Collective over `world`.
+std::vector<Lack> gather_lacks(const Lack& mine, Communicator& world) {
+  std::vector<Lack> all;
+  for (std::string& reason : world.all_gather(mine.reason)) all.push_back({.reason = std::move(reason), .hint = {}});
+  auto lack = all.begin();
+  for (std::string& hint : world.all_gather(mine.hint)) (lack++)->hint = std::move(hint);
+  return all;
+}
+
+/// The first of them with a reason; without one if none has any.
+Lack first_of(const std::vector<Lack>& lacks) {
+  const auto found = std::ranges::find_if(lacks, [](const Lack& lack) { return !lack.reason.empty(); });
+  return found == lacks.end() ? Lack{} : *found;
 }
 
 std::string version_text(int version) {
@@ -80,28 +118,27 @@ std::string choose_transport(RankTransport asked, const std::string& shared, Com
   if (world.size() == 1) return "none: there is one rank";
   if (asked == RankTransport::host) return "through host memory (parallel.transport)";
   const NcclTable* nccl = nullptr;
-  std::string reason;
+  Lack lack;
   if (shared.empty() || (asked == RankTransport::nccl && std::getenv("NCCL_HOSTID") != nullptr)) {
     try {
       nccl = &device_plugin()->nccl();
     } catch (const Error& error) {
-      reason = error.what();
+      lack = {.reason = error.what(), .hint = error.hint()};
     }
   } else {
-    reason = shared;
+    lack = {.reason = shared, .hint = "start as many ranks on each machine as it has devices"};
   }
-  reason = first_reason(reason, world);
-  if (reason.empty()) {
+  lack = first_of(gather_lacks(lack, world));
+  if (lack.reason.empty()) {
     use_nccl(nccl);
     return fmt::format("from device to device, {}", version_text(nccl->version));
   }
   if (asked == RankTransport::nccl)
-    throw AgreedError(Error(ExitCode::resources, fmt::format("parallel.transport nccl is not possible: {}", reason),
-                            shared.empty() ? "set parallel.transport host"
-                                           : "start as many ranks on each machine as it has devices, or set "
-                                             "parallel.transport host"),
-                      0);
-  return fmt::format("through host memory ({})", reason);
+    throw AgreedError(
+        Error(ExitCode::resources, fmt::format("parallel.transport nccl is not possible: {}", lack.reason),
+              hint_of(lack, "set parallel.transport host")),
+        0);
+  return fmt::format("through host memory ({})", lack.reason);
 }
 
 /// Memory that these threads pin afterwards lies on their NUMA node, as Linux gives memory to who touches it first.
@@ -121,33 +158,33 @@ RunDevices open_device(const TrainConfig& config, Communicator& world, const std
   DeviceOfRank found;
   together(world, "find a device",
            [&] { found = find_device_of_rank(static_cast<int>(std::count(hosts.begin(), mine, *mine)), transport); });
+  const std::vector<Lack> lacks = gather_lacks(found.lack, world);
   std::vector<std::string> without;
-  std::string reason;
-  int rank = 0;
-  for (const std::string& told : world.all_gather(found.reason)) {
-    if (!told.empty()) {
-      if (reason.empty()) reason = told;
-      without.push_back(std::to_string(rank));
-    }
-    ++rank;
-  }
+  for (std::size_t rank = 0; rank < lacks.size(); ++rank)
+    if (!lacks[rank].reason.empty()) without.push_back(std::to_string(rank));
+  const Lack lack = first_of(lacks);
+  const bool needs_nccl = transport == RankTransport::nccl;
   if (std::ssize(without) == world.size()) {
-    if (!asked && transport != RankTransport::nccl)
-      return {.chosen = fmt::format("the CPU ({})", reason), .of_ranks = {}, .transport = {}};
+    if (!asked && !needs_nccl)
+      return {.chosen = fmt::format("the CPU ({})", lack.reason), .of_ranks = {}, .transport = {}};
+    const std::string_view otherwise = asked && needs_nccl ? "set train.device cpu without parallel.transport nccl"
+                                       : needs_nccl        ? "leave out parallel.transport nccl"
+                                                           : "set train.device cpu";
     throw AgreedError(Error(ExitCode::usage,
                             fmt::format("{} finds no device: {}",
                                         is_named ? "train.device cuda"
                                         : asked  ? "--check-device"
                                                  : "parallel.transport nccl",
-                                        reason),
-                            "build and install the plug-in, start on a machine with a GPU, or set train.device cpu"),
+                                        lack.reason),
+                            hint_of(lack, otherwise)),
                       0);
   }
   if (!without.empty())
     throw AgreedError(Error(ExitCode::resources,
                             fmt::format("only some ranks have a device; without one: {} {}: {}",
-                                        without.size() == 1 ? "rank" : "ranks", join(without, ", "), reason),
-                            "start as many ranks on each machine as it has devices, or set train.device cpu"),
+                                        without.size() == 1 ? "rank" : "ranks", join(without, ", "), lack.reason),
+                            hint_of(lack, needs_nccl ? "set train.device cpu without parallel.transport nccl"
+                                                     : "set train.device cpu")),
                       0);
   const std::string shared = shared_device(found, world, hosts);
   RunDevices devices;

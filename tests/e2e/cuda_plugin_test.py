@@ -90,6 +90,7 @@ def test_a_machine_without_a_driver_is_refused_and_auto_takes_the_cpu(tmp):
     words = words_of_a_run(tmp)
     told = run("train", *words, "--train.device", "cuda", expect=2).stderr
     assert "train.device cuda finds no device: this machine has no NVIDIA driver: libcuda.so.1 is missing" in told, told
+    assert "hint: start on a machine with a GPU and its driver; or set train.device cpu" in told, told
     told = run("train", *words, "--train.device", "auto").stderr
     assert "on the CPU (this machine has no NVIDIA driver: libcuda.so.1 is missing)" in told, told
 
@@ -100,7 +101,9 @@ def test_programs_without_the_plug_in_say_so(tmp):
     for name in ["lockstep-train", "train-job"]:
         shutil.copy(BUILD / "tools" / name, tmp / "bin")
     told = run_command(tmp / "bin/lockstep-train", *words, "--train.device", "cuda", expect=2).stderr
-    assert "there is no lockstep-cuda.so in libexec/lockstep beside the programs" in told, told
+    assert "train.device cuda finds no device: the plug-in lockstep-cuda.so is missing" in told, told
+    assert "hint: scripts/setup --cuda=build, then make programs, builds the plug-in; it is searched as " in told, told
+    assert f"{tmp.resolve()}/libexec/lockstep/lockstep-cuda.so" in told and "; or set train.device cpu" in told, told
 
 
 def test_only_a_run_opens_the_plug_in(tmp):

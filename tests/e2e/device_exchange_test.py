@@ -60,6 +60,18 @@ def test_the_way_of_the_exchange_is_chosen_and_named(tmp):
     words += ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / "none"]
     refused = run("train", *words, "--parallel.transport", "nccl", env=fake_device(count=0), expect=2).stderr
     assert "parallel.transport nccl finds no device" in refused, refused
+    assert "hint: start on a machine with a GPU; or leave out parallel.transport nccl" in refused, refused
+    refused = run(
+        "train",
+        *words,
+        "--parallel.transport",
+        "nccl",
+        "--train.device",
+        "cuda",
+        env=fake_device(count=0),
+        expect=2,
+    ).stderr
+    assert "; or set train.device cpu without parallel.transport nccl" in refused, refused
 
 
 def test_a_failure_of_nccl_on_one_rank_ends_all_of_them(tmp):

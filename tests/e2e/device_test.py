@@ -210,7 +210,7 @@ def test_a_device_that_is_not_there_is_refused_and_named(tmp):
     words = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / "run"]
     words += ["--train.max_steps", 1, "--data.sequence_length", 32, "--train.global_batch", 3]
     told = run("train", *words, "--train.device", "cuda", expect=2, env=fake_device(count=0)).stderr
-    assert "train.device cpu" in told, told
+    assert "hint: start on a machine with a GPU; or set train.device cpu" in told, told
     assert "rank 0 of a machine with 0 devices" in told, told
     told = run("train", *words, "--train.device", "cuda", ranks=3, expect=2, env=fake_device(count=0)).stderr
     assert "machine with 0 devices" in told, told
