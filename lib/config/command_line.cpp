@@ -3,6 +3,7 @@
 #include "base/files.hpp"
 #include "base/text.hpp"
 #include "config/all_options.hpp"
+#include "device/device_plugin.hpp"
 #include "dialects/layers.hpp"
 #include "options/arguments.hpp"
 #include "options/documented.hpp"
@@ -19,10 +20,13 @@ namespace lockstep {
 
 namespace {
 
-std::string build_info_text() {
+/// The build, and for the program that opens it whether the plug-in for GPUs is there.
+std::string build_info_text(const Tool& tool) {
   std::string text;
   for (const auto& [key, value] : build_info()) text += fmt::format("{:<12} {}\n", key, value);
-  return text;
+  if (tool.name != "train") return text;
+  const std::optional<Path> plugin = find_device_plugin();
+  return text + fmt::format("{:<12} {}\n", "cuda_plugin", plugin ? plugin->string() : "none");
 }
 
 /// What a key means here, of any dialect or of Lockstep's own.
@@ -48,7 +52,7 @@ std::optional<std::string> answer_at_once(const Tool& tool, const CommonOptions&
                                           const Declaration& declaration) {
   if (common.help) return help_text(document(tool, declaration), *common.help);
   if (common.version) return fmt::format("lockstep {} {}\n", tool.name, version());
-  if (common.build_info) return build_info_text();
+  if (common.build_info) return build_info_text(tool);
   if (common.explain) return explain(*common.explain, tool, declaration);
   if (!common.print_schema) return std::nullopt;
   return to_text(

@@ -106,13 +106,29 @@ def test_programs_without_the_plug_in_say_so(tmp):
     assert f"{tmp.resolve()}/libexec/lockstep/lockstep-cuda.so" in told and "; or set train.device cpu" in told, told
 
 
+def test_the_build_names_its_nvcc_and_train_the_file_of_the_plug_in(tmp):
+    def told(path, name):
+        return re.search(rf"^{name} +(.*)$", run_command(path, "--build-info").stdout, re.MULTILINE)
+
+    assert not told(program("checkpoint-inspect"), "cuda_plugin")
+    if PLUGIN.exists():
+        assert re.fullmatch(r"nvcc 1[3-9]\.[\d.]+", told(program("train"), "cuda")[1])
+        assert pathlib.Path(told(program("train"), "cuda_plugin")[1]).samefile(PLUGIN)
+    else:
+        assert told(program("train"), "cuda")[1] == told(program("train"), "cuda_plugin")[1] == "none"
+    (tmp / "bin").mkdir()
+    shutil.copy(BUILD / "tools/lockstep-train", tmp / "bin")
+    assert told(tmp / "bin/lockstep-train", "cuda_plugin")[1] == "none"
+
+
 def test_only_a_run_opens_the_plug_in(tmp):
     words = words_of_a_run(tmp)
     (tmp / "broken.so").write_text("text")
     broken = {"LOCKSTEP_TEST_DEVICE": str(tmp / "broken.so")}
     assert "cannot load" in run("train", *words, "--train.device", "cuda", expect=None, env=broken).stderr
     for tool in TOOLS:
-        run_command("env", *(f"{name}={value}" for name, value in broken.items()), program(tool), "--help")
+        for question in ["--help", "--build-info"]:
+            run_command("env", *(f"{name}={value}" for name, value in broken.items()), program(tool), question)
     named = ["--train.device", "cuda", "--log.peak_device", "NVIDIA H200"]
     for question in ["--dry-run", "--print-program", "--print-layout"]:
         run("train", *words, *named, question, env=broken)
