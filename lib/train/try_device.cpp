@@ -216,6 +216,11 @@ std::optional<Json> worst_kernel(const Json& report) {
   return worst;
 }
 
+std::int64_t faulty_trials(const Json& report) {
+  return std::ranges::count_if(report["kernels"],
+                               [](const Json& one) { return !one["fault"].get<std::string>().empty(); });
+}
+
 /// Fails on all ranks if a kernel of a rank is beyond its bounds.
 void require_bounds(const std::vector<Json>& reports) {
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {
@@ -223,8 +228,6 @@ void require_bounds(const std::vector<Json>& reports) {
     const std::optional<Json> kernel = worst_kernel(report);
     if (!kernel) continue;
     const auto text = [&](const char* key) { return (*kernel)[key].get<std::string>(); };
-    const auto faulty = std::ranges::count_if(report["kernels"],
-                                              [](const Json& one) { return !one["fault"].get<std::string>().empty(); });
     throw AgreedError(
         Error(ExitCode::verdict,
               fmt::format("the kernel {} for {} is wrong on {}{}: {} ({})", text("kernel"), text("table"),
@@ -233,7 +236,7 @@ void require_bounds(const std::vector<Json>& reports) {
                           text("sizes")),
               fmt::format("{} of {} trials found a fault; train.seed {} repeats them; train.device cpu runs without "
                           "this device",
-                          faulty, report["kernels"].size(), report["seed"].get<std::int64_t>())),
+                          faulty_trials(report), report["kernels"].size(), report["seed"].get<std::int64_t>())),
         0);
   }
 }
@@ -318,8 +321,12 @@ std::string report_text(const Json& report) {
       fmt::format("copy in memory {:.3g} GB/s", report["copy_bytes_per_s"].get<double>() / 1e9)};
   for (const auto& [type, flops_per_s] : report["product_flops_per_s"].items())
     ceilings.push_back(fmt::format("product of {} {:.3g} GFLOP/s", type, flops_per_s.get<double>() / 1e9));
-  return fmt::format("kernels of {}, seed {}\n{}ceilings: {}\n", report["device"].get<std::string>(),
-                     report["seed"].get<std::int64_t>(), table.text(), join(ceilings, ", "));
+  const std::size_t trials = report["kernels"].size();
+  const std::int64_t faulty = faulty_trials(report);
+  const std::string verdict = faulty == 0 ? fmt::format("all kernels are within their bounds ({} trials)", trials)
+                                          : fmt::format("{} of {} trials found a fault", faulty, trials);
+  return fmt::format("kernels of {}, seed {}\n{}ceilings: {}\n{}\n", report["device"].get<std::string>(),
+                     report["seed"].get<std::int64_t>(), table.text(), join(ceilings, ", "), verdict);
 }
 
 int check_device(const TrainConfig& given, Session& session, Output& output) {

@@ -1,6 +1,7 @@
 """train --check-device: each kernel of a configuration is compared with the CPU's in fp64 and timed, and a fault is named."""
 
 import json
+import re
 
 from device_test import MIXTRAL_TINY, fake_device
 from lockstep_testing import GPT2_TINY, LLAMA_TINY, run, share, shortened, write_config
@@ -59,7 +60,8 @@ def test_the_processor_is_checked_too_and_people_get_a_table(tmp):
     told = check(tmp, LLAMA_TINY, {"precision.dtype": "bf16"}, device="cpu")
     lines = told.stdout.splitlines()
     assert lines[0] == "kernels of CPU, seed 3" and lines[1].split()[:3] == ["kernel", "types", "sizes"], lines
-    assert lines[-1].startswith("ceilings: copy in memory "), lines
+    assert lines[-2].startswith("ceilings: copy in memory "), lines
+    assert lines[-1] == f"all kernels are within their bounds ({len(lines) - 4} trials)", lines
     assert any(line.startswith("attention_backward ") for line in lines), lines
     assert "wrong" not in told.stdout, told.stdout
 
@@ -84,6 +86,7 @@ def test_a_kernel_that_is_wrong_or_does_nothing_is_named_with_exit_code_1(tmp):
     told = check(tmp, GPT2_TINY, {}, ranks=2, expect=1, silent_kernel="fp32 adamw")
     assert "the kernel adamw for fp32 is wrong on fake device of rank 0: " in told.stderr, told.stderr
     assert "wrong: " in told.stdout and told.stdout.count("kernels of fake device") == 1, told.stdout
+    assert re.search(r"^\d+ of \d+ trials found a fault$", told.stdout, re.MULTILINE), told.stdout
 
 
 def test_a_device_without_a_kernel_and_contradictions_are_refused(tmp):
