@@ -83,24 +83,29 @@ void check_statistics(const LogOptions& log, Problems& problems) {
                              log.statistics_every ? "log.statistics_every" : "log.every"));
 }
 
+/// ": did you mean A, B or C?" after the name of a device that is not known; ";" if none has a similar name.
+std::string question_after(const std::string& name) {
+  const std::vector<std::string_view> similar = similar_devices(name);
+  if (similar.empty()) return ";";
+  std::string names;
+  for (const std::string_view& one : similar)
+    names += fmt::format("{}{}", &one == &similar.front() ? "" : &one == &similar.back() ? " or " : ", ", one);
+  return fmt::format(": did you mean {}?", names);
+}
+
 void check_peak(const TrainConfig& config, Problems& problems) {
   const LogOptions& log = config.log;
   if (config.utilization.is_set() && !log.peak_tflops && !log.peak_device)
     problems.add({"utilization", "log.peak_tflops", "log.peak_device"},
                  "--utilization has no effect: without log.peak_tflops or log.peak_device, hours are not planned");
   if (!log.peak_device) return;
-  if (log.peak_tflops)
-    problems.add({"log.peak_tflops", "log.peak_device"},
-                 "log.peak_tflops and log.peak_device both set the peak of a rank's hardware: leave one out");
   const DevicePeaks* const device = find_device(*log.peak_device);
   if (device == nullptr) {
-    std::vector<std::string> known;
-    for (const DevicePeaks& each : known_devices()) known.emplace_back(each.name);
     problems.add({"log.peak_device"},
-                 fmt::format("the peak of the device '{}' is not known: set log.peak_tflops; known "
-                             "devices are {}",
-                             *log.peak_device, join(known, ", ")));
-  } else if (!device->of(config.precision.dtype)) {
+                 fmt::format("the device '{}' is not known{} lockstep-performance(7) lists the names; another device "
+                             "needs log.peak_tflops, and for a plan the name of one with as much memory",
+                             *log.peak_device, question_after(*log.peak_device)));
+  } else if (!log.peak_tflops && !device->of(config.precision.dtype)) {
     problems.add({"log.peak_device", "precision.dtype"},
                  fmt::format("the maker of {} publishes no peak in {}: set log.peak_tflops", device->name,
                              choice_name(config.precision.dtype)));

@@ -49,17 +49,19 @@ void describe(Declaration& visit, LogOptions& log) {
                .unit = "steps",
                .min = 1,
                .max = most_count});
-  visit.field("peak_tflops", log.peak_tflops,
-              {.brief = "dense peak TFLOP/s of a rank's hardware, for MFU",
-               .details = "It is the peak in the type of precision.dtype",
-               .unset = "that of log.peak_device",
-               .unit = "TFLOP/s",
-               .min = 0,
-               .above_min = true});
+  visit.field(
+      "peak_tflops", log.peak_tflops,
+      {.brief = "dense peak TFLOP/s of a rank's hardware, for MFU",
+       .details = "It is the peak in the type of precision.dtype, and has precedence over that of log.peak_device",
+       .unset = "that of log.peak_device",
+       .unit = "TFLOP/s",
+       .min = 0,
+       .above_min = true});
   visit.field("peak_device", log.peak_device,
-              {.brief = "hardware of a rank with a known peak, for MFU",
-               .details = "lockstep-performance(7) lists the names",
-               .unset = "MFU is not reported",
+              {.brief = "name of a rank's GPU: its peak for MFU, and the device of a plan",
+               .details = "--dry-run plans for this GPU, unless train.device is cpu. Without a name it plans for the "
+                          "CPU, also on a machine with a GPU. lockstep-performance(7) lists the names",
+               .unset = "MFU is not reported, and plans are for the CPU",
                .value_name = "NAME"});
   visit.field("profile_start_step", log.profile_start_step,
               {.brief = "first profiled step",

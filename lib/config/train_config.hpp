@@ -332,7 +332,7 @@ struct LogOptions {
   std::optional<Cadence> statistics_every;         // interval of statistics; default: every
   std::int64_t speed_from_step = 2;                // first step of a start, from 1, that counts for speeds
   std::optional<double> peak_tflops;               // of a rank's hardware; default: that of peak_device
-  std::optional<std::string> peak_device;          // hardware of a rank; not set: MFU is not reported
+  std::optional<std::string> peak_device;          // hardware of a rank, for MFU and plans; not set: of none
   std::optional<std::int64_t> profile_start_step;  // from 1; default: no profile
   std::optional<std::int64_t> profile_end_step;    // inclusive; default: profile_start_step
   std::optional<std::string> profile_dir;          // default: the run folder

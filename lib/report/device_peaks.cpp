@@ -1,5 +1,9 @@
 #include "report/device_peaks.hpp"
 
+#include "base/text.hpp"
+#include "base/words.hpp"
+
+#include <algorithm>
 #include <cctype>
 
 namespace lockstep {
@@ -22,6 +26,12 @@ std::string words_of_name(std::string_view name) {
   for (const std::string_view maker : {"nvidia ", "tesla ", "geforce "})
     if (words.starts_with(maker)) words.erase(0, maker.size());
   return words;
+}
+
+bool has_words(const std::string& name, const std::string& words) {
+  const std::vector<std::string> all = split(name, ' ');
+  return std::ranges::all_of(split(words, ' '),
+                             [&](const std::string& word) { return std::ranges::find(all, word) != all.end(); });
 }
 
 }  // namespace
@@ -87,6 +97,22 @@ const DevicePeaks* find_device(std::string_view name) {
   for (const DevicePeaks& device : known_devices())
     if (words_of_name(device.name) == words) return &device;
   return nullptr;
+}
+
+std::vector<std::string_view> similar_devices(std::string_view name) {
+  const std::string words = words_of_name(name);
+  std::vector<std::string_view> with_words, nearest;
+  std::size_t least = 0;
+  for (const DevicePeaks& device : known_devices()) {
+    const std::string known = words_of_name(device.name);
+    if (!words.empty() && has_words(known, words)) with_words.push_back(device.name);
+    const std::optional<std::size_t> distance = misspelling(words, known);
+    if (!distance || (!nearest.empty() && *distance > least)) continue;
+    if (*distance < least) nearest.clear();
+    nearest.push_back(device.name);
+    least = *distance;
+  }
+  return with_words.empty() ? nearest : with_words;
 }
 
 }  // namespace lockstep

@@ -39,4 +39,8 @@ const std::vector<DevicePeaks>& known_devices();
 /// unknown; no similar device is substituted. Local.
 const DevicePeaks* find_device(std::string_view name);
 
+/// Suggests known devices for an unknown name: all with its words, else all with nearly its spelling. Two have the
+/// words of "A100 80GB". Local.
+std::vector<std::string_view> similar_devices(std::string_view name);
+
 }  // namespace lockstep

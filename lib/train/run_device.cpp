@@ -5,6 +5,7 @@
 #include "base/text.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
+#include "config/start_up.hpp"
 #include "device/device_plugin.hpp"
 #include "report/device_peaks.hpp"
 #include "tensor/functions/kernel_names.hpp"
@@ -17,6 +18,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -215,21 +217,36 @@ void require_device_kernels(const TrainConfig& config, const TrainPlan& plan) {
                   this_device().properties().name);
 }
 
+namespace {
+
+DeviceOfPlan planned_device(std::string name, std::int64_t memory_bytes, std::string option) {
+  return {.name = std::move(name),
+          .option = std::move(option),
+          .memory_bytes = memory_bytes,
+          .overhead = {.context_bytes = assumed_context_bytes,
+                       .workspace_bytes = assumed_workspace_bytes,
+                       .communicator_bytes = assumed_communicator_bytes},
+          .multiprocessors = assumed_multiprocessors};
+}
+
+}  // namespace
+
 std::optional<DeviceOfPlan> device_planned_for(const TrainConfig& config) {
   if (config.train.device == DeviceChoice::cpu) return std::nullopt;
   const DevicePeaks* const device = config.log.peak_device ? find_device(*config.log.peak_device) : nullptr;
   constexpr std::int64_t bytes_per_gb = 1'000'000'000;
   if (device != nullptr)
-    return DeviceOfPlan{.name = std::string(device->name),
-                        .memory_bytes = device->memory_gb * bytes_per_gb,
-                        .overhead = {.context_bytes = assumed_context_bytes,
-                                     .workspace_bytes = assumed_workspace_bytes,
-                                     .communicator_bytes = assumed_communicator_bytes},
-                        .multiprocessors = assumed_multiprocessors};
-  if (config.train.device == DeviceChoice::cuda)
-    throw Error(ExitCode::usage, "a plan for train.device cuda needs the name of the device",
-                "set log.peak_device, or train.device cpu; lockstep-performance(7) lists the names");
-  return std::nullopt;
+    return planned_device(std::string(device->name), device->memory_gb * bytes_per_gb, "log.peak_device");
+  const bool needs_gpu = config.train.device == DeviceChoice::cuda;
+  const bool needs_nccl = config.parallel.transport == RankTransport::nccl;
+  if (!needs_gpu && !needs_nccl) return std::nullopt;
+  const std::string option = needs_gpu ? "train.device cuda" : "parallel.transport nccl";
+  if (prints_plan(config)) return planned_device("a GPU", std::numeric_limits<std::int64_t>::max(), option);
+  throw Error(ExitCode::usage, fmt::format("a plan for {} needs the name of the device", option),
+              fmt::format("set log.peak_device, or {}; lockstep-performance(7) lists the names",
+                          !needs_nccl ? "train.device cpu"
+                          : needs_gpu ? "train.device cpu without parallel.transport nccl"
+                                      : "leave out parallel.transport nccl"));
 }
 
 }  // namespace lockstep

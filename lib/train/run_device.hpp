@@ -33,7 +33,8 @@ RunDevices open_device(const TrainConfig& config, Communicator& world, const std
 void require_device_kernels(const TrainConfig& config, const TrainPlan& plan);
 
 /// Returns the device that a plan without a job is for: the one that log.peak_device names, unless train.device is cpu.
-/// Not set: the CPU. Local. Throws Error(usage) if train.device cuda comes without a name.
+/// Not set: the CPU. Local. Throws Error(usage) if train.device cuda or parallel.transport nccl comes without a name.
+/// The options that print a part of the plan need none: the device is any GPU then, and its memory has no limit.
 std::optional<DeviceOfPlan> device_planned_for(const TrainConfig& config);
 
 }  // namespace lockstep

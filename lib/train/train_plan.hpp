@@ -44,6 +44,7 @@ struct EvaluationPlan {
 /// A device with memory of its own, of each rank: the one in use, or the one that a plan is for.
 struct DeviceOfPlan {
   std::string name;
+  std::string option = {};  // from which a plan without a job has it
   std::int64_t memory_bytes = 0;
   DeviceOverhead overhead = {};
   int multiprocessors = 0;  // of an NVIDIA GPU; 0: another device

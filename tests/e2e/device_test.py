@@ -252,6 +252,17 @@ def test_a_plan_without_a_job_is_for_a_named_device(tmp):
     words += ["--train.max_steps", 1, "--data.sequence_length", 32, "--train.global_batch", 2, "--json"]
     told = run("train", *words, "--train.device", "cuda", expect=2).stderr
     assert "a plan for train.device cuda needs the name of the device" in told and "log.peak_device" in told, told
+    told = run("train", *words, "--parallel.transport", "nccl", expect=2).stderr
+    assert "a plan for parallel.transport nccl needs the name of the device" in told, told
+    assert "set log.peak_device, or leave out parallel.transport nccl" in told, told
+    plain = [word for word in words if word not in ("--dry-run", "--json")]
+    for part in ("--print-groups", "--print-layout", "--print-components", "--plot-schedule", "--print-program"):
+        for of_gpu in (["--train.device", "cuda"], ["--parallel.transport", "nccl"]):
+            told = run("train", *plain, part, *of_gpu)
+            assert told.stdout and f"the plan is for ranks on a GPU ({of_gpu[0][2:]} {of_gpu[1]})" in told.stderr, told
+    two = [*plain, "--print-program", "--world-size", 2, "--parallel.pp", 2, "--train.micro_batch", 1]
+    of_any = run("train", *two, "--train.device", "cuda").stdout
+    assert of_any == run("train", *two, "--log.peak_device", "NVIDIA H200").stdout
     on_cpu = json.loads(run("train", *words).stdout)["cost"]
     assert "device_memory_bytes" not in on_cpu
     for device in ("cuda", "auto"):

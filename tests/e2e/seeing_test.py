@@ -294,9 +294,15 @@ def test_the_peak_of_memory_grows_with_what_a_rank_holds(tmp):
 
 def test_utilisation_divides_by_the_peak_of_a_device_in_the_type_of_the_run(tmp):
     prepare(tmp)
-    for name, dtype, tflops in [("NVIDIA H200", "fp32", 67), ("h20", "bf16", 148), ("NVIDIA H200", "bf16", 989.5)]:
-        folder = tmp / f"{name}-{dtype}"
-        run("train", *options(tmp, folder, "--log.peak_device", name, "--precision.dtype", dtype), ranks=2)
+    for name, dtype, tflops, more in [
+        ("NVIDIA H200", "fp32", 67, []),
+        ("h20", "bf16", 148, []),
+        ("NVIDIA H200", "bf16", 989.5, []),
+        ("NVIDIA H200", "bf16", 3, ["--log.peak_tflops", 3]),  # instead of the device's
+        ("Tesla V100-SXM2-32GB", "bf16", 5, ["--log.peak_tflops", 5]),
+    ]:
+        folder = tmp / f"{name}-{dtype}-{tflops}"
+        run("train", *options(tmp, folder, "--log.peak_device", name, "--precision.dtype", dtype, *more), ranks=2)
         [start] = records(folder, "run")
         for record in records(folder, "step"):
             flops_per_s = record["tokens_per_s"] * start["flops_per_step"] / start["tokens_per_step"]
@@ -310,14 +316,15 @@ def test_utilisation_divides_by_the_peak_of_a_device_in_the_type_of_the_run(tmp)
 def test_a_device_or_type_without_a_known_peak_is_refused(tmp):
     prepare(tmp)
     told = refused(*options(tmp, tmp / "run", "--log.peak_device", "NVIDIA H300"))
-    assert (
-        "the peak of the device 'NVIDIA H300' is not known: set log.peak_tflops" in told
-        and "NVIDIA H200, NVIDIA H200 NVL, NVIDIA H20," in told
-    ), told
+    assert "the device 'NVIDIA H300' is not known: did you mean NVIDIA H200? lockstep-performance(7)" in told, told
+    told = refused(*options(tmp, tmp / "run", "--log.peak_device", "A100 80GB", "--log.peak_tflops", 300))
+    assert "is not known: did you mean NVIDIA A100-SXM4-80GB or NVIDIA A100 80GB PCIe? lockstep" in told, told
+    told = refused(*options(tmp, tmp / "run", "--log.peak_device", "MI300X"))
+    assert "the device 'MI300X' is not known; lockstep-performance(7) lists the names; another device needs" in told, (
+        told
+    )
     told = refused(*options(tmp, tmp / "run", "--log.peak_device", "Tesla V100-SXM2-32GB", "--precision.dtype", "bf16"))
     assert "the maker of Tesla V100-SXM2-32GB publishes no peak in bf16" in told, told
-    told = refused(*options(tmp, tmp / "run", "--log.peak_device", "NVIDIA H20", "--log.peak_tflops", 3))
-    assert "log.peak_tflops and log.peak_device both set the peak" in told, told
 
 
 # ---- W&B

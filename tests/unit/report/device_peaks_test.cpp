@@ -4,6 +4,8 @@
 
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 using namespace lockstep;
 
@@ -44,6 +46,18 @@ BOOST_AUTO_TEST_CASE(a_type_without_a_figure_has_none) {
   BOOST_TEST(find_device("Tesla V100-SXM2-16GB")->of(Precision::fp16).value() == 125);
   BOOST_TEST(find_device("NVIDIA H200")->of(Precision::fp64).value() == 67);
   BOOST_TEST(find_device("NVIDIA H200")->of(Precision::fp32).value() == 67);
+}
+
+BOOST_AUTO_TEST_CASE(an_unknown_name_suggests_devices_with_its_words_or_nearly_its_spelling) {
+  using Names = std::vector<std::string_view>;
+  BOOST_TEST((similar_devices("A100") == Names{"NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB",
+                                               "NVIDIA A100-PCIE-40GB", "NVIDIA A100 80GB PCIe"}));
+  BOOST_TEST((similar_devices("nvidia a100-80gb") == Names{"NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"}));
+  BOOST_TEST((similar_devices("NVIDIA H300") == Names{"NVIDIA H200"}));
+  BOOST_TEST(
+      (similar_devices("NVIDIA GeForce RTX 5090") == Names{"NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 4090"}));
+  for (const char* name : {"", "NVIDIA", "AMD Instinct MI300X", "NVIDIA RTX A6000"})
+    BOOST_TEST(similar_devices(name).empty(), name);
 }
 
 BOOST_AUTO_TEST_CASE(each_device_is_found_by_its_name_alone) {
