@@ -65,15 +65,17 @@ std::string record_fields(const std::string& kind) {
   fail(ExitCode::usage, "there is no record of the kind \"{}\"", kind);
 }
 
-/// Products whose peaks and memory are known, a line each.
+/// Products whose peaks and memory are known, a line each; an asterisk marks a product on which the plug-in does not
+/// run.
 std::string known_peaks() {
   std::string text =
       ".Bl -column -offset indent \"NVIDIA GeForce RTX 4090\" 362.05 362.05 362.05 362.05 memory\n"
       ".It Sy device Ta Sy bf16 Ta Sy fp16 Ta Sy fp32 Ta Sy fp64 Ta Sy GB\n";
   const auto number = [](const std::optional<double>& peak) { return peak ? fmt::format("{}", *peak) : "no"; };
   for (const DevicePeaks& device : known_devices())
-    text += fmt::format(".It {} Ta {} Ta {} Ta {} Ta {} Ta {}\n", device.name, number(device.bf16), number(device.fp16),
-                        number(device.fp32), number(device.fp64), device.memory_gb);
+    text += fmt::format(".It {}{} Ta {} Ta {} Ta {} Ta {} Ta {}\n", device.name, device.runs_plugin ? "" : " *",
+                        number(device.bf16), number(device.fp16), number(device.fp32), number(device.fp64),
+                        device.memory_gb);
   return text + ".El\n";
 }
 

@@ -11,6 +11,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::optional<double> none = std::nullopt;
+constexpr bool below_8_0 = false;  // runs_plugin
 
 /// A name without what may be left out: its words in lower case, with one blank between.
 std::string words_of_name(std::string_view name) {
@@ -51,12 +52,12 @@ std::optional<double> DevicePeaks::of(Precision type) const {
 const std::vector<DevicePeaks>& known_devices() {
   static const std::vector<DevicePeaks> devices{
       // Tesla V100 data sheet, January 2020
-      {"Tesla V100-SXM2-16GB", 16, none, 125, 15.7, 7.8},
-      {"Tesla V100-SXM2-32GB", 32, none, 125, 15.7, 7.8},
-      {"Tesla V100-PCIE-16GB", 16, none, 112, 14, 7},
-      {"Tesla V100-PCIE-32GB", 32, none, 112, 14, 7},
+      {"Tesla V100-SXM2-16GB", 16, none, 125, 15.7, 7.8, below_8_0},
+      {"Tesla V100-SXM2-32GB", 32, none, 125, 15.7, 7.8, below_8_0},
+      {"Tesla V100-PCIE-16GB", 16, none, 112, 14, 7, below_8_0},
+      {"Tesla V100-PCIE-32GB", 32, none, 112, 14, 7, below_8_0},
       // T4 data sheet, March 2019
-      {"Tesla T4", 16, none, 65, 8.1, none},
+      {"Tesla T4", 16, none, 65, 8.1, none, below_8_0},
       // A100 data sheet, June 2021
       {"NVIDIA A100-SXM4-40GB", 40, 312, 312, 19.5, 19.5},
       {"NVIDIA A100-SXM4-80GB", 80, 312, 312, 19.5, 19.5},

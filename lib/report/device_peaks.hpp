@@ -18,6 +18,7 @@ struct DevicePeaks {
   std::string_view name;   // "NVIDIA H100 80GB HBM3", as its driver reports it
   std::int64_t memory_gb;  // of 10^9 bytes
   std::optional<double> bf16, fp16, fp32, fp64;
+  bool runs_plugin = true;  // compute capability 8.0 or higher, as the plug-in for GPUs needs
   std::optional<double> of(Precision type) const;
 };
 

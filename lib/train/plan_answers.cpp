@@ -208,6 +208,10 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
   const Placement placement = placement_planned(config, machines, ranks);
   for (const std::string& warning : placement_warnings(plan.mesh, placement.nodes)) output.log().warning("{}", warning);
   for (const std::string& warning : warnings_on(config, plan)) output.log().warning("{}", warning);
+  if (device && !device->runs_plugin)
+    output.log().warning(
+        "the plug-in for GPUs does not run on {}, whose compute capability is below 8.0: a run would be refused",
+        device->name);
   if (shortage) output.log().warning("{}: a run would end with exit code 5", *shortage);
   for (const std::string& text : unprepared_text(config))
     output.log().info("{} is not prepared yet: a run prepares it in {}; the plan does not include it", text,

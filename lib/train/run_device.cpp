@@ -219,9 +219,10 @@ void require_device_kernels(const TrainConfig& config, const TrainPlan& plan) {
 
 namespace {
 
-DeviceOfPlan planned_device(std::string name, std::int64_t memory_bytes, std::string option) {
+DeviceOfPlan planned_device(std::string name, std::int64_t memory_bytes, std::string option, bool runs_plugin = true) {
   return {.name = std::move(name),
           .option = std::move(option),
+          .runs_plugin = runs_plugin,
           .memory_bytes = memory_bytes,
           .overhead = {.context_bytes = assumed_context_bytes,
                        .workspace_bytes = assumed_workspace_bytes,
@@ -236,7 +237,8 @@ std::optional<DeviceOfPlan> device_planned_for(const TrainConfig& config) {
   const DevicePeaks* const device = config.log.peak_device ? find_device(*config.log.peak_device) : nullptr;
   constexpr std::int64_t bytes_per_gb = 1'000'000'000;
   if (device != nullptr)
-    return planned_device(std::string(device->name), device->memory_gb * bytes_per_gb, "log.peak_device");
+    return planned_device(std::string(device->name), device->memory_gb * bytes_per_gb, "log.peak_device",
+                          device->runs_plugin);
   const bool needs_gpu = config.train.device == DeviceChoice::cuda;
   const bool needs_nccl = config.parallel.transport == RankTransport::nccl;
   if (!needs_gpu && !needs_nccl) return std::nullopt;

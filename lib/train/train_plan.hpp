@@ -45,6 +45,7 @@ struct EvaluationPlan {
 struct DeviceOfPlan {
   std::string name;
   std::string option = {};  // from which a plan without a job has it
+  bool runs_plugin = true;  // as in DevicePeaks
   std::int64_t memory_bytes = 0;
   DeviceOverhead overhead = {};
   int multiprocessors = 0;  // of an NVIDIA GPU; 0: another device

@@ -272,6 +272,7 @@ def test_a_plan_without_a_job_is_for_a_named_device(tmp):
         assert cost["device_memory_bytes"] == sum(parts) and parts[1:] == [64 << 20, 0, 512 << 20], cost
         assert 0 < parts[0] <= on_cpu["node_memory_bytes"], cost
         assert "the plan is for ranks on NVIDIA H200" in told.stderr and "exit code 5" not in told.stderr, told.stderr
+        assert "does not run on" not in told.stderr, told.stderr
     assert "attention" not in json.loads(run("train", *words).stdout)["network"]
     write_config(tmp / "model", {**GPT2_TINY, "n_head": 6})
     for options, attention in (
@@ -293,6 +294,7 @@ def test_a_plan_without_a_job_is_for_a_named_device(tmp):
     assert counts[0] == 1 and counts[1] in (2, 3) and counts[2] == 0, counts
     write_config(tmp / "model", {**GPT2_TINY, "n_embd": 4096, "n_layer": 24})
     told = run("train", *words, "--log.peak_device", "Tesla T4", "--precision.dtype", "fp16").stderr
+    assert "the plug-in for GPUs does not run on Tesla T4, whose compute capability is below 8.0" in told, told
     assert "of memory on Tesla T4: " in told and "512 MiB for the context; 14.9 GiB are there: a run would" in told, (
         told
     )

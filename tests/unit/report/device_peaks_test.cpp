@@ -48,6 +48,11 @@ BOOST_AUTO_TEST_CASE(a_type_without_a_figure_has_none) {
   BOOST_TEST(find_device("NVIDIA H200")->of(Precision::fp32).value() == 67);
 }
 
+BOOST_AUTO_TEST_CASE(the_plug_in_runs_on_all_but_volta_and_turing) {
+  for (const DevicePeaks& device : known_devices())
+    BOOST_TEST(device.runs_plugin == !device.name.starts_with("Tesla "), std::string(device.name));
+}
+
 BOOST_AUTO_TEST_CASE(an_unknown_name_suggests_devices_with_its_words_or_nearly_its_spelling) {
   using Names = std::vector<std::string_view>;
   BOOST_TEST((similar_devices("A100") == Names{"NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB",
