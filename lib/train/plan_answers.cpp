@@ -217,7 +217,12 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
     output.log().info("{} is not prepared yet: a run prepares it in {}; the plan does not include it", text,
                       cache_of(config).string());
   for (const std::string& note : notes) output.log().info("{}", note);
-  if (plan.device) output.log().info("the plan is for ranks on {} ({})", plan.device->name, plan.device->option);
+  if (plan.device)
+    output.log().info("the plan is for ranks on {} ({})", plan.device->name, plan.device->option);
+  else if (!prints_plan(config))
+    output.log().info("the plan is for ranks on the CPU{}", config.train.device == DeviceChoice::cpu
+                                                                ? " (train.device)"
+                                                                : "; log.peak_device names a GPU to plan for");
   if (config.print_program) print_programs(config, plan, output);
   if (config.print_layout) print_layout(config, plan, output);
   if (config.print_groups) output.print(groups_text(config, plan));

@@ -263,7 +263,14 @@ def test_a_plan_without_a_job_is_for_a_named_device(tmp):
     two = [*plain, "--print-program", "--world-size", 2, "--parallel.pp", 2, "--train.micro_batch", 1]
     of_any = run("train", *two, "--train.device", "cuda").stdout
     assert of_any == run("train", *two, "--log.peak_device", "NVIDIA H200").stdout
-    on_cpu = json.loads(run("train", *words).stdout)["cost"]
+    told = run("train", *words)
+    assert "the plan is for ranks on the CPU; log.peak_device names a GPU to plan for" in told.stderr, told.stderr
+    on_cpu = json.loads(told.stdout)["cost"]
+    for device in ("auto", "cpu"):
+        told = run("train", *words, "--train.device", device, "--log.peak_device", "NVIDIA H200").stderr
+        on = "the CPU (train.device)" if device == "cpu" else "NVIDIA H200 (log.peak_device)"
+        assert f"the plan is for ranks on {on}\n" in told, told
+    assert "the plan is for" not in run("train", *plain, "--print-groups").stderr
     assert "device_memory_bytes" not in on_cpu
     for device in ("cuda", "auto"):
         told = run("train", *words, "--train.device", device, "--log.peak_device", "NVIDIA H200")
