@@ -97,8 +97,8 @@ void describe(Declaration& visit, TrainOptions& train) {
                .max = most_threads});
   visit.field("memory_check", train.memory_check,
               {.brief = "refuse to start, with code 5, if memory does not suffice",
-               .details = "The ranks of a machine are compared with its memory and their control group. --dry-run "
-                          "warns if they need more than there is"});
+               .details = "The ranks of a machine are compared with its memory and their control group, the ranks on "
+                          "a GPU with its memory. --dry-run warns if they need more than there is"});
   visit.field("callbacks", train.callbacks,
               {.brief = "callbacks: sample (prints generated text), or a plug-in's", .details = "Plug-ins add names"});
   visit.field(

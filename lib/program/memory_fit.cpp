@@ -2,7 +2,6 @@
 
 #include "base/json.hpp"
 #include "base/text.hpp"
-#include "base/words.hpp"
 
 #include <fmt/format.h>
 
@@ -37,10 +36,11 @@ std::string explain(const Sharers& sharers, MemoryCompared compared) {
   const std::string sum = join(terms, " + ");
   const std::string total = human_bytes(sharers.needed());
   const MemoryLimit& limit = sharers.limit;
+  const std::string bytes = sum == total ? total : fmt::format("{} = {}", sum, total);
   return fmt::format(
-      "{}: its {} {} of memory, and {}{}", sharers.host,
-      sharers.count() == 1 ? "rank needs" : counted(sharers.count(), "rank") + " need",
-      sum == total ? total : fmt::format("{} = {}", sum, total),
+      "{}, and {}{}",
+      sharers.count() == 1 ? fmt::format("{}: its rank needs {} of memory", sharers.host, bytes)
+                           : fmt::format("{}: its {} ranks need {} of memory", sharers.host, sharers.count(), bytes),
       compared == MemoryCompared::total
           ? fmt::format("there are {}", human_bytes(limit.total_bytes))
           : fmt::format("{} of {} are available", human_bytes(limit.available_bytes), human_bytes(limit.total_bytes)),

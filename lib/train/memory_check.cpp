@@ -14,6 +14,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -118,6 +119,17 @@ struct DeviceNeeds {
   std::int64_t free_bytes = std::numeric_limits<std::int64_t>::max();
 };
 
+constexpr std::string_view start_anyway = "; --train.memory_check off starts in any case";
+constexpr std::string_view less_on_machine =
+    "use a smaller train.micro_batch, --train.recompute block or fewer ranks on a machine";
+
+std::string less_on_device(const DeviceParts& needed) {
+  return fmt::format(
+      "use {}a smaller train.micro_batch, --train.recompute block, train.offload, or more ranks that "
+      "share the weights",
+      needed.communicators > 0 ? "parallel.transport host, " : "");
+}
+
 /// By host and UUID. Collective over `world`.
 std::map<std::string, DeviceNeeds> needs_on_devices(Communicator& world, const DeviceParts& needed, std::int64_t free) {
   const std::string mine = fmt::format("{}, {}\n{}\n{}\n{}\n{}", host_name(), this_device().properties().uuid, free,
@@ -148,8 +160,7 @@ void require_device_memory(Communicator& world, const TrainPlan& plan) {
                           join(device.ranks, ", "), ranks == 1 ? "needs" : "need", human_bytes(device.needed.all()),
                           plan.device->name, place, device.needed.text(), human_bytes(device.free_bytes),
                           human_bytes(plan.device->memory_bytes)),
-              "use a smaller train.micro_batch, --train.recompute block, train.offload, or more ranks that share the "
-              "weights; --train.memory_check off starts in any case"),
+              fmt::format("{}{}", less_on_device(device.needed), start_anyway)),
         std::stoi(device.ranks.front()));
   }
 }
@@ -160,13 +171,10 @@ void require_memory(Communicator& world, const TrainPlan& plan) {
   if (plan.device) require_device_memory(world, plan);
   const auto shortage = memory_shortage(needs_of(world, plan), MemoryCompared::available);
   if (!shortage) return;
-  const Error error(ExitCode::resources, *shortage,
-                    "use a smaller train.micro_batch, --train.recompute block or fewer ranks on a machine; "
-                    "--train.memory_check off starts in any case");
-  throw AgreedError(error, 0);
+  throw AgreedError(Error(ExitCode::resources, *shortage, fmt::format("{}{}", less_on_machine, start_anyway)), 0);
 }
 
-std::optional<std::string> device_shortage(const TrainPlan& plan) {
+std::optional<Shortage> device_shortage(const TrainPlan& plan) {
   if (!plan.device) return std::nullopt;
   const std::int64_t context = plan.device->overhead.context_bytes;
   for (const RankClass& ranks : plan.programs.all().front()->classes) {
@@ -174,15 +182,18 @@ std::optional<std::string> device_shortage(const TrainPlan& plan) {
     const DeviceParts parts = parts_of(plan, rank);
     const std::int64_t needed = parts.all();
     if (needed + context > plan.device->memory_bytes)
-      return fmt::format("rank {} needs {} of memory on {}: {}, and {} for the context; {} are there", rank,
-                         human_bytes(needed + context), plan.device->name, parts.text(), human_bytes(context),
-                         human_bytes(plan.device->memory_bytes));
+      return Shortage{.text = fmt::format("rank {} needs {} of memory on {}: {}, and {} for the context; {} are there",
+                                          rank, human_bytes(needed + context), plan.device->name, parts.text(),
+                                          human_bytes(context), human_bytes(plan.device->memory_bytes)),
+                      .hint = less_on_device(parts)};
   }
   return std::nullopt;
 }
 
-std::optional<std::string> memory_warning(Communicator& world, const TrainPlan& plan) {
-  return memory_shortage(needs_of(world, plan), MemoryCompared::total);
+std::optional<Shortage> memory_warning(Communicator& world, const TrainPlan& plan) {
+  const auto text = memory_shortage(needs_of(world, plan), MemoryCompared::total);
+  if (!text) return std::nullopt;
+  return Shortage{.text = *text, .hint = std::string(less_on_machine)};
 }
 
 }  // namespace lockstep

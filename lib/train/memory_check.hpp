@@ -28,11 +28,17 @@ void choose_background(Communicator& world, Background background, TrainPlan& pl
 /// available there, or if the ranks on a device need more than is free there. Collective over `world`.
 void require_memory(Communicator& world, const TrainPlan& plan);
 
+/// Shortage describes memory that is missing, with the arithmetic, and how a run needs less.
+struct Shortage {
+  std::string text;
+  std::string hint;
+};
+
 /// For --dry-run: returns the shortage if a rank needs more than plan.device has, else nothing. Local.
-std::optional<std::string> device_shortage(const TrainPlan& plan);
+std::optional<Shortage> device_shortage(const TrainPlan& plan);
 
 /// For --dry-run: returns the shortage if the ranks of `plan` need more than the total memory, else nothing. A plan for
 /// another number of ranks is compared as if all its ranks ran on this machine. Collective over `world`.
-std::optional<std::string> memory_warning(Communicator& world, const TrainPlan& plan);
+std::optional<Shortage> memory_warning(Communicator& world, const TrainPlan& plan);
 
 }  // namespace lockstep

@@ -198,7 +198,7 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
   if (device && plan.device->uses_nccl) plan.device->overhead.workspace_bytes += DeviceExchange::packing_bytes;
   const std::vector<std::string> notes = notes_on(config, plan);
   const bool for_these_machines = !config.world_size && !config.ranks_per_node;
-  std::optional<std::string> shortage;
+  std::optional<Shortage> shortage;
   if (config.train.memory_check && for_these_machines) {
     choose_background(session.world(), config.checkpoint.background, plan, MemoryCompared::total);
     shortage = memory_warning(session.world(), plan);
@@ -212,7 +212,7 @@ int answer_from_plan(const TrainConfig& given, Session& session, Output& output)
     output.log().warning(
         "the plug-in for GPUs does not run on {}, whose compute capability is below 8.0: a run would be refused",
         device->name);
-  if (shortage) output.log().warning("{}: a run would end with exit code 5", *shortage);
+  if (shortage) output.log().warning("{}: a run would end with exit code 5; {}", shortage->text, shortage->hint);
   for (const std::string& text : unprepared_text(config))
     output.log().info("{} is not prepared yet: a run prepares it in {}; the plan does not include it", text,
                       cache_of(config).string());

@@ -105,7 +105,7 @@ std::vector<Lack> gather_lacks(const Lack& mine, Communicator& world) {
 }
 
 /// The first of them with a reason; without one if none has any.
-Lack first_of(const std::vector<Lack>& lacks) {
+Lack first_lack(const std::vector<Lack>& lacks) {
   const auto found = std::ranges::find_if(lacks, [](const Lack& lack) { return !lack.reason.empty(); });
   return found == lacks.end() ? Lack{} : *found;
 }
@@ -130,7 +130,7 @@ std::string choose_transport(RankTransport asked, const std::string& shared, Com
   } else {
     lack = {.reason = shared, .hint = "start as many ranks on each machine as it has devices"};
   }
-  lack = first_of(gather_lacks(lack, world));
+  lack = first_lack(gather_lacks(lack, world));
   if (lack.reason.empty()) {
     use_nccl(nccl);
     return fmt::format("from device to device, {}", version_text(nccl->version));
@@ -164,7 +164,7 @@ RunDevices open_device(const TrainConfig& config, Communicator& world, const std
   std::vector<std::string> without;
   for (std::size_t rank = 0; rank < lacks.size(); ++rank)
     if (!lacks[rank].reason.empty()) without.push_back(std::to_string(rank));
-  const Lack lack = first_of(lacks);
+  const Lack lack = first_lack(lacks);
   const bool needs_nccl = transport == RankTransport::nccl;
   if (std::ssize(without) == world.size()) {
     if (!asked && !needs_nccl)

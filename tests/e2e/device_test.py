@@ -301,6 +301,10 @@ def test_a_plan_without_a_job_is_for_a_named_device(tmp):
     assert counts[0] == 1 and counts[1] in (2, 3) and counts[2] == 0, counts
     write_config(tmp / "model", {**GPT2_TINY, "n_embd": 4096, "n_layer": 24})
     told = run("train", *words, "--log.peak_device", "Tesla T4", "--precision.dtype", "fp16").stderr
+    assert "would end with exit code 5; use a smaller train.micro_batch, " in told, told
+    more = ["--world-size", 2, "--precision.dtype", "fp16"]
+    connected = run("train", *words, "--log.peak_device", "Tesla T4", *more).stderr
+    assert "would end with exit code 5; use parallel.transport host, a smaller " in connected, connected
     assert "the plug-in for GPUs does not run on Tesla T4, whose compute capability is below 8.0" in told, told
     assert "of memory on Tesla T4: " in told and "512 MiB for the context; 14.9 GiB are there: a run would" in told, (
         told
@@ -487,6 +491,7 @@ def test_a_plan_that_does_not_fit_on_the_device_is_refused(tmp):
     assert "64.0 MiB for libraries and an estimate of 114 MiB for communicators of NCCL; 95.4 MiB" in done.stderr, (
         done.stderr
     )
+    assert "hint: use parallel.transport host, a smaller train.micro_batch, " in done.stderr, done.stderr
     options = {"parallel.transport": "host", "train.memory_check": "true"}
     done = train(tmp, tmp / "shared", options, "cuda", ranks=2, expect=5, memory=2500000, count=1)
     assert "ranks 0, 1 need " in done.stderr and ", fake-0): " in done.stderr, done.stderr

@@ -592,6 +592,7 @@ def test_a_start_that_no_machine_has_memory_for_is_refused_with_the_arithmetic(t
         assert not (tmp / "run/checkpoints").exists()
     planned = run("train", *settings, "--dry-run", "--parallel.dp_replicate", 3)
     assert "its 3 ranks need 3 × " in planned.stderr and "warning" in planned.stderr, planned.stderr
+    assert "exit code 5; use a smaller train.micro_batch, " in planned.stderr, planned.stderr
     assert "PiB" not in run("train", *settings, "--dry-run", "--train.memory_check", "off").stderr
     tried = run("train", *settings, "--train.memory_check", "off", expect=None)
     assert tried.returncode != 0 and "memory_check" not in tried.stderr, tried.stderr
