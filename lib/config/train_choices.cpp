@@ -137,9 +137,10 @@ ChoiceList<DeviceChoice> choices_of(DeviceChoice) {
           {DeviceChoice::cuda, "cuda", "a GPU for each rank, through the plug-in lockstep-cuda.so"}};
 }
 ChoiceList<RankTransport> choices_of(RankTransport) {
-  return {{RankTransport::automatic, "auto", "nccl if each rank has a GPU of its own and NCCL is there, else host"},
-          {RankTransport::nccl, "nccl", "NCCL, from GPU to GPU"},
-          {RankTransport::host, "host", "MPI, through host memory; ranks may share a GPU"}};
+  return {
+      {RankTransport::automatic, "auto", "as nccl if each rank has a GPU of its own and NCCL is there, else as host"},
+      {RankTransport::nccl, "nccl", "NCCL, from GPU to GPU"},
+      {RankTransport::host, "host", "MPI, through host memory; ranks may share a GPU"}};
 }
 ChoiceList<MatmulPrecision> choices_of(MatmulPrecision) {
   return {{MatmulPrecision::fp32, "fp32", "fp32"},

@@ -118,6 +118,7 @@ Tool tool_of(const TrainConfig&) {
           .arguments = Tool::Arguments::config_files,
           .dry_run = Tool::DryRun::yes,
           .output = Tool::Output::records,
+          .json_answers = "--dry-run, --calibrate and --check-device",
           .first_options = {"model.config", "model.path", "data.path", "data.tokenizer", "data.sequence_length",
                             "parallel.dp_shard", "parallel.tp", "parallel.pp", "precision.dtype", "optimizer.lr",
                             "train.run_dir", "train.max_steps", "train.global_batch", "train.micro_batch", "eval.every",

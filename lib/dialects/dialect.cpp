@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 namespace lockstep {
 
@@ -225,9 +224,7 @@ std::string mdoc_dialect(const Dialect& dialect) {
   std::vector<DialectKey> rows(dialect.keys.begin(), dialect.keys.end());
   rows.insert(rows.end(), dialect.parts.begin(), dialect.parts.end());
   for (const DialectKey& key : rows) {
-    std::string line = meaning(key);
-    line.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(line.front())));
-    text += fmt::format(".It Cm {}\n{}.\n", key.name, mdoc_text(line));
+    text += fmt::format(".It Cm {}\n{}.\n", key.name, mdoc_text(capitalised(meaning(key))));
   }
   return text + ".El\n";
 }

@@ -18,6 +18,9 @@ std::string mdoc_synopsis(const DocumentedTool& tool);
 std::string mdoc_options(const DocumentedTool& tool);
 /// Returns the keys of configuration files by section, as lists of an mdoc(7) page.
 std::string mdoc_keys(const DocumentedTool& tool);
+/// Returns text as it begins a sentence, with a capital letter. A first word with a digit, a dot or an underscore is a
+/// name, and keeps its case.
+std::string capitalised(std::string text);
 /// Returns text as a line of an mdoc(7) page, escaped so that no part of it is read as a macro or an escape.
 std::string mdoc_text(const std::string& text);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <string_view>
 
 namespace lockstep {
 
@@ -22,11 +23,6 @@ std::string flag(const DocumentedOption& option) {
   if (option.value == DocumentedOption::Value::after_equals)
     line += fmt::format(" Ns Oo = Ns Ar {} Oc", argument(option.value_name));
   return option.letter == '\0' ? line : fmt::format("Fl {} , {}", option.letter, line);
-}
-
-std::string capitalised(std::string text) {
-  if (!text.empty()) text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
-  return text;
 }
 
 /// The sentences of a text, each on a line of its own. One that begins with a value keeps its case.
@@ -74,6 +70,15 @@ std::string keys_of(const DocumentedSection& section) {
 }
 
 }  // namespace
+
+std::string capitalised(std::string text) {
+  const std::string word = text.substr(0, text.find_first_of(" ,:;"));
+  const std::string_view inner = std::string_view(word).substr(0, word.size() - (word.ends_with('.') ? 1 : 0));
+  const bool is_name = inner.find_first_of("._0123456789") != std::string_view::npos;
+  if (!is_name && !text.empty())
+    text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+  return text;
+}
 
 std::string mdoc_text(const std::string& text) {
   std::string result;

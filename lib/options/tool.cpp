@@ -2,6 +2,8 @@
 
 #include "options/option.hpp"
 
+#include <fmt/format.h>
+
 namespace lockstep {
 
 ChoiceList<LogLevel> choices_of(LogLevel) {
@@ -58,7 +60,9 @@ void describe(Declaration& visit, CommonOptions& common, const Tool& tool) {
   if (tool.output == Tool::Output::text_or_json)
     visit.field("json", common.json, {.brief = "print one JSON object instead of text"});
   if (records && tool.dry_run == Tool::DryRun::yes)
-    visit.field("json", common.json, {.brief = "with --dry-run: print the plan as one JSON object"});
+    visit.field("json", common.json,
+                {.brief = "print the answer as one JSON object instead of text",
+                 .details = fmt::format("It is for {}", tool.json_answers)});
   visit.field("log_level", common.log_level, {.brief = "minimum level of log lines on standard error"});
   visit.field("progress", common.progress,
               {.brief = "show progress on standard error",

@@ -29,6 +29,7 @@ struct Tool {
   Arguments arguments = Arguments::options;
   DryRun dry_run = DryRun::no;
   Output output = Output::text;
+  std::string json_answers = {};                // Output::records: options whose answer --json prints as an object
   std::vector<std::string> first_options = {};  // shown by --help; empty: all options outside sections
 };
 

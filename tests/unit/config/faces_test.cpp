@@ -104,6 +104,15 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(help_is_at_most_100_columns_wide_and_every_option_
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_sentence_of_the_manual_that_begins_with_a_name_keeps_its_case) {
+  BOOST_TEST(capitalised("print the plan and exit") == "Print the plan and exit");
+  BOOST_TEST(capitalised("never") == "Never");
+  BOOST_TEST(capitalised("all, or some") == "All, or some");
+  for (const char* text : {"records.jsonl only", "decay_steps as a fraction", "bfloat16", "interleaved_1f1b with more",
+                           "fp32, or fp64 with it", ""})
+    BOOST_TEST(capitalised(text) == text);
+}
+
 BOOST_AUTO_TEST_CASE(the_schema_states_types_ranges_and_choices) {
   SampleConfig config;
   Declaration declaration;
