@@ -64,7 +64,8 @@ def test_every_make_target_explains_itself_in_help():
 
 def test_set_up_explains_itself_and_refuses_what_it_does_not_know():
     assert "DEPS=FOLDER" in run_command(SOURCE / "scripts/setup", "--help").stdout
-    run_command(SOURCE / "scripts/setup", "--everything", expect=2)
+    for words in (["--everything"], ["--cuda", "--everything"]):
+        run_command(SOURCE / "scripts/setup", *words, expect=2)
 
 
 def test_the_pins_of_the_build_are_those_of_the_tests():
