@@ -1,6 +1,7 @@
 // What --dry-run prints and a run says at its start, from the plan alone.
 #include "architecture/gpu_attention.hpp"
 #include "architecture/units.hpp"
+#include "base/rounding.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "program/dry_run.hpp"
@@ -26,11 +27,23 @@ std::string window_of(const ModelConfig& model) {
                      counted(windowed, "layer"));
 }
 
-Row model_row(const ModelConfig& model) {
+/// " (50304 in memory)" after the size of a vocabulary with more rows in the memory that kernels use, else nothing.
+std::string padded_vocabulary(const TrainPlan& plan) {
+  std::int64_t shares = 1;
+  for (const AxisName& name : {tensor_axis, key_replica_axis})
+    if (const Axis* const axis = find_axis(plan.mesh, name)) shares *= axis->size;
+  const std::int64_t rows = ceil_div(plan.architecture.config.vocabulary, shares);
+  const std::int64_t in_memory = rows_in_memory(rows, plan.architecture.blocks.back().tensors.back().row_multiple);
+  if (in_memory == rows) return "";
+  return fmt::format(" ({} in memory{})", in_memory, shares > 1 ? " of a rank" : "");
+}
+
+Row model_row(const TrainPlan& plan) {
+  const ModelConfig& model = plan.architecture.config;
   const std::string text =
-      fmt::format("{}, {}, {}, {} ({} for keys and values), vocabulary {}{}", name_of(model.family),
+      fmt::format("{}, {}, {}, {} ({} for keys and values), vocabulary {}{}{}", name_of(model.family),
                   counted(model.layers, "layer"), counted(model.channels, "channel"), counted(model.heads, "head"),
-                  model.kv_heads, model.vocabulary, window_of(model));
+                  model.kv_heads, model.vocabulary, padded_vocabulary(plan), window_of(model));
   return {.section = "network", .key = "architecture", .label = "architecture", .value = text, .text = text};
 }
 
@@ -241,7 +254,7 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
                           .optimizer_state_bytes = plan.state_bytes(),
                           .snapshot_bytes = snapshot_bytes,
                           .load_bytes = load_bytes};
-  std::vector<Row> rows{model_row(plan.architecture.config)};
+  std::vector<Row> rows{model_row(plan)};
   if (plan.architecture.config.dropout.any()) rows.push_back(dropout_row(plan.architecture.config.dropout));
   if (plan.device && plan.device->multiprocessors > 0) rows.push_back(attention_row(plan));
   if (!plan.tokenizer.empty())

@@ -280,7 +280,14 @@ def test_a_plan_without_a_job_is_for_a_named_device(tmp):
         assert 0 < parts[0] <= on_cpu["node_memory_bytes"], cost
         assert "the plan is for ranks on NVIDIA H200" in told.stderr and "exit code 5" not in told.stderr, told.stderr
         assert "does not run on" not in told.stderr, told.stderr
-    assert "attention" not in json.loads(run("train", *words).stdout)["network"]
+    of_gpu = ["--log.peak_device", "NVIDIA H200"]
+    for more, shown in (
+        ([], "vocabulary 257"),
+        (of_gpu, "vocabulary 257 (320 in memory)"),
+        ([*of_gpu, "--world-size", 2, "--parallel.tp", 2], "vocabulary 257 (192 in memory of a rank)"),
+    ):
+        network = json.loads(run("train", *words, *more).stdout)["network"]
+        assert network["architecture"].endswith(shown) and ("attention" in network) == bool(more), network
     write_config(tmp / "model", {**GPT2_TINY, "n_head": 6})
     for options, attention in (
         ({"precision.dtype": "bf16"}, "flash (LibTorch)"),
