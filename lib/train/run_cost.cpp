@@ -111,11 +111,13 @@ Row memory_row(const TrainPlan& plan, const Placement& placement) {
     for (const Rank rank : ranks.ranks) needed[static_cast<std::size_t>(rank)] = bytes;
   }
   const auto most = std::ranges::max_element(needed);
-  const std::int64_t snapshot = plan.snapshot_bytes(static_cast<Rank>(most - needed.begin()));
+  const std::string snapshot = bytes_text(plan.snapshot_bytes(static_cast<Rank>(most - needed.begin())));
+  const std::string of_saves = snapshot == bytes_text(0) ? ""
+                               : snapshot == bytes_text(*most)
+                                   ? ", all of it for background saves,"
+                                   : fmt::format(" (with {} for background saves)", snapshot);
   const std::string of_rank =
-      fmt::format("{} planned{} and {} for the process", bytes_text(*most),
-                  snapshot > 0 ? fmt::format(" (with {} for background saves)", bytes_text(snapshot)) : "",
-                  bytes_text(process_bytes));
+      fmt::format("{} planned{} and {} for the process", bytes_text(*most), of_saves, bytes_text(process_bytes));
   if (placement.nodes.empty()) {
     const std::int64_t bytes = *most + process_bytes;
     return cost_row("rank_memory_bytes", "memory of a rank", bytes,

@@ -286,6 +286,8 @@ def test_a_plan_without_a_job_is_for_a_named_device(tmp):
         (of_gpu, "vocabulary 257 (320 in memory)"),
         ([*of_gpu, "--world-size", 2, "--parallel.tp", 2], "vocabulary 257 (192 in memory of a rank)"),
     ):
+        text = run("train", *(word for word in words if word != "--json"), *more).stdout
+        assert (" planned, all of it for background saves, and 512 MiB for the process" in text) == bool(more), text
         network = json.loads(run("train", *words, *more).stdout)["network"]
         assert network["architecture"].endswith(shown) and ("attention" in network) == bool(more), network
     write_config(tmp / "model", {**GPT2_TINY, "n_head": 6})
