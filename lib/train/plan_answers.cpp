@@ -81,16 +81,17 @@ Hardware hardware_of(const TrainConfig& config) {
 }
 
 /// The origin of the times of a drawing, in a line.
-std::string assumptions_of(const TrainConfig& config) {
+std::string assumptions_of(const TrainConfig& config, const TrainPlan& plan) {
   const Hardware hardware = hardware_of(config);
   return fmt::format(
-      "assumes per rank {:g} TFLOP/s ({}), memory {:g} GB/s, links {:g} GB/s with {:g} us latency, host {:g} GB/s",
+      "assumes per rank {:g} TFLOP/s ({}), memory {:g} GB/s, links {:g} GB/s with {:g} us latency, host {:g} GB/s{}",
       hardware.flops_per_s / 1e12,
       config.log.peak_tflops   ? "log.peak_tflops"
       : config.log.peak_device ? "log.peak_device"
                                : "log.peak_tflops is not set",
       hardware.memory_bytes_per_s / 1e9, hardware.link_bytes_per_s / 1e9, hardware.latency_s * 1e6,
-      hardware.host_bytes_per_s / 1e9);
+      hardware.host_bytes_per_s / 1e9,
+      plan.device ? fmt::format("; rates of memory, links and host are not those of {}", plan.device->name) : "");
 }
 
 Timeline timeline_of(const TrainConfig& config, const TrainPlan& plan, const StepProgram& program) {
@@ -112,8 +113,9 @@ void plot_programs(const TrainConfig& config, const TrainPlan& plan, Output& out
   const StepProgram& drawn = named ? *named : step;
   const Timeline timeline = timeline_of(config, plan, drawn);
   switch (target.kind) {
-    case PlotTarget::Kind::text: return output.print(plot_text(drawn, timeline, columns, assumptions_of(config)));
-    case PlotTarget::Kind::svg: return publish_file(target.path, plot_svg(drawn, timeline, assumptions_of(config)));
+    case PlotTarget::Kind::text: return output.print(plot_text(drawn, timeline, columns, assumptions_of(config, plan)));
+    case PlotTarget::Kind::svg:
+      return publish_file(target.path, plot_svg(drawn, timeline, assumptions_of(config, plan)));
     case PlotTarget::Kind::json: return publish_file(target.path, to_text(plot_json(drawn, timeline)) + "\n");
   }
 }

@@ -260,6 +260,9 @@ def test_a_plan_without_a_job_is_for_a_named_device(tmp):
         for of_gpu in (["--train.device", "cuda"], ["--parallel.transport", "nccl"]):
             told = run("train", *plain, part, *of_gpu)
             assert told.stdout and f"the plan is for ranks on a GPU ({of_gpu[0][2:]} {of_gpu[1]})" in told.stderr, told
+    note = "; rates of memory, links and host are not those of NVIDIA H200\n"
+    assert note in run("train", *plain, "--plot-program", "--log.peak_device", "NVIDIA H200").stdout
+    assert "are not those of" not in run("train", *plain, "--plot-program").stdout
     two = [*plain, "--print-program", "--world-size", 2, "--parallel.pp", 2, "--train.micro_batch", 1]
     of_any = run("train", *two, "--train.device", "cuda").stdout
     assert of_any == run("train", *two, "--log.peak_device", "NVIDIA H200").stdout
