@@ -1,7 +1,8 @@
-// A group of ranks that exchange memory of their devices directly: a communicator of NCCL. Its operations are queued in
-// the exchange queue of this process's device. All groups of a process share that queue, so that ranks must queue all
-// operations in one order that fits together (find_serial_stall of program/verify.hpp). Operations that are made of
-// these: comm/device_operations.hpp.
+// Ranks that exchange memory of their devices directly: a communicator of NCCL. Its operations are queued in the
+// exchange queue of this process's device. All groups of a process share that queue, so that ranks must queue all
+// operations in one order that fits together (find_serial_stall of program/verify.hpp). Therefore groups of the same
+// ranks can share a communicator, which takes memory of the device. Operations that are made of these:
+// comm/device_operations.hpp.
 #pragma once
 
 #include "comm/communicator.hpp"

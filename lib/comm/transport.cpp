@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -232,13 +233,18 @@ Transport::Transport(Session& session, const Mesh& mesh, const std::vector<std::
     }
   }
   state_->device_ranks.resize(groups.size());
+  std::map<std::vector<Rank>, DeviceRanks*> connected;
   const bool has_nccl = device.nccl != nullptr;
   for (std::size_t group = 0; has_nccl && group < groups.size(); ++group) {
     Communicator* ranks = nullptr;
     for (std::size_t lane = 0; lane < lanes.size() && ranks == nullptr; ++lane)
       if (sends_on_device && sends_on_device(static_cast<int>(lane), static_cast<int>(group)))
         ranks = state_->lanes[lane].channels[group].ranks.get();
-    if (ranks != nullptr) state_->device_ranks[group] = std::make_unique<DeviceRanks>(*device.nccl, *ranks);
+    if (ranks == nullptr) continue;
+    DeviceRanks*& of_members = connected[ranks->members()];
+    if (of_members == nullptr)
+      of_members = state_->connections.emplace_back(std::make_unique<DeviceRanks>(*device.nccl, *ranks)).get();
+    state_->device_ranks[group] = of_members;
   }
   if (device.kernels.copy_pieces != nullptr) state_->on_device.emplace(std::move(device));
   if (several) state_->thread = std::thread([state = state_] { state->serve(); });
@@ -255,8 +261,7 @@ Transport::~Transport() {
     state_->work.notify_one();
     const bool idle = state_->ends.wait_for(lock, std::chrono::seconds(2), [this] { return state_->open == 0; });
     if (!idle) {
-      for (const auto& ranks : state_->device_ranks)
-        if (ranks) ranks->abort();
+      for (const auto& ranks : state_->connections) ranks->abort();
       state_->thread.detach();
       return;
     }

@@ -67,7 +67,8 @@ class Transport {
   /// A group is a list of axes of `mesh`; its members are numbered in the order of their world ranks. The ranks of the
   /// mesh are those of the session, which must outlive this object. A lane has a communicator for each group in which
   /// it `sends`; empty: for all groups. `device` is for memory of the device in use; a group has a communicator of NCCL
-  /// if some lane `sends_on_device` in it. Collective over the world. Throws Error(communication).
+  /// if some lane `sends_on_device` in it, and groups of the same ranks share one. Collective over the world. Throws
+  /// Error(communication).
   Transport(Session& session, const Mesh& mesh, const std::vector<std::string>& lanes,
             const std::vector<std::vector<AxisName>>& groups, const LaneUse& sends = {}, DeviceExchange device = {},
             const LaneUse& sends_on_device = {});

@@ -62,13 +62,13 @@ void Transport::State::watch(const Issued& issued) {
 
 bool Transport::State::stays_on_device(int lane, int group, std::initializer_list<const Region*> regions) const {
   if (!on_device || std::ranges::any_of(regions, [](const Region* one) { return is_host_memory(*one); })) return false;
-  return channel(lane, group).members.size() == 1 || device_ranks[static_cast<std::size_t>(group)];
+  return channel(lane, group).members.size() == 1 || device_ranks[static_cast<std::size_t>(group)] != nullptr;
 }
 
 Ticket Transport::State::issue_on_device(Kind kind, int lane, int group, std::size_t bytes, DType dtype,
                                          const std::function<void(DeviceOperations&, DeviceRanks*)>& queue) {
   Device& device = this_device();
-  DeviceRanks* const ranks = device_ranks[static_cast<std::size_t>(group)].get();
+  DeviceRanks* const ranks = device_ranks[static_cast<std::size_t>(group)];
   Issued issued{.operation = {}, .record = {}, .ranks = ranks, .order = ++device_orders};
   try {
     device.follow(DeviceQueue::exchange, device.record(DeviceQueue::compute));

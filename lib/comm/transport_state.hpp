@@ -102,9 +102,10 @@ struct Transport::State {
   std::vector<Return> returns;
   std::vector<Ticket> queued;  // on the device, since all was drained
   Session* session = nullptr;
-  std::optional<DeviceOperations> on_device;               // unless the device in use is the host
-  std::vector<std::unique_ptr<DeviceRanks>> device_ranks;  // by group; null: this rank alone, or through host memory
-  std::atomic<bool> works{false};                          // the thread does work of its own
+  std::optional<DeviceOperations> on_device;              // unless the device in use is the host
+  std::vector<std::unique_ptr<DeviceRanks>> connections;  // each of other ranks
+  std::vector<DeviceRanks*> device_ranks;                 // by group; null: this rank alone, or through host memory
+  std::atomic<bool> works{false};                         // the thread does work of its own
   std::uint64_t device_orders = 0;
   std::atomic<std::int32_t>* waits_of_caller = nullptr;
   // Of the thread: the operation at which the queue of the device is, and since when.

@@ -174,13 +174,24 @@ LanesInUse lanes_in_use(const Catalogue& programs, const std::vector<std::vector
 
 }  // namespace
 
-int device_groups(const Catalogue& programs, Rank rank) {
+std::vector<std::string> device_groups(const Catalogue& programs, Rank rank) {
+  const Mesh& mesh = programs.train.mesh;
   const std::vector<std::vector<AxisName>> groups = groups_of(programs);
   std::set<int> connected;
-  for (const auto& [lane, group] : lanes_in_use(programs, groups).on_device)
-    if (group_along(programs.train.mesh, rank, groups[static_cast<std::size_t>(group)]).size() > 1)
-      connected.insert(group);
-  return static_cast<int>(connected.size());
+  for (const auto& [lane, group] : lanes_in_use(programs, groups).on_device) connected.insert(group);
+  std::set<std::vector<Rank>> found;
+  std::vector<std::string> names;
+  for (const int group : connected) {
+    const std::vector<AxisName>& axes = groups[static_cast<std::size_t>(group)];
+    std::vector<Rank> members = group_along(mesh, rank, axes);
+    std::ranges::sort(members);
+    if (members.size() == 1 || !found.insert(std::move(members)).second) continue;
+    std::vector<std::string> several;  // axes of one rank tell nothing
+    for (const AxisName& axis : axes)
+      if (group_along(mesh, rank, {axis}).size() > 1) several.push_back(axis);
+    names.push_back(join(several, "+"));
+  }
+  return names;
 }
 
 Transport make_transport(Session& session, const Catalogue& programs) {

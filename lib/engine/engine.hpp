@@ -25,6 +25,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -86,9 +87,9 @@ struct EvaluationOutcome {
   std::int64_t correct = 0;  // tokens that the model considered most probable
 };
 
-/// Returns the number of groups in which a rank exchanges memory of its device with others. With NCCL, each of them has
-/// a communicator. Local.
-int device_groups(const Catalogue& programs, Rank rank);
+/// Returns the groups in which a rank exchanges memory of its device with others, by their axes:
+/// "dp_replicate+dp_shard". Groups of the same ranks count once, because with NCCL they share a communicator. Local.
+std::vector<std::string> device_groups(const Catalogue& programs, Rank rank);
 
 /// Makes the transport with the lanes and groups of the programs. The number of a lane is its value in Lane. Collective
 /// over the world.

@@ -56,7 +56,7 @@ std::int64_t device_memory_needed(const TrainPlan& plan, Rank rank) {
 
 std::int64_t communicator_memory(const TrainPlan& plan, Rank rank) {
   if (!plan.device->uses_nccl) return 0;
-  return device_groups(plan.programs, rank) * plan.device->overhead.communicator_bytes;
+  return std::ssize(device_groups(plan.programs, rank)) * plan.device->overhead.communicator_bytes;
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "config/log_check.hpp"
+#include "engine/engine.hpp"
 #include "train/memory_check.hpp"
 
 #include <fmt/format.h>
@@ -13,6 +14,8 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <utility>
+#include <variant>
 
 namespace lockstep {
 
@@ -133,13 +136,27 @@ Row memory_row(const TrainPlan& plan, const Placement& placement) {
       fmt::format("--mem={}G for {}: each at most {}", bytes / bytes_per_gib, counted(largest, "rank"), of_rank));
 }
 
+/// The memory of NCCL and the groups of ranks that it connects, on the rank with the most of them.
+Row communicator_row(const TrainPlan& plan) {
+  std::int64_t most = 0;
+  std::string groups;
+  for (const RankClass& ranks : plan.programs.train.classes) {
+    const std::int64_t bytes = communicator_memory(plan, ranks.ranks.front());
+    if (bytes <= most) continue;
+    most = bytes;
+    groups = join(device_groups(plan.programs, ranks.ranks.front()), ", ");
+  }
+  return cost_row("device_communicator_bytes", "of NCCL (estimated)", most,
+                  groups.empty() ? bytes_text(most) : fmt::format("{} for the groups {}", bytes_text(most), groups));
+}
+
 /// Of the rank that needs most, or waits most.
 std::vector<Row> device_rows(const TrainPlan& plan) {
-  std::int64_t tensors = 0, communicators = 0;
-  for (const RankClass& ranks : plan.programs.train.classes) {
+  std::int64_t tensors = 0;
+  for (const RankClass& ranks : plan.programs.train.classes)
     tensors = std::max(tensors, device_memory_needed(plan, ranks.ranks.front()));
-    communicators = std::max(communicators, communicator_memory(plan, ranks.ranks.front()));
-  }
+  Row of_nccl = communicator_row(plan);
+  const std::int64_t communicators = std::get<std::int64_t>(of_nccl.value);
   int waits = 0;
   for (const RankClass& ranks : plan.programs.train.classes)
     waits = std::max(waits, device_waits(plan.programs.train, ranks));
@@ -150,7 +167,7 @@ std::vector<Row> device_rows(const TrainPlan& plan) {
                                plan.device->name)),
           cost_row("device_tensor_bytes", "of its tensors", tensors, bytes_text(tensors)),
           cost_row("device_workspace_bytes", "of its libraries", workspace, bytes_text(workspace)),
-          cost_row("device_communicator_bytes", "of NCCL (estimated)", communicators, bytes_text(communicators)),
+          std::move(of_nccl),
           cost_row("device_context_bytes", "of its context", context, bytes_text(context)),
           cost_row("device_waits", "waits for a device", std::int64_t{waits}, fmt::format("{} a step", waits))};
 }

@@ -307,10 +307,15 @@ def test_a_plan_without_a_job_is_for_a_named_device(tmp):
         ("--world-size", 2),
         ("--world-size", 4, "--parallel.tp", 2),
         ("--world-size", 2, "--parallel.transport", "host"),
+        ("--world-size", 2, "--parallel.dp_shard", 2),  # the same ranks are along dp_replicate and dp_shard
     ):
         cost = json.loads(run("train", *words, "--log.peak_device", "NVIDIA H200", *layout).stdout)["cost"]
         counts.append(cost["device_communicator_bytes"] / (688 << 20))
-    assert counts[0] == 1 and counts[1] in (2, 3) and counts[2] == 0, counts
+        text = run("train", *(word for word in words if word != "--json"), *of_gpu, *layout).stdout
+        groups = re.search(r"of NCCL \(estimated\) +\S+ \S+(?: for the groups (.*))?\n", text)[1]
+        assert len(groups.split(", ") if groups else []) == counts[-1], (layout, groups, counts)
+    assert counts[0] == counts[3] == 1 and counts[1] in (2, 3) and counts[2] == 0, counts
+    assert groups == "dp_shard", groups
     write_config(tmp / "model", {**GPT2_TINY, "n_embd": 4096, "n_layer": 24})
     told = run("train", *words, "--log.peak_device", "Tesla T4", "--precision.dtype", "fp16").stderr
     assert "would end with exit code 5; use a smaller train.micro_batch, " in told, told
@@ -500,7 +505,7 @@ def test_a_plan_that_does_not_fit_on_the_device_is_refused(tmp):
     room = {"memory": 100_000_000, "nccl": 1}
     train(tmp, tmp / "connected", options, "cuda", ranks=2, **room)
     done = train(tmp, tmp / "connected", options, "cuda", ranks=2, expect=5, communicator=60_000_000, **room)
-    assert "64.0 MiB for libraries and an estimate of 114 MiB for communicators of NCCL; 95.4 MiB" in done.stderr, (
+    assert "64.0 MiB for libraries and an estimate of 57.2 MiB for communicators of NCCL; 95.4 MiB" in done.stderr, (
         done.stderr
     )
     assert "hint: use parallel.transport host, a smaller train.micro_batch, " in done.stderr, done.stderr

@@ -5,6 +5,7 @@
 #include "tensor/arena.hpp"
 #include "transport_tasks.hpp"
 
+#include <utility>
 #include <vector>
 
 using namespace lockstep;
@@ -114,6 +115,38 @@ LOCKSTEP_MPI_TEST(operations_of_all_lanes_and_groups_run_in_the_order_of_issue, 
   std::vector<OperationRecord> records;
   job.transport.take_records(records);
   for (const OperationRecord& record : records) BOOST_TEST(record.end_s >= record.begin_s);
+}
+
+namespace {
+
+int connected_ranks = 0;
+
+NcclResult connect_and_count(NcclRanks* ranks, int count, const NcclId* id, int rank) {
+  ++connected_ranks;
+  return nccl_in_use()->connect(ranks, count, id, rank);
+}
+
+}  // namespace
+
+LOCKSTEP_MPI_TEST(groups_of_equal_ranks_share_a_communicator, test::at_least(2)) {
+  BOOST_REQUIRE(nccl_in_use() != nullptr);
+  NcclTable counting = *nccl_in_use();
+  counting.connect = connect_and_count;
+  DeviceExchange device = exchange_of_device();
+  device.nccl = &counting;
+  connected_ranks = 0;
+  Session session(world().split(0, "world"));
+  const Mesh mesh = make_mesh("world", {{"one", 1}, {"all", world().size()}});
+  Transport transport(session, mesh, {"first", "second"}, {{"all"}, {"one"}, {"one", "all"}}, {}, std::move(device),
+                      [](int, int) { return true; });
+  BOOST_TEST(connected_ranks == 1);
+  const auto ranks = static_cast<std::size_t>(world().size()), rank = static_cast<std::size_t>(world().rank());
+  for (const int group : {0, 2, 0}) {
+    Task task = make_task(Kind::all_reduce, 1, group, ranks, rank, 1000, DType::f32, 3);
+    const OnDevice in(*task.in), out(*task.out);
+    transport.wait(task.issue(transport, in.region, out.region));
+    BOOST_TEST((out.read() == task.expected), group);
+  }
 }
 
 LOCKSTEP_MPI_TEST(waiting_for_an_operation_of_the_device_does_not_stop_the_host, test::at_least(2)) {
