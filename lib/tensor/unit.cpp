@@ -52,7 +52,7 @@ UnitMemory unit_memory_of(const OffloadOptions& offload, bool in_backward, Weigh
   return {.weights = weights,
           .gradients = in_backward ? GradientMemory::lent : GradientMemory::held,
           .shards = offload.shards ? Arena::host : Arena::device,
-          .state = offload.optimizer || offload.shards ? Arena::host : Arena::device};
+          .state = offload.optimizer ? Arena::host : Arena::device};
 }
 
 namespace {
@@ -183,6 +183,7 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
 
   const at::ScalarType type = master_type(precision);
   if (!cut_) memory_.shards = Arena::device;
+  if (memory_.shards == Arena::host) memory_.state = Arena::host;  // as host_part_of (program/offload.hpp) says
   const std::int64_t behind = cut_ ? 0 : padding_;  // kernels use the buffers of a unit that is not sharded
   const bool copies = compute_dtype(precision) != kept_dtype;
   master_ = buffer(length(), copies ? 0 : behind, scalar_type(kept_dtype), name_, memory_.shards);

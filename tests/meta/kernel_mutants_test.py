@@ -120,7 +120,7 @@ FAULTS = [
     ("routing", "routing.cu", "    next += all;\n", ""),
     ("dropouts", "philox.cuh", "round < 10", "round < 9"),
     ("dropouts", "philox.cuh", "16 * (half % 2)", "8 * (half % 2)"),
-    ("updates", "updates.cu", "rest[i] = w[i] - widened(kept);", "rest[i] = 0;"),
+    ("updates", "changed_weights.cuh", "rest[i] = w[i] - widened(kept);", "rest[i] = 0;"),
     ("activations", "activations.cu", "static_cast<M>(3 * cubic)", "static_cast<M>(2 * cubic)"),
     ("heads", "head_norms.cu", "own.head < query_heads", "own.head <= query_heads"),
     ("heads", "rotate.cu", "a[i] * cosine[i] - sign", "a[i] * cosine[i] + sign"),

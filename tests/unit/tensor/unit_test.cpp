@@ -1,6 +1,7 @@
 #include "tensor/unit.hpp"
 
 #include "base/error.hpp"
+#include "tensor/live_memory.hpp"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -143,6 +144,22 @@ BOOST_AUTO_TEST_CASE(whole_memory_is_lent_to_a_unit_that_is_cut_and_taken_back) 
   BOOST_TEST(unit.parameters()[0]->local_gradient().eq(0).all().item<bool>());
   unit.lend_local_gradient(gradient, 5);
   BOOST_TEST(c.touches() == 0);  // lent anew: forgotten
+}
+
+BOOST_AUTO_TEST_CASE(shards_and_their_state_may_lie_in_host_memory_and_whole_units_only_with_their_state) {
+  const std::vector<StateDescription> moments{{"exp_avg"}, {"exp_avg_sq"}};
+  const auto on_host = [&](const OffloadOptions& offload, const ShardPlace& place) {
+    const std::int64_t before = live_bytes(Arena::host);
+    const Unit unit("u", three_tensors(), Precision::fp32, moments, place, unit_memory_of(offload, false));
+    return std::pair(live_bytes(Arena::host) - before, unit.length() * 4);
+  };
+  const ShardPlace cut{make_mesh("world", {{"dp_shard", 2}}), {.axes = {"dp_shard"}, .shards = 2}, 0};
+  const auto [of_whole, whole] = on_host({.shards = true}, {});
+  BOOST_TEST(of_whole == 0);
+  BOOST_TEST(on_host({.optimizer = true}, {}).first == 2 * whole);
+  const auto [of_shard, shard] = on_host({.shards = true}, cut);
+  BOOST_TEST(of_shard == 4 * shard);  // weights, gradient and both moments
+  BOOST_TEST(on_host({.optimizer = true}, cut).first == 2 * shard);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
