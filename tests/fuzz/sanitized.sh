@@ -8,7 +8,8 @@ shift 3
 again=''
 [ ! -f "$build/build.ninja" ] || again=--reconfigure
 if ! {
-  meson setup ${again:+"$again"} "$build" "$source" -Db_sanitize=address,undefined -Db_lundef=false -Ddocs=disabled "-Dlibtorch=$libtorch" \
+  meson setup ${again:+"$again"} "$build" "$source" -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false -Ddocs=disabled \
+    "-Dlibtorch=$libtorch" \
     '-Dcpp_args=-g1 -D_GLIBCXX_ASSERTIONS -fsanitize=float-cast-overflow' && meson compile -C "$build" -j 1 fuzz
 } > "$build.log" 2>&1; then
   tail -n 40 "$build.log" | sed 's/^/# /'
