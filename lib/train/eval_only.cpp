@@ -31,6 +31,10 @@ int evaluate_only(const TrainConfig& given, Session& session, Output& output) {
   if (world.rank() == 0)
     for (const std::string& warning : warnings_on_model(config, plan)) output.log().warning("{}", warning);
   for (const std::string& note : plan.weights.notes) output.log().info("{}", note);
+  if (config.precision.product_search && plan.device && world.rank() == 0)
+    output.log().info(
+        "precision.product_search has no effect on --eval-only: products take the first proposal, so losses may differ "
+        "from those of the run in their last digits");
   const std::unique_ptr<ShardVerifier> verifier = make_verifier(config.data.verify, world.rank(), machines.hosts);
   for (const EvaluationPlan& evaluation : plan.evaluations)
     if (const auto& stream = evaluation.set.stream) verifier->use(*stream, 0, stream->tokens());

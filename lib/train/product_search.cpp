@@ -3,11 +3,13 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/json_integer.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "comm/together.hpp"
 #include "device/device.hpp"
 #include "device/device_plugin.hpp"
+#include "options/ranges.hpp"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -21,17 +23,63 @@ namespace lockstep {
 
 namespace {
 
+constexpr int file_format = 1;
 constexpr int not_timed = -1;  // in place of the number of a proposal
 constexpr const char* how_to_search_anew = "remove the file: algorithms are then chosen anew";
+
+/// Calls `work`, which reads the file; its errors say how a run starts without it.
+template <class Work>
+auto reading(const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (!error.hint().empty()) throw;
+    throw Error(error.code(), error.what(), how_to_search_anew);
+  }
+}
+
+/// The member of an object. Throws Error(input) if it is missing or has another type.
+const Json& member(const Json& object, const char* key, Json::value_t type, const std::string& origin) {
+  const auto found = object.find(key);
+  if (found == object.end()) fail(ExitCode::input, "{}: {} is missing", origin, key);
+  if (found->type() != type)
+    fail(ExitCode::input, "{}: {} is {} where {} is expected", origin, key, found->type_name(), Json(type).type_name());
+  return *found;
+}
+
+std::int64_t number_within(const Json& value, const std::string& what, std::int64_t least, std::int64_t most) {
+  const auto number = integer_from<std::int64_t>(value, what);
+  if (number < least || number > most)
+    fail(ExitCode::input, "{} is {}: it has to be from {} to {}", what, number, least, most);
+  return number;
+}
 
 Json to_json(const DeviceKind& kind) {
   return {{"device", kind.device}, {"driver", kind.versions.driver}, {"library", kind.versions.library}};
 }
 
-DeviceKind kind_from(const Json& json) {
-  return {
-      .device = json.at("device").get<std::string>(),
-      .versions = {.driver = json.at("driver").get<std::string>(), .library = json.at("library").get<std::string>()}};
+DeviceKind kind_from(const Json& json, const std::string& origin) {
+  const auto text = [&](const char* key) {
+    return member(json, key, Json::value_t::string, origin).get<std::string>();
+  };
+  return {.device = text("device"), .versions = {.driver = text("driver"), .library = text("library")}};
+}
+
+ProductChoices choices_from(const Json& entry, const std::string& origin) {
+  ProductChoices choices{.kind = kind_from(entry, origin)};
+  const std::string of_kind = fmt::format("{}: {}", origin, text_of(choices.kind));
+  const auto after = entry.find("after_step");
+  if (after == entry.end()) fail(ExitCode::input, "{}: after_step is missing", of_kind);
+  choices.after_step =
+      number_within(*after, fmt::format("{}: after_step", of_kind), 1, static_cast<std::int64_t>(most_count));
+  const Json& products = member(entry, "products", Json::value_t::object, of_kind);
+  if (products.empty()) fail(ExitCode::input, "{}: products is empty", of_kind);
+  for (const auto& [product, proposal] : products.items()) {
+    const std::string what = fmt::format("{}: the proposal for '{}'", of_kind, product);
+    choices.proposals.emplace(product,
+                              static_cast<int>(number_within(proposal, what, 0, DeviceProducts::proposals - 1)));
+  }
+  return choices;
 }
 
 DeviceProducts& products_of_device() { return device_plugin()->products(); }
@@ -67,31 +115,26 @@ std::string to_json_text(const std::vector<ProductChoices>& choices) {
     for (const auto& [product, proposal] : one.proposals) entry["products"][product] = proposal;
     devices.push_back(std::move(entry));
   }
-  return to_text(Json{{"devices", std::move(devices)}}, 2) + "\n";
+  return to_text(Json{{"format", file_format}, {"devices", std::move(devices)}}, 2) + "\n";
 }
 
 std::vector<ProductChoices> parse_choices(const std::string& text, const std::string& origin) {
-  std::vector<ProductChoices> all;
-  try {
-    const Json whole = parse_json(text, origin);
-    for (const Json& entry : whole.at("devices")) {
-      ProductChoices& one = all.emplace_back();
-      one.kind = kind_from(entry);
-      one.after_step = entry.at("after_step").get<std::int64_t>();
-      for (const auto& [product, proposal] : entry.at("products").items()) {
-        const std::int64_t number = proposal.is_number_integer() ? proposal.get<std::int64_t>() : not_timed;
-        if (number < 0 || number >= DeviceProducts::proposals)
-          throw Error(ExitCode::input, fmt::format("{}: {} is no number of a proposal", origin, to_text(proposal)));
-        one.proposals.emplace(product, static_cast<int>(number));
-      }
+  return reading([&] {
+    const Json document = parse_json(text, origin);
+    const auto format = document.find("format");
+    if (format == document.end())
+      fail(ExitCode::input, "{} has no format; this program reads format {}", origin, file_format);
+    if (*format != file_format)
+      fail(ExitCode::input, "{} has format {}; this program reads format {}", origin, to_text(*format), file_format);
+    std::vector<ProductChoices> all;
+    for (const Json& entry : member(document, "devices", Json::value_t::array, origin)) {
+      ProductChoices one = choices_from(entry, origin);
+      if (std::ranges::find(all, one.kind, &ProductChoices::kind) != all.end())
+        fail(ExitCode::input, "{} names {} twice", origin, text_of(one.kind));
+      all.push_back(std::move(one));
     }
-  } catch (const Json::exception& error) {
-    throw Error(ExitCode::input, fmt::format("{} has no choices of algorithms: {}", origin, error.what()),
-                how_to_search_anew);
-  } catch (const Error& error) {
-    throw Error(ExitCode::input, error.what(), how_to_search_anew);
-  }
-  return all;
+    return all;
+  });
 }
 
 ProductSearch::ProductSearch(const TrainConfig& config, Path folder, Session& session, Log& log)
@@ -131,10 +174,13 @@ void ProductSearch::begin(std::int64_t step) {
   DeviceKind mine{.device = this_device().properties().name, .versions = {}};
   together(world, "ask for the library of matrix products", [&] { mine.versions = products_of_device().versions(); });
   for (const std::string& told : world.all_gather(to_text(to_json(mine))))
-    kinds_.push_back(kind_from(parse_json(told, "the device of a rank")));
+    kinds_.push_back(kind_from(parse_json(told, "the device of a rank"), "the device of a rank"));
   const Path path = folder_ / file;
   const std::string text = run_on_rank0(world, "read the choices of algorithms", [&] {
-    return folder_.empty() || !is_there(path) ? std::string() : read_file(path);
+    return reading([&] {
+      if (folder_.empty() || !is_there(path)) return std::string();
+      return to_json_text(parse_choices(read_file(path), path.string()));
+    });
   });
   together(world, "use the choices of algorithms", [&] {
     if (!text.empty()) choices_ = parse_choices(text, path.string());
@@ -144,8 +190,13 @@ void ProductSearch::begin(std::int64_t step) {
   for (const int rank : leaders()) {
     const DeviceKind& kind = kinds_[static_cast<std::size_t>(rank)];
     if (const ProductChoices* const found = choices_of(kind))
-      log_.info("{} on {} {} the algorithms of {}", counted(std::ssize(found->proposals), "product"), text_of(kind),
-                found->proposals.size() == 1 ? "has" : "have", path.string());
+      log_.info("{} on {} {} the algorithms of {}{}", counted(std::ssize(found->proposals), "product"), text_of(kind),
+                found->proposals.size() == 1 ? "has" : "have", path.string(),
+                found->after_step <= step
+                    ? std::string()
+                    : fmt::format(" from step {} on, and the first proposal until then; without the file algorithms "
+                                  "are chosen anew after the next step",
+                                  found->after_step + 1));
     else
       log_.info("{} is for {}, not for {}: algorithms for it are chosen anew after the next step", path.string(),
                 text_of(choices_.front().kind), text_of(kind));
@@ -204,27 +255,27 @@ void ProductSearch::search(std::int64_t step) {
 
   const std::vector<std::string> told = world.all_gather(join(chosen, "\n"));
   for (const auto& [leader, of_leader] : products) {
-    ProductChoices& made = choices_.emplace_back();
-    made.kind = kinds_[static_cast<std::size_t>(leader)];
-    made.after_step = step;
+    ProductChoices made{.kind = kinds_[static_cast<std::size_t>(leader)], .after_step = step, .proposals = {}};
     std::istringstream numbers(told[static_cast<std::size_t>(leader)]);
     for (const std::string& product : of_leader) {
       int proposal = not_timed;
       numbers >> proposal;
       if (proposal != not_timed) made.proposals.emplace(product, proposal);
     }
-    if (world.rank() != 0) continue;
-    const auto others = std::ranges::count_if(made.proposals, [](const auto& one) { return one.second > 0; });
-    log_.info("chose the algorithms of {} on {} in {}: {} of them not the first proposal{}",
-              counted(std::ssize(made.proposals), "product"), text_of(made.kind),
-              human_seconds(monotonic_seconds() - began_s), others,
-              made.proposals.size() == of_leader.size()
-                  ? std::string()
-                  : fmt::format("; no memory to time {}",
-                                counted(std::ssize(of_leader) - std::ssize(made.proposals), "product")));
+    if (world.rank() == 0) tell_choices(made, std::ssize(of_leader), monotonic_seconds() - began_s);
+    if (!made.proposals.empty()) choices_.push_back(std::move(made));
   }
   together(world, "use the choices of algorithms", [&] { use_choices_made_at(step, step); });
-  if (world.rank() == 0 && !folder_.empty()) write();
+  if (world.rank() == 0 && !folder_.empty() && !choices_.empty()) write();
+}
+
+void ProductSearch::tell_choices(const ProductChoices& made, std::int64_t products, double seconds) const {
+  const auto others = std::ranges::count_if(made.proposals, [](const auto& one) { return one.second > 0; });
+  const std::int64_t untimed = products - std::ssize(made.proposals);
+  log_.info("chose the algorithms of {} on {} in {}: {} of them not the first proposal{}",
+            counted(std::ssize(made.proposals), "product"), text_of(made.kind), human_seconds(seconds), others,
+            untimed == 0 ? std::string()
+                         : fmt::format("; no memory to time {}: the first proposal", counted(untimed, "product")));
 }
 
 void ProductSearch::write() const {

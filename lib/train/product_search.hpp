@@ -1,7 +1,7 @@
 // The choice of algorithms for matrix products on a device, by time (precision.product_search). The first step of a run
 // takes the first proposal of the device's library for each product. After it, one rank of each kind of device times
 // the first proposals, and all ranks of that kind take the fastest ones. RUN/products.json keeps the choices and the
-// step after which they were made, so that the numbers of a run follow from its configuration and this file.
+// step after which they were made: a resumed run takes the same algorithms.
 #pragma once
 
 #include "base/files.hpp"
@@ -29,13 +29,14 @@ std::string text_of(const DeviceKind& kind);
 /// ProductChoices has the numbers of the proposals for the products of one kind of device.
 struct ProductChoices {
   DeviceKind kind;
-  std::int64_t after_step = 0;  // the steps that were done then: they hold for later steps
-  std::map<std::string, int> proposals;
+  std::int64_t after_step = 0;           // the steps that were done then: they hold for later steps
+  std::map<std::string, int> proposals;  // at least one
   bool operator==(const ProductChoices&) const = default;
 };
 /// Returns the text of products.json. Pure.
 std::string to_json_text(const std::vector<ProductChoices>& choices);
-/// The inverse of to_json_text. Pure. Throws Error(input) naming `origin`.
+/// The inverse of to_json_text. Pure. Throws Error(input) naming `origin`, the value, and the removal of the file as
+/// the hint.
 std::vector<ProductChoices> parse_choices(const std::string& text, const std::string& origin);
 
 class ProductSearch {
@@ -47,8 +48,9 @@ class ProductSearch {
   ProductSearch(const TrainConfig& config, Path folder, Session& session, Log& log);
 
   /// Reads the choices of earlier jobs of the run, and uses those that hold after `step` steps. Names devices for which
-  /// there are none. Called before the first step. Collective over the world. Throws AgreedError(input) for a file that
-  /// has other contents.
+  /// there are none, and choices that hold from a later step on. Called before the first step. Collective over the
+  /// world. Throws AgreedError(input) for a file that has other contents, AgreedError(storage) for one that cannot be
+  /// read.
   void begin(std::int64_t step);
   /// Uses choices that hold from now on. After the first step of the job, searches for the kinds of devices that have
   /// none, and writes the file; a failure to write is a warning. Collective over the world. Throws
@@ -62,6 +64,8 @@ class ProductSearch {
   const DeviceKind& own_kind() const;
   void use_choices_made_at(std::int64_t first, std::int64_t last);
   void search(std::int64_t step);
+  /// `products` is the number of products to choose for.
+  void tell_choices(const ProductChoices& made, std::int64_t products, double seconds) const;
   void tell_unknown();
   void write() const;
 

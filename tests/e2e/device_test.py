@@ -1,6 +1,7 @@
 """Runs on a device whose memory the host may not touch and whose queue runs late: they have the bits of the CPU."""
 
 import json
+import os
 import re
 import sys
 
@@ -619,6 +620,21 @@ def test_numbers_follow_from_the_chosen_algorithms(tmp):
     ((timed, used),) = product_lines(tmp / "given-products")
     assert not timed and used == as_used(choices_in(tmp / "searched")["fake device", "fake 1.0"][1])
     assert numbers(tmp / "given") == (told, digest)
+    # Choices of a later step hold from then on, here never.
+    (tmp / "later").mkdir()
+    chosen_later = (tmp / "searched/products.json").read_text().replace('"after_step": 1,', '"after_step": 100,')
+    (tmp / "later/products.json").write_text(chosen_later)
+    done = train(tmp, tmp / "later", SEARCH, "cuda", products=tmp / "later-products")
+    text = "later/products.json from step 101 on, and the first proposal until then; without the file algorithms are"
+    assert text in done.stderr, done.stderr
+    assert product_lines(tmp / "later-products") == [(set(), set())]
+    assert numbers(tmp / "later") == (told_of_plain, digest_of_plain)
+    where = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / "searched"]
+    words = [
+        word for name, value in {**BASE, **SEARCH, "train.device": "cuda"}.items() for word in (f"--{name}", value)
+    ]
+    evaluated = run("train", "--eval-only", *where, *words, env=fake_device()).stderr
+    assert "precision.product_search has no effect on --eval-only: products take the first proposal" in evaluated
     train(tmp, tmp / "parts", {**SEARCH, "train.inject": "rank=0,phase=forward,step=3,kind=stop"}, "cuda", expect=75)
     before = (tmp / "parts/products.json").read_bytes()
     done = train(tmp, tmp / "parts", SEARCH, "cuda", products=tmp / "parts-products")
@@ -661,10 +677,39 @@ def test_other_contents_of_the_file_of_algorithms_are_refused(tmp):
     train(tmp, tmp / "run", {**SEARCH, "train.max_steps": 2}, "cuda")
     file = tmp / "run/products.json"
     right = file.read_text()
-    for wrong in ("garbage", right[: len(right) // 2], "{}", right.replace("fp32 gemm", "fp32 sum")):
+    negative = right.replace('"after_step": 1,', '"after_step": -1,')
+    for wrong in ("", "garbage", right[: len(right) // 2], "{}", right.replace("fp32 gemm", "fp32 sum"), negative):
         file.write_text(wrong)
         told = train(tmp, tmp / "run", SEARCH, "cuda", 2, expect=3).stderr
         assert "products.json" in told and "remove the file: algorithms are then chosen anew" in told, told
     file.unlink()
+    for make, undo, code in (
+        (file.mkdir, file.rmdir, 3),
+        (lambda: os.mkfifo(file), file.unlink, 3),
+        (lambda: file.symlink_to(file), file.unlink, 4),
+    ):
+        make()
+        told = train(tmp, tmp / "run", SEARCH, "cuda", 2, expect=code).stderr
+        assert "products.json" in told and "remove the file: algorithms are then chosen anew" in told, told
+        undo()
     train(tmp, tmp / "run", SEARCH, "cuda")
     assert choices_in(tmp / "run")["fake device", "fake 1.0"][0] == 3
+
+
+def test_products_that_there_is_no_memory_to_time_keep_the_first_proposal(tmp):
+    prepare(tmp, LLAMA_TINY)
+    first, all_steps = {**SEARCH, "train.max_steps": 2}, {**SEARCH, "train.max_steps": 4}
+    done = train(tmp, tmp / "some", first, "cuda", untimed_from=3, products=tmp / "some-products")
+    ((kind, (after, proposals)),) = choices_in(tmp / "some").items()
+    ((timed, used),) = product_lines(tmp / "some-products")
+    assert after == 1 and len(proposals) == 2 and timed == set(proposals) and used == as_used(proposals), kind
+    assert re.search(r"the algorithms of 2 products on .*; no memory to time \d+ products: the first", done.stderr)
+    done = train(tmp, tmp / "some", all_steps, "cuda", products=tmp / "resumed-products")
+    assert "are not in " in done.stderr and "and take the first proposal" in done.stderr, done.stderr
+    assert product_lines(tmp / "resumed-products") == [(set(), as_used(proposals))]
+    # A run that could choose nothing keeps nothing, and the next start chooses.
+    train(tmp, tmp / "none", first, "cuda", untimed_from=1)
+    assert not (tmp / "none/products.json").exists()
+    train(tmp, tmp / "none", all_steps, "cuda")
+    ((after, proposals),) = choices_in(tmp / "none").values()
+    assert after == 3 and len(proposals) > 2, proposals

@@ -29,6 +29,7 @@
 //   silent_kernel  an entry that does nothing
 //   library        the version of its library of products ("fake 1.0")
 //   other_from     the first rank whose device is another one
+//   untimed_from   the number of the first product that there is no memory to time
 //   products       a file of each rank, FILE.RANK, with the products that were timed and the proposals in use
 //   without        an entry that the device does not have, as "bf16 gemm", or "all"
 #include "device/device_plugin.hpp"
@@ -39,6 +40,8 @@
 #include "nccl.hpp"
 #include "queues.hpp"
 #include "tensor/functions/kernel_table.hpp"
+
+#include <c10/util/Exception.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -194,6 +197,8 @@ class FakeProducts final : public DeviceProducts {
     return names;
   }
   int fastest(const std::string& product) override {
+    const std::int64_t untimed_from = number("untimed_from", 0);
+    TORCH_CHECK_WITH(OutOfMemoryError, untimed_from == 0 || ++asked_ < untimed_from, "fake device: out of memory");
     note("timed " + product);
     const std::string all = product + properties(0).name + versions().library;
     return static_cast<int>(std::hash<std::string>()(all) % proposals);
@@ -209,6 +214,7 @@ class FakeProducts final : public DeviceProducts {
     if (const std::string file = text("products"); !file.empty())
       std::ofstream(file + "." + std::to_string(rank_of_process()), std::ios::app) << line << "\n";
   }
+  std::int64_t asked_ = 0;  // products to time
 };
 
 class Plugin final : public DevicePlugin {
