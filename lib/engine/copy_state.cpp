@@ -18,6 +18,9 @@ auto with_memory(const StepProgram& program, const Action& action, std::string_v
     return std::forward<Work>(work)();
   } catch (const Error&) {
     throw;
+  } catch (c10::OutOfMemoryError& error) {  // of a device, with its numbers
+    error.add_context("for the activations of " + to_text(program, action.subject));
+    throw;
   } catch (const std::exception&) {  // c10::Error and std::bad_alloc alike
     throw Error(
         ExitCode::resources,

@@ -8,7 +8,9 @@
 #include "engine/make_model_plan.hpp"
 #include "engine/run.hpp"
 #include "program/memory_estimate.hpp"
+#include "program/memory_fit.hpp"
 #include "tensor/device_exchange.hpp"
+#include "tensor/libtorch_error.hpp"
 #include "tensor/live_memory.hpp"
 
 #include <c10/util/Exception.h>
@@ -135,17 +137,14 @@ void naming(const StepProgram& program, const Action& action, std::size_t positi
 
 }  // namespace
 
-Error out_of_memory(const c10::OutOfMemoryError& error, const RankClass& ranks) {
+Error out_of_memory(const c10::OutOfMemoryError& error, ProgramPhase phase, const RankClass& ranks) {
   std::string held;
   for (const auto& [kind, bytes] : memory_of(ranks).bytes)
     if (bytes > 0)
       held += fmt::format("{}{} {}", held.empty() ? "" : ", ", name_of(kind),
                           human_bytes(static_cast<std::uint64_t>(bytes)));
-  const std::string told = error.what_without_backtrace();
-  return Error(ExitCode::resources,
-               fmt::format("{}; at its peak the step holds {}", told.substr(0, told.find('\n')), held),
-               "use a smaller train.micro_batch, --train.recompute block, train.offload, or more ranks that share the "
-               "weights");
+  return Error(ExitCode::resources, fmt::format("{}; at its peak the step holds {}", message_of(error), held),
+               "use " + less_device_memory(phase));
 }
 
 namespace {
@@ -319,7 +318,7 @@ DrawnToken Engine::draw_token(const TextInput& text, const TokenDraw& draw, std:
 void Engine::execute(Run& run) {
   trace_.clear();
   try {
-    go_through(run);
+    run.in_memory([&] { go_through(run); });
   } catch (const AgreedError&) {  // nothing is under way
     throw;
   } catch (...) {  // of this rank alone: what is under way uses memory of the run

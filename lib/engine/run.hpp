@@ -21,8 +21,9 @@
 
 namespace lockstep {
 
-/// The error of a rank whose device has no memory left: what was asked for, and what the plan holds, by kind.
-Error out_of_memory(const c10::OutOfMemoryError& error, const RankClass& ranks);
+/// The error of a rank whose device has no memory left: what was asked for, and what the plan of the program holds, by
+/// kind.
+Error out_of_memory(const c10::OutOfMemoryError& error, ProgramPhase phase, const RankClass& ranks);
 
 /// One execution of a program: its inputs, the memory of its slots, its tickets, and the first failure of this rank.
 struct Engine::Run {
@@ -101,14 +102,19 @@ struct Engine::Run {
   void attempt(Work&& work) {
     if (failure) return;
     try {
-      try {
-        std::forward<Work>(work)();
-      } catch (const c10::OutOfMemoryError& error) {
-        throw out_of_memory(error, ranks);
-      }
+      in_memory(std::forward<Work>(work));
     } catch (...) {
       if (irrevocable) throw;
       failure = std::current_exception();
+    }
+  }
+  /// Calls `work`. A device without memory becomes an error with the memory of the program.
+  template <class Work>
+  void in_memory(Work&& work) const {
+    try {
+      std::forward<Work>(work)();
+    } catch (const c10::OutOfMemoryError& error) {
+      throw out_of_memory(error, phase, ranks);
     }
   }
 

@@ -5,6 +5,7 @@
 #include "tensor/arena.hpp"
 
 #include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
 
 #include <exception>
 #include <utility>
@@ -121,6 +122,9 @@ at::Tensor unit_memory(const Unit& unit, std::int64_t length, at::ScalarType typ
   const auto options = device_options(type);
   try {
     return at::empty({length + padding}, options).narrow(0, 0, length);
+  } catch (c10::OutOfMemoryError& error) {  // of a device, with its numbers
+    error.add_context(fmt::format("for the {} of unit {}", what, unit.name()));
+    throw;
   } catch (const std::exception&) {  // c10::Error and std::bad_alloc alike
     const auto bytes = static_cast<std::uint64_t>(length + padding) * options.dtype().itemsize();
     throw Error(

@@ -91,7 +91,8 @@ class SlotStore {
 int slot_among(const RankClass& ranks, const std::vector<int>& slots, SlotKind kind);
 
 /// Uninitialised memory of `length` elements for the `what` of a unit, which error messages name, and of `padding` more
-/// behind them. Local. Throws Error(resources) naming the unit if there is not enough memory.
+/// behind them. Local. Throws Error(resources), or c10::OutOfMemoryError of a device, naming the unit if there is not
+/// enough memory.
 at::Tensor unit_memory(const Unit& unit, std::int64_t length, at::ScalarType type, std::string_view what,
                        std::int64_t padding = 0);
 

@@ -1,11 +1,13 @@
 #include "program/memory_fit.hpp"
 
+#include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
 
 #include <fmt/format.h>
 
 #include <map>
+#include <string_view>
 
 namespace lockstep {
 
@@ -84,6 +86,29 @@ std::optional<std::string> memory_shortage(const std::vector<RankMemory>& ranks,
     worst = &sharers;
   }
   return worst == nullptr ? std::nullopt : std::optional(explain(*worst, compared));
+}
+
+namespace {
+
+std::string_view smaller(ProgramPhase phase) {
+  switch (phase) {
+    case ProgramPhase::training: return "a smaller train.micro_batch, --train.recompute block";
+    case ProgramPhase::evaluation: return "a smaller eval.micro_batch";
+    case ProgramPhase::sampling: return "a smaller sample.max_tokens, shorter sample.prompts";
+  }
+  fail(ExitCode::bug, "unknown ProgramPhase {}", static_cast<int>(phase));
+}
+
+}  // namespace
+
+std::string less_machine_memory(std::optional<ProgramPhase> peak) {
+  return peak ? fmt::format("{} or fewer ranks on a machine", smaller(*peak))
+              : "fewer ranks on a machine, or ranks on more machines that share the weights";
+}
+
+std::string less_device_memory(std::optional<ProgramPhase> peak) {
+  return peak ? fmt::format("{}, train.offload, or more ranks that share the weights", smaller(*peak))
+              : "train.offload or more ranks that share the weights";
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/machine_memory.hpp"
+#include "program/program_options.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -26,5 +27,12 @@ enum class MemoryCompared { available, total };
 /// The limit that its ranks exceed most, with the arithmetic: "node17: its 4 ranks need 4 × 59 GiB = 236 GiB of memory,
 /// and 21.3 GiB of 23.4 GiB are available". Nothing if all ranks fit.
 std::optional<std::string> memory_shortage(const std::vector<RankMemory>& ranks, MemoryCompared compared);
+
+/// Returns how a run needs less memory of its machines, for a hint: "a smaller train.micro_batch, --train.recompute
+/// block or fewer ranks on a machine". `peak` is the program that needs the most; not set: no program needs more than
+/// the load or the save of the weights and the optimizer state.
+std::string less_machine_memory(std::optional<ProgramPhase> peak);
+/// Returns how it needs less memory of its devices.
+std::string less_device_memory(std::optional<ProgramPhase> peak);
 
 }  // namespace lockstep

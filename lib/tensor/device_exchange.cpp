@@ -4,6 +4,7 @@
 #include "device/device.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/functions/kernel_table.hpp"
+#include "tensor/libtorch_error.hpp"
 #include "tensor/live_memory.hpp"
 
 #include <c10/util/Exception.h>
@@ -30,9 +31,7 @@ DeviceExchange exchange_of_device() {
       });
     } catch (const c10::Error& error) {
       count_tensor_bytes(length);
-      const std::string told = error.what_without_backtrace();
-      throw Error(ExitCode::resources,
-                  fmt::format("no memory for packing parts of tensors: {}", told.substr(0, told.find('\n'))),
+      throw Error(ExitCode::resources, fmt::format("no memory for packing parts of tensors: {}", message_of(error)),
                   "use a smaller train.micro_batch, or parallel.transport host");
     }
   };

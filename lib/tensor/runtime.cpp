@@ -5,6 +5,7 @@
 #include "comm/failure.hpp"
 #include "tensor/functions/checked_function.hpp"
 #include "tensor/gemm.hpp"
+#include "tensor/libtorch_error.hpp"
 #include "tensor/memory.hpp"
 #include "tensor/parallel.hpp"
 
@@ -33,8 +34,7 @@ namespace {
 std::optional<Error> error_of_libtorch(const std::exception& exception) {
   const auto* const error = dynamic_cast<const c10::OutOfMemoryError*>(&exception);
   if (error == nullptr) return std::nullopt;
-  const std::string told = error->what_without_backtrace();
-  return Error(ExitCode::resources, told.substr(0, told.find('\n')),
+  return Error(ExitCode::resources, message_of(*error),
                "use a smaller train.micro_batch, --train.recompute block, train.offload, or more ranks that share the "
                "weights");
 }

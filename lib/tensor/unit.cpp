@@ -4,6 +4,7 @@
 #include "architecture/units.hpp"
 #include "base/error.hpp"
 #include "tensor/arena.hpp"
+#include "tensor/libtorch_error.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -64,6 +65,11 @@ at::Tensor buffer(std::int64_t length, std::int64_t padding, at::ScalarType type
     return empty_in(arena, length + padding, type).zero_().narrow(0, 0, length);
   } catch (const Error&) {
     throw;
+  } catch (const c10::OutOfMemoryError& error) {  // of a device
+    throw Error(
+        ExitCode::resources,
+        fmt::format("cannot allocate {} elements for the parameters of {}: {}", length, unit, message_of(error)),
+        "use a smaller model, train.offload, more ranks that share the weights, or a lower precision");
   } catch (const std::exception&) {  // c10::Error and std::bad_alloc alike
     throw Error(ExitCode::resources,
                 fmt::format("cannot allocate {} elements for the parameters of {}: out of memory", length, unit),

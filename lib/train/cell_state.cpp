@@ -6,6 +6,7 @@
 #include "train/components.hpp"
 
 #include <ATen/ops/empty_like.h>
+#include <c10/util/Exception.h>
 
 #include <utility>
 
@@ -26,6 +27,9 @@ at::Tensor part_of(const at::Tensor& flat, const StateSlot& kept) {
 at::Tensor like(const at::Tensor& buffer, const Unit& unit) {
   try {
     return at::empty_like(buffer);
+  } catch (c10::OutOfMemoryError& error) {  // of a device, with its numbers
+    error.add_context("for the average of unit " + unit.name());
+    throw;
   } catch (const std::exception&) {  // c10::Error and std::bad_alloc alike
     throw Error(
         ExitCode::resources,

@@ -21,38 +21,72 @@ namespace lockstep {
 
 namespace {
 
-/// The most that programs, loads and saves need, which take turns, as `of_program` counts a program.
+/// The most bytes that a rank needs, and the program that needs them; not set: a load or a save needs them.
+struct MostBytes {
+  std::int64_t bytes = 0;
+  std::optional<ProgramPhase> peak = {};
+};
+
+ProgramPhase phase_of(const TrainPlan& plan, const StepProgram& program) {
+  if (&program == &plan.programs.eval) return ProgramPhase::evaluation;
+  return &program == &plan.programs.sample ? ProgramPhase::sampling : ProgramPhase::training;
+}
+
+/// Programs take turns. `of_program` counts the bytes of one.
 template <class OfProgram>
-std::int64_t most_of_programs(const TrainPlan& plan, Rank rank, const OfProgram& of_program) {
-  std::int64_t most = plan.load_bytes(rank);
+MostBytes most_of_programs(const TrainPlan& plan, Rank rank, const OfProgram& of_program) {
+  MostBytes most;
   for (const StepProgram* program : plan.programs.all()) {
     if (!plan.trains && program != &plan.programs.eval) continue;
-    most = std::max(most, of_program(program->class_of(rank)));
+    if (const std::int64_t bytes = of_program(program->class_of(rank)); bytes > most.bytes)
+      most = {bytes, phase_of(plan, *program)};
   }
-  if (const StepProgram& local = plan.programs.averaging; !local.classes.empty())
-    most = std::max(most, bytes_to_save_averages(local.class_of(rank)));
   return most;
+}
+
+/// With loads and saves, which take turns with the programs.
+MostBytes with_load_and_save(const TrainPlan& plan, Rank rank, const MostBytes& of_programs) {
+  std::int64_t bytes = plan.load_bytes(rank);
+  if (const StepProgram& local = plan.programs.averaging; !local.classes.empty())
+    bytes = std::max(bytes, bytes_to_save_averages(local.class_of(rank)));
+  return bytes > of_programs.bytes ? MostBytes{bytes} : of_programs;
+}
+
+/// On the CPU both arenas lie in memory of the machine, and so does the copy that saves in the background keep.
+MostBytes most_of_machine(const TrainPlan& plan, Rank rank) {
+  const auto on_host = [](const RankClass& ranks) { return memory_of(ranks, Arena::host).peak_bytes; };
+  const auto on_both = [&](const RankClass& ranks) { return memory_of(ranks).peak_bytes + on_host(ranks); };
+  MostBytes most = plan.device ? most_of_programs(plan, rank, on_host)
+                               : with_load_and_save(plan, rank, most_of_programs(plan, rank, on_both));
+  most.bytes += plan.snapshot_bytes(rank);
+  return most;
+}
+
+MostBytes most_of_device(const TrainPlan& plan, Rank rank) {
+  return with_load_and_save(
+      plan, rank, most_of_programs(plan, rank, [](const RankClass& ranks) { return memory_of(ranks).peak_bytes; }));
+}
+
+/// The program with the peak on the rank that needs the most.
+std::optional<ProgramPhase> peak_among(const TrainPlan& plan, const std::vector<Rank>& ranks,
+                                       MostBytes (*most_of)(const TrainPlan&, Rank)) {
+  MostBytes most;
+  for (const Rank rank : ranks)
+    if (const MostBytes of_rank = most_of(plan, rank); of_rank.bytes > most.bytes) most = of_rank;
+  return most.peak;
+}
+
+std::string less_on_machine(const TrainPlan& plan) {
+  std::vector<Rank> ranks;  // one of each class
+  for (const RankClass& of_class : plan.programs.all().front()->classes) ranks.push_back(of_class.ranks.front());
+  return "use " + less_machine_memory(peak_among(plan, ranks, most_of_machine));
 }
 
 }  // namespace
 
-/// On the CPU both arenas lie in memory of the machine, and so does the copy that saves in the background keep.
-std::int64_t memory_needed(const TrainPlan& plan, Rank rank) {
-  const std::int64_t snapshot = plan.snapshot_bytes(rank);
-  if (plan.device) {
-    std::int64_t most = 0;
-    for (const StepProgram* program : plan.programs.all())
-      most = std::max(most, memory_of(program->class_of(rank), Arena::host).peak_bytes);
-    return most + snapshot;
-  }
-  return snapshot + most_of_programs(plan, rank, [](const RankClass& ranks) {
-           return memory_of(ranks).peak_bytes + memory_of(ranks, Arena::host).peak_bytes;
-         });
-}
+std::int64_t memory_needed(const TrainPlan& plan, Rank rank) { return most_of_machine(plan, rank).bytes; }
 
-std::int64_t device_memory_needed(const TrainPlan& plan, Rank rank) {
-  return most_of_programs(plan, rank, [](const RankClass& ranks) { return memory_of(ranks).peak_bytes; });
-}
+std::int64_t device_memory_needed(const TrainPlan& plan, Rank rank) { return most_of_device(plan, rank).bytes; }
 
 std::int64_t communicator_memory(const TrainPlan& plan, Rank rank) {
   if (!plan.device->uses_nccl) return 0;
@@ -114,20 +148,16 @@ DeviceParts parts_of(const TrainPlan& plan, Rank rank) {
 
 /// The ranks on a device that is in use.
 struct DeviceNeeds {
-  std::vector<std::string> ranks = {};
+  std::vector<Rank> ranks = {};
   DeviceParts needed = {};
   std::int64_t free_bytes = std::numeric_limits<std::int64_t>::max();
 };
 
 constexpr std::string_view start_anyway = "; --train.memory_check off starts in any case";
-constexpr std::string_view less_on_machine =
-    "use a smaller train.micro_batch, --train.recompute block or fewer ranks on a machine";
 
-std::string less_on_device(const DeviceParts& needed) {
-  return fmt::format(
-      "use {}a smaller train.micro_batch, --train.recompute block, train.offload, or more ranks that "
-      "share the weights",
-      needed.communicators > 0 ? "parallel.transport host, " : "");
+std::string less_on_device(const TrainPlan& plan, const DeviceParts& needed, const std::vector<Rank>& ranks) {
+  return fmt::format("use {}{}", needed.communicators > 0 ? "parallel.transport host, " : "",
+                     less_device_memory(peak_among(plan, ranks, most_of_device)));
 }
 
 /// By host and UUID. Collective over `world`.
@@ -135,11 +165,11 @@ std::map<std::string, DeviceNeeds> needs_on_devices(Communicator& world, const D
   const std::string mine = fmt::format("{}, {}\n{}\n{}\n{}\n{}", host_name(), this_device().properties().uuid, free,
                                        needed.tensors, needed.libraries, needed.communicators);
   std::map<std::string, DeviceNeeds> devices;
-  std::size_t rank = 0;
+  Rank rank = 0;
   for (const std::string& text : world.all_gather(mine)) {
     const std::vector<std::string> fields = split(text, '\n');
     DeviceNeeds& device = devices[fields[0]];
-    device.ranks.push_back(std::to_string(rank++));
+    device.ranks.push_back(rank++);
     device.free_bytes = std::min<std::int64_t>(device.free_bytes, std::stoll(fields[1]));
     device.needed.tensors += std::stoll(fields[2]);
     device.needed.libraries += std::stoll(fields[3]);
@@ -157,11 +187,11 @@ void require_device_memory(Communicator& world, const TrainPlan& plan) {
     throw AgreedError(
         Error(ExitCode::resources,
               fmt::format("{} {} {} {} of memory on {} ({}): {}; {} of {} are free", ranks == 1 ? "rank" : "ranks",
-                          join(device.ranks, ", "), ranks == 1 ? "needs" : "need", human_bytes(device.needed.all()),
-                          plan.device->name, place, device.needed.text(), human_bytes(device.free_bytes),
-                          human_bytes(plan.device->memory_bytes)),
-              fmt::format("{}{}", less_on_device(device.needed), start_anyway)),
-        std::stoi(device.ranks.front()));
+                          fmt::join(device.ranks, ", "), ranks == 1 ? "needs" : "need",
+                          human_bytes(device.needed.all()), plan.device->name, place, device.needed.text(),
+                          human_bytes(device.free_bytes), human_bytes(plan.device->memory_bytes)),
+              fmt::format("{}{}", less_on_device(plan, device.needed, device.ranks), start_anyway)),
+        device.ranks.front());
   }
 }
 
@@ -171,7 +201,7 @@ void require_memory(Communicator& world, const TrainPlan& plan) {
   if (plan.device) require_device_memory(world, plan);
   const auto shortage = memory_shortage(needs_of(world, plan), MemoryCompared::available);
   if (!shortage) return;
-  throw AgreedError(Error(ExitCode::resources, *shortage, fmt::format("{}{}", less_on_machine, start_anyway)), 0);
+  throw AgreedError(Error(ExitCode::resources, *shortage, fmt::format("{}{}", less_on_machine(plan), start_anyway)), 0);
 }
 
 std::optional<Shortage> device_shortage(const TrainPlan& plan) {
@@ -185,7 +215,7 @@ std::optional<Shortage> device_shortage(const TrainPlan& plan) {
       return Shortage{.text = fmt::format("rank {} needs {} of memory on {}: {}, and {} for the context; {} are there",
                                           rank, human_bytes(needed + context), plan.device->name, parts.text(),
                                           human_bytes(context), human_bytes(plan.device->memory_bytes)),
-                      .hint = less_on_device(parts)};
+                      .hint = less_on_device(plan, parts, {rank})};
   }
   return std::nullopt;
 }
@@ -193,7 +223,7 @@ std::optional<Shortage> device_shortage(const TrainPlan& plan) {
 std::optional<Shortage> memory_warning(Communicator& world, const TrainPlan& plan) {
   const auto text = memory_shortage(needs_of(world, plan), MemoryCompared::total);
   if (!text) return std::nullopt;
-  return Shortage{.text = *text, .hint = std::string(less_on_machine)};
+  return Shortage{.text = *text, .hint = less_on_machine(plan)};
 }
 
 }  // namespace lockstep

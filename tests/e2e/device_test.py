@@ -322,7 +322,10 @@ def test_a_plan_without_a_job_is_for_a_named_device(tmp):
     assert "would end with exit code 5; use a smaller train.micro_batch, " in told, told
     more = ["--world-size", 2, "--precision.dtype", "fp16"]
     connected = run("train", *words, "--log.peak_device", "Tesla T4", *more).stderr
-    assert "would end with exit code 5; use parallel.transport host, a smaller " in connected, connected
+    # With two ranks the load of a checkpoint needs the most.
+    assert "would end with exit code 5; use parallel.transport host, train.offload or more ranks " in connected, (
+        connected
+    )
     assert "the plug-in for GPUs does not run on Tesla T4, whose compute capability is below 8.0" in told, told
     assert "of memory on Tesla T4: " in told and "512 MiB for the context; 14.9 GiB are there: a run would" in told, (
         told
@@ -459,6 +462,20 @@ def test_a_device_without_memory_before_the_first_step_ends_all_ranks_with_exit_
         assert "hint: use a smaller " in done.stderr and "xception raised" not in done.stderr, done.stderr[-2000:]
 
 
+def test_a_device_without_memory_for_whole_weights_tells_its_numbers_and_the_memory_of_the_step(tmp):
+    prepare(tmp, LLAMA_TINY)
+    options = {"parallel.dp_shard": 2, "train.max_steps": 2}
+    for number in range(18, 60):  # allocations of the rank, of which some are for gathered weights
+        done = train(tmp, tmp / str(number), options, "cuda", 2, expect=5, only_rank=1, no_memory_at=number)
+        if "(for the gathered weights of unit " in done.stderr:
+            (line,) = [line for line in done.stderr.splitlines() if "gathered weights of unit" in line]
+            assert "rank 1 (" in line and "out of memory: asked for " in line, line
+            assert "; at its peak the step holds " in line, line
+            assert "hint: use a smaller train.micro_batch, --train.recompute block, train.offload, " in done.stderr
+            return
+    raise AssertionError("no allocation was for gathered weights")
+
+
 def test_ranks_on_devices_have_the_bits_of_ranks_on_the_cpu(tmp):
     prepare(tmp, LLAMA_TINY)
     layouts = (
@@ -509,10 +526,19 @@ def test_a_plan_that_does_not_fit_on_the_device_is_refused(tmp):
     assert "64.0 MiB for libraries and an estimate of 57.2 MiB for communicators of NCCL; 95.4 MiB" in done.stderr, (
         done.stderr
     )
-    assert "hint: use parallel.transport host, a smaller train.micro_batch, " in done.stderr, done.stderr
+    assert "hint: use parallel.transport host, " in done.stderr, done.stderr
     options = {"parallel.transport": "host", "train.memory_check": "true"}
     done = train(tmp, tmp / "shared", options, "cuda", ranks=2, expect=5, memory=2500000, count=1)
     assert "ranks 0, 1 need " in done.stderr and ", fake-0): " in done.stderr, done.stderr
+    # The hint has options of the program that needs the most.
+    hint = "hint: use a smaller eval.micro_batch, train.offload, or more ranks that share the weights; "
+    done = train(tmp, tmp / "wide", {"eval.micro_batch": 512}, "cuda", expect=5, memory=4000000)
+    assert hint in done.stderr, done.stderr
+    where = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / "run"]
+    options = {**BASE, "eval.micro_batch": 64, "train.device": "cuda"}
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    done = run("train", "--eval-only", *where, *words, expect=5, env=fake_device(memory=1000000))
+    assert hint in done.stderr, done.stderr
 
 
 def test_the_allocator_of_the_device_counts_what_the_plan_says(tmp):

@@ -5,7 +5,18 @@ import json
 import pathlib
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, campaign, records, run, sample_text, share, shortened, write_config
+from lockstep_testing import (
+    BUILD,
+    GPT2_TINY,
+    LLAMA_TINY,
+    campaign,
+    records,
+    run,
+    sample_text,
+    share,
+    shortened,
+    write_config,
+)
 from running_jobs import with_short_and_long_deadline
 
 # What every run here is told; a test changes one option of it.
@@ -596,6 +607,20 @@ def test_a_start_that_no_machine_has_memory_for_is_refused_with_the_arithmetic(t
     assert "PiB" not in run("train", *settings, "--dry-run", "--train.memory_check", "off").stderr
     tried = run("train", *settings, "--train.memory_check", "off", expect=None)
     assert tried.returncode != 0 and "memory_check" not in tried.stderr, tried.stderr
+
+
+def test_the_hint_of_a_plan_that_does_not_fit_names_options_of_its_largest_program(tmp):
+    prepare(tmp)
+    long_texts = dict(LLAMA_TINY, max_position_embeddings=2**30)
+    for config, options, hint in (
+        (GPT2_TINY, {"eval.micro_batch": 2**26}, "use a smaller eval.micro_batch or fewer ranks on a machine"),
+        (long_texts, {"sample.max_tokens": 10**9}, "use a smaller sample.max_tokens, shorter sample.prompts or fewer "),
+    ):
+        write_config(tmp / "model", config)
+        settings = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / "run"]
+        settings += [part for key, value in {**BASE, **options}.items() for part in (f"--{key}", value)]
+        told = run("train", *settings, "--dry-run").stderr
+        assert "TiB of memory, and there are " in told and f"exit code 5; {hint}" in told, told
 
 
 def test_what_a_step_without_a_finite_loss_does_can_be_chosen(tmp):

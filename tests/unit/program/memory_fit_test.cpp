@@ -60,6 +60,16 @@ BOOST_AUTO_TEST_CASE(where_the_system_tells_nothing_nothing_is_refused) {
   BOOST_TEST(!memory_shortage({rank("a", 1000, {})}, MemoryCompared::available));
 }
 
+BOOST_AUTO_TEST_CASE(hints_name_options_of_the_program_that_needs_the_most) {
+  BOOST_TEST(less_machine_memory(ProgramPhase::training) ==
+             "a smaller train.micro_batch, --train.recompute block or fewer ranks on a machine");
+  BOOST_TEST(less_machine_memory(ProgramPhase::evaluation) == "a smaller eval.micro_batch or fewer ranks on a machine");
+  BOOST_TEST(
+      less_device_memory(ProgramPhase::sampling) ==
+      "a smaller sample.max_tokens, shorter sample.prompts, train.offload, or more ranks that share the weights");
+  BOOST_TEST(less_device_memory({}) == "train.offload or more ranks that share the weights");
+}
+
 BOOST_AUTO_TEST_CASE(what_a_rank_tells_reads_back_to_the_same) {
   const RankMemory told = rank("node \"1\"", 3, {machine("a", 4, 2), group("g", 3)});
   const RankMemory read = RankMemory::decode(told.encode());
