@@ -509,6 +509,12 @@ def test_a_checkpoint_of_a_device_resumes_on_another_layout_and_device(tmp):
         assert len(losses) == 6 and losses[-1] < losses[0], losses
 
 
+def test_a_parameter_of_the_fake_device_that_is_no_number_is_refused(tmp):
+    prepare(tmp, GPT2_TINY)
+    told = train(tmp, tmp / "run", {}, "cuda", expect=2, memory="8G").stderr
+    assert "the parameter memory of the fake device is '8G', which is no whole number" in told, told
+
+
 def test_a_plan_that_does_not_fit_on_the_device_is_refused(tmp):
     prepare(tmp, GPT2_TINY)
     done = train(tmp, tmp / "run", {}, "cuda", expect=5, memory=1000000)

@@ -43,6 +43,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -88,7 +89,13 @@ std::int64_t fault(const char* name) {
 std::int64_t number(const char* name, std::int64_t otherwise) {
   const auto all = parameters();
   const auto found = all.find(name);
-  return found == all.end() ? otherwise : std::stoll(found->second);
+  if (found == all.end()) return otherwise;
+  std::int64_t value = 0;
+  const char* const end = found->second.data() + found->second.size();
+  if (const auto [rest, failed] = std::from_chars(found->second.data(), end, value);
+      failed != std::errc() || rest != end)
+    fail(ExitCode::usage, "the parameter {} of the fake device is '{}', which is no whole number", name, found->second);
+  return value;
 }
 
 std::string text(const char* name) {
