@@ -12,6 +12,7 @@
 #include "device/device.hpp"
 #include "report/table.hpp"
 #include "tensor/functions/kernel_names.hpp"
+#include "tensor/libtorch_error.hpp"
 #include "train/kernel_check.hpp"
 #include "train/run_mesh.hpp"
 #include "train/run_model.hpp"
@@ -25,6 +26,7 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
 #include <optional>
 #include <set>
 #include <utility>
@@ -145,7 +147,8 @@ class DeviceCheck {
     with_table(tables_, one.table, [&]<class T>(const trial::TriedKernels<T>& kernels) {
       const trial::TrialErrors errors = trial::compare_with_reference(*one.trial, kernels, one.small, seed_);
       const trial::TrialSpeed speed = trial::time_trial(*one.trial, kernels, one.whole, seed_, limits_);
-      add(one, errors, speed, speed.flops > 0 ? product_ceiling(kernels) : report_["copy_bytes_per_s"].get<double>());
+      add(one, errors, speed);
+      if (speed.is_timed()) add_rate(speed, speed.flops > 0 ? product_ceiling(kernels) : copy_ceiling());
     });
   }
   const Json& report() const { return report_; }
@@ -156,6 +159,7 @@ class DeviceCheck {
     const bool is_host = this_device().properties().is_host;
     return {.most_bytes = is_host ? on_host : this_device().free_memory() / 4};
   }
+  double copy_ceiling() const { return report_["copy_bytes_per_s"].get<double>(); }
   template <class T>
   double product_ceiling(const trial::TriedKernels<T>& kernels) {
     Json& ceilings = report_["product_flops_per_s"];
@@ -163,7 +167,7 @@ class DeviceCheck {
     if (!ceilings.contains(name)) ceilings[name] = trial::product_ceiling(kernels, limits_);
     return ceilings[name].get<double>();
   }
-  void add(const CaseOfKernel& one, const trial::TrialErrors& errors, const trial::TrialSpeed& speed, double ceiling) {
+  void add(const CaseOfKernel& one, const trial::TrialErrors& errors, const trial::TrialSpeed& speed) {
     const auto share = [](double error, double bound) { return bound > 0 ? error / bound : 0; };
     const double of_bound = std::max(share(errors.l2, errors.l2_bound), share(errors.largest, errors.largest_bound));
     if (!errors.fault.empty()) report_["within_bounds"] = false;
@@ -171,10 +175,16 @@ class DeviceCheck {
     Json row{{"kernel", one.trial->kernel}, {"table", one.table},         {"types", errors.types},
              {"sizes", errors.shape},       {"output", errors.output},    {"l2", errors.l2},
              {"l2_bound", errors.l2_bound}, {"largest", errors.largest},  {"largest_bound", errors.largest_bound},
-             {"fault", errors.fault},       {"timed_sizes", speed.shape}, {"seconds", speed.seconds}};
-    row[speed.flops > 0 ? "flops_per_s" : "bytes_per_s"] = speed.rate();
-    row["ceiling_share"] = speed.rate() / ceiling;
+             {"fault", errors.fault},       {"timed_sizes", speed.shape}, {"seconds", nullptr}};
+    if (!speed.is_timed()) row["untimed_bytes"] = speed.missing_bytes;
     report_["kernels"].push_back(std::move(row));
+  }
+  /// For the last row.
+  void add_rate(const trial::TrialSpeed& speed, double ceiling) {
+    Json& row = report_["kernels"].back();
+    row["seconds"] = speed.seconds;
+    row[speed.flops > 0 ? "flops_per_s" : "bytes_per_s"] = speed.rate();
+    row["ceiling_share"] = ceiling > 0 ? Json(speed.rate() / ceiling) : Json();
   }
 
   std::uint64_t seed_;
@@ -250,15 +260,34 @@ std::string rate_text(const Json& kernel) {
                                         : fmt::format("{:.3g} GB/s", kernel["bytes_per_s"].get<double>() / 1e9);
 }
 
-/// Calls `work`, and turns LibTorch's error for a device without memory into ours.
+std::string ceiling_text(const Json& per_second, std::string_view unit) {
+  const auto rate = per_second.get<double>();
+  return rate > 0 ? fmt::format("{:.3g} {}", rate / 1e9, unit) : "not measured for lack of memory";
+}
+
+/// The cells of the timed sizes, the rate, and its share of the ceiling.
+std::vector<std::string> speed_cells(const Json& kernel) {
+  if (kernel.contains("untimed_bytes"))
+    return {fmt::format("not timed: {} do not fit", human_bytes(kernel["untimed_bytes"].get<std::uint64_t>())), "", ""};
+  const Json& share = kernel["ceiling_share"];
+  return {kernel["timed_sizes"].get<std::string>(), rate_text(kernel),
+          share.is_number() ? fmt::format("{:.0f} %", 100 * share.get<double>()) : ""};
+}
+
+/// Calls `work`. A lack of memory becomes an error that says what helps: the sizes of a comparison are small for each
+/// model.
 template <class Work>
 void in_device_memory(const Work& work) {
+  const auto refuse = [](const std::string& reason, std::string_view place) {
+    throw Error(ExitCode::resources, fmt::format("no memory for the check: {}", reason),
+                fmt::format("it needs little memory, whatever the model is: end other processes on {}", place));
+  };
   try {
     work();
   } catch (const c10::OutOfMemoryError& error) {
-    const std::string told = error.what_without_backtrace();
-    throw Error(ExitCode::resources, "no memory for the check: " + told.substr(0, told.find('\n')),
-                "use a smaller train.micro_batch or data.sequence_length");
+    refuse(message_of(error), "the device, or use another one");
+  } catch (const std::bad_alloc&) {
+    refuse("the process gets no more", "the machine, or raise the limits of its memory");
   }
 }
 
@@ -312,15 +341,14 @@ std::string report_text(const Json& report) {
                {""}});
   for (const Json& kernel : report["kernels"]) {
     const auto text = [&](const char* key) { return kernel[key].get<std::string>(); };
+    const std::vector<std::string> speed = speed_cells(kernel);
     table.add({text("kernel"), text("types"), text("sizes"), number_text(kernel["l2"]), number_text(kernel["l2_bound"]),
-               number_text(kernel["largest"]), number_text(kernel["largest_bound"]), text("timed_sizes"),
-               rate_text(kernel), fmt::format("{:.0f} %", 100 * kernel["ceiling_share"].get<double>()),
+               number_text(kernel["largest"]), number_text(kernel["largest_bound"]), speed[0], speed[1], speed[2],
                text("fault").empty() ? "" : "wrong: " + text("fault")});
   }
-  std::vector<std::string> ceilings{
-      fmt::format("copy in memory {:.3g} GB/s", report["copy_bytes_per_s"].get<double>() / 1e9)};
+  std::vector<std::string> ceilings{"copy in memory " + ceiling_text(report["copy_bytes_per_s"], "GB/s")};
   for (const auto& [type, flops_per_s] : report["product_flops_per_s"].items())
-    ceilings.push_back(fmt::format("product of {} {:.3g} GFLOP/s", type, flops_per_s.get<double>() / 1e9));
+    ceilings.push_back(fmt::format("product of {} {}", type, ceiling_text(flops_per_s, "GFLOP/s")));
   const std::size_t trials = report["kernels"].size();
   const std::int64_t faulty = faulty_trials(report);
   const std::string verdict = faulty == 0 ? fmt::format("all kernels are within their bounds ({} trials)", trials)

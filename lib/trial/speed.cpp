@@ -5,9 +5,13 @@
 #include "tensor/arena.hpp"
 #include "trial/errors.hpp"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <new>
+#include <optional>
 
 namespace lockstep::trial {
 
@@ -45,12 +49,15 @@ double median_seconds(const QueuedCall& queued, double first_s) {
   return std::max(times[measurements / 2], 1e-9);
 }
 
+/// Bytes of the arguments in the memory of the device. That of the CPU also has the values that are copied to them.
 template <class T>
 std::int64_t argument_bytes(const Trial& trial, const TrialSizes& sizes, std::uint64_t seed) {
   KernelCall<T> call(Purpose::size, number_of<T>, seed, {});
   trial.describe<T>()(call, sizes);
+  const bool has_values_too = this_device().properties().is_host;
   std::int64_t bytes = 0;
-  for (const Argument& argument : call.arguments()) bytes += argument.bytes();
+  for (const Argument& argument : call.arguments())
+    bytes += argument.bytes() * (has_values_too && argument.use != Use::output ? 2 : 1);
   return bytes;
 }
 
@@ -72,14 +79,31 @@ TrialSpeed time_call(const Trial& trial, const TriedKernels<T>& kernels, const T
           .bytes = static_cast<double>(call.bytes_moved())};
 }
 
+/// The result of `measure`; nothing if the device, or the host, has no memory for it.
+template <class Measure>
+std::optional<TrialSpeed> if_there_is_memory(const Measure& measure) {
+  try {
+    return measure();
+  } catch (const c10::OutOfMemoryError&) {
+    return std::nullopt;
+  } catch (const std::bad_alloc&) {
+    return std::nullopt;
+  }
+}
+
 /// Calls `measure(share)` for growing shares of a size, while the next one keeps the limits; returns the last result.
-template <class Measure, class Fits>
-TrialSpeed grown(const SpeedLimits& limits, const Measure& measure, const Fits& fits) {
+/// `bytes_of(share)` is the memory that it takes.
+template <class Measure, class BytesOf>
+TrialSpeed grown(const SpeedLimits& limits, const Measure& measure, const BytesOf& bytes_of) {
   constexpr double first_share = 1.0 / 256, growth = 4;
   TrialSpeed speed;
   for (double share = first_share; share <= 1; share *= growth) {
-    if (share > first_share && !fits(share)) break;
-    speed = measure(share);
+    const std::int64_t bytes = bytes_of(share);
+    const auto next =
+        bytes <= limits.most_bytes ? if_there_is_memory([&] { return measure(share); }) : std::optional<TrialSpeed>();
+    if (!next && share == first_share) speed.missing_bytes = bytes;
+    if (!next) break;
+    speed = *next;
     if (speed.seconds * growth * (measurements + 2) > limits.most_seconds) break;
   }
   return speed;
@@ -92,16 +116,19 @@ TrialSpeed time_trial(const Trial& trial, const TriedKernels<T>& kernels, const 
                       const SpeedLimits& limits) {
   return grown(
       limits, [&](double share) { return time_call(trial, kernels, share_of(sizes, share), seed); },
-      [&](double share) { return argument_bytes<T>(trial, share_of(sizes, share), seed) <= limits.most_bytes; });
+      [&](double share) { return argument_bytes<T>(trial, share_of(sizes, share), seed); });
 }
 
 double copy_ceiling(const SpeedLimits& limits) {
   constexpr std::int64_t most_copied = std::int64_t{1} << 28;
   const std::int64_t whole = std::min(most_copied, limits.most_bytes / 2);
+  const auto copied = [&](double share) {
+    return std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(whole) * share));
+  };
   return grown(
              limits,
              [&](double share) {
-               const auto bytes = static_cast<std::int64_t>(static_cast<double>(whole) * share);
+               const std::int64_t bytes = copied(share);
                const at::Tensor from = empty_in(Arena::device, bytes, at::kByte),
                                 to = empty_in(Arena::device, bytes, at::kByte);
                const RegionCopy one{region_of(from, Arena::device), region_of(to, Arena::device)};
@@ -112,17 +139,21 @@ double copy_ceiling(const SpeedLimits& limits) {
                                  .flops = 0,
                                  .bytes = 2 * static_cast<double>(bytes)};
              },
-             [](double) { return true; })
+             [&](double share) { return 2 * copied(share); })
       .rate();
 }
 
 template <class T>
 double product_ceiling(const TriedKernels<T>& kernels, const SpeedLimits& limits) {
-  constexpr std::int64_t side = 4096;
+  constexpr std::int64_t largest = 4096, smallest = 64;
   const Trial& trial = trial_of("gemm_rounded");
   TrialSizes sizes;
-  sizes.product = {.m = side, .n = side, .k = side, .a = Trans::no, .b = Trans::yes};
-  return time_trial(trial, kernels, sizes, 0, limits).rate();
+  for (std::int64_t side = largest; side >= smallest; side /= 2) {
+    sizes.product = {.m = side, .n = side, .k = side, .a = Trans::no, .b = Trans::yes};
+    if (argument_bytes<T>(trial, sizes, 0) > limits.most_bytes) continue;
+    if (const TrialSpeed speed = time_trial(trial, kernels, sizes, 0, limits); speed.is_timed()) return speed.rate();
+  }
+  return 0;
 }
 
 #define LOCKSTEP_INSTANTIATE(T)                                                                          \

@@ -187,6 +187,7 @@ def test_the_time_of_kernels_is_that_of_a_call_times_the_calls_of_a_step():
             {**row, "kernel": "layer_norm_backward", "seconds": 0.5},
             {**row, "kernel": "cross_entropy_loss"},
             {**row, "kernel": "copy_pieces"},
+            {**row, "kernel": "column_sums", "seconds": None, "timed_sizes": ""},
         ]
     }
     known, unknown = step_costs.time_by_kernel(report, calls)
@@ -194,7 +195,8 @@ def test_the_time_of_kernels_is_that_of_a_call_times_the_calls_of_a_step():
         ("layer_norm_backward", "bf16", "32x8", 4, 2000.0),
         ("layer_norm_backward", "bf16", "32x8", 24, 24.0),
     ], known
-    assert unknown == ["bf16 copy_pieces"]
+    assert unknown == ["bf16 column_sums", "bf16 copy_pieces"]
     assert step_costs.first_number(report, "copy_pieces") == 32
+    assert step_costs.first_number(report, "column_sums") is None
     lines = step_costs.table(("kernel", "ms"), [("long name", 2.0), ("x", 12.5)]).splitlines()
     assert lines == ["kernel         ms", "long name   2.000", "x          12.500"], lines

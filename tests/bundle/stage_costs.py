@@ -114,10 +114,13 @@ def estimated_kernels(size, batch, config, name, work):
     _, _, _, length, tokens, *_ = SIZES[size]
     shape = config_of(size)
     rows = batch * length
-    timed_rows = step_costs.first_number(report, "layer_norm_forward")
+    timed_rows, loss_rows, elements = (
+        step_costs.first_number(report, kernel) for kernel in ("layer_norm_forward", "cross_entropy", "adamw")
+    )
+    if None in (timed_rows, loss_rows, elements):
+        raise jobs.Skip("kernels were not timed, for lack of memory")
     jobs.figure(f"timed rows, {name}", rows=timed_rows, rows_of_the_step=rows)
     whole = timed_rows == rows
-    loss_rows, elements = (step_costs.first_number(report, kernel) for kernel in ("cross_entropy", "adamw"))
     calls = step_costs.calls_of_gpt2(shape, rows, tokens // rows, loss_rows, elements)
     kernels, unknown = step_costs.time_by_kernel(report, calls)
     total = sum(ms for *_, ms in kernels)
@@ -131,7 +134,7 @@ def estimated_kernels(size, batch, config, name, work):
         jobs.figure(f"{name}, kernel {kernel}", **told)
     if unknown:
         jobs.tell(
-            note=f"kernels that one rank does not call in a step, or whose calls are not known: {', '.join(unknown)}"
+            note=f"kernels that one rank does not call in a step, that were not timed, or whose calls are not known: {', '.join(unknown)}"
         )
     kinds = ("forward", "backward", "recompute", "head", "optimizer", "norm")
     computed = sum(work.get(kind, 0) for kind in kinds)

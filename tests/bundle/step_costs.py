@@ -80,15 +80,15 @@ def calls_of_gpt2(config, rows, micro_batches, loss_rows, unit_elements):
 
 
 def time_by_kernel(report, calls):
-    """Of a step: (kernel, type, sizes, calls, ms), the longest first, and the kernels of the report whose calls are not known. Sizes are
-    those at which the kernel was timed."""
+    """Of a step: (kernel, type, sizes, calls, ms), the longest first, and the kernels of the report that were not timed or whose calls are
+    not known. Sizes are those at which the kernel was timed."""
     known, unknown, cases = [], [], collections.Counter()
     for row in report["kernels"]:
         name = (row["table"], row["kernel"])
         case = cases[name]
         cases[name] += 1
         counts = calls.get(name)
-        if counts is None or case >= len(counts):
+        if counts is None or case >= len(counts) or row["seconds"] is None:
             unknown.append(f"{row['table']} {row['kernel']}")
         elif counts[case] > 0:
             times = counts[case]
@@ -97,9 +97,9 @@ def time_by_kernel(report, calls):
 
 
 def first_number(report, kernel):
-    """The first of the sizes at which a kernel was timed."""
+    """The first of the sizes at which a kernel was timed; none if it was not."""
     sizes = next(row["timed_sizes"] for row in report["kernels"] if row["kernel"] == kernel)
-    return int(sizes.split("x")[0].split()[0])
+    return int(sizes.split("x")[0].split()[0]) if sizes else None
 
 
 def table(head, rows):

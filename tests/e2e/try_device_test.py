@@ -66,6 +66,36 @@ def test_the_processor_is_checked_too_and_people_get_a_table(tmp):
     assert "wrong" not in told.stdout, told.stdout
 
 
+def test_kernels_that_do_not_fit_in_a_quarter_of_the_memory_are_compared_and_not_timed(tmp):
+    config = {**GPT2_TINY, "vocab_size": 300_000}
+    memory, embedding = 200_000_000, 300_000 * GPT2_TINY["n_embd"] * 4
+    assert embedding > memory // 4
+    told = check(tmp, config, {}, "--json", memory=memory, report=tmp / "report")
+    report = json.loads(told.stdout)
+    untimed = [row for row in report["kernels"] if row["seconds"] is None]
+    assert {"embedding_forward", "embedding_backward"} <= {row["kernel"] for row in untimed}, untimed
+    for row in report["kernels"]:
+        assert not row["fault"] and row["l2"] <= row["l2_bound"], row
+        if row["seconds"] is None:
+            assert row["untimed_bytes"] > memory // 4 and row["timed_sizes"] == "" and "ceiling_share" not in row, row
+        else:
+            assert "untimed_bytes" not in row and row["ceiling_share"] > 0, row
+    words = (tmp / "report").read_text().split()
+    guards = 100_000  # around arguments
+    assert int(words[words.index("peak") + 1]) <= memory // 4 + guards, words
+    told = check(tmp, config, {}, memory=memory)
+    assert re.search(r"^embedding_forward .* not timed: [0-9.]+ MiB do not fit *$", told.stdout, re.MULTILINE), (
+        told.stdout
+    )
+    assert re.search(r"^all kernels are within their bounds", told.stdout, re.MULTILINE), told.stdout
+
+
+def test_a_check_without_memory_for_a_comparison_says_that_the_model_is_not_the_reason(tmp):
+    told = check(tmp, GPT2_TINY, {}, expect=5, memory=20_000).stderr
+    assert "no memory for the check: fake device: out of memory: asked for " in told, told
+    assert "hint: it needs little memory, whatever the model is: end other processes on the device, or use" in told
+
+
 def test_a_seed_that_is_not_set_is_drawn(tmp):
     write_config(tmp / "model", GPT2_TINY)
     words = ["--check-device", "--model.config", tmp / "model", "--data.sequence_length", 8, "--train.device", "cpu"]

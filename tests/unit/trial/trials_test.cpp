@@ -228,8 +228,25 @@ BOOST_AUTO_TEST_CASE(a_trial_is_timed_at_the_largest_size_that_keeps_the_limits)
   BOOST_TEST(speed.shape == "1x16384");
   BOOST_TEST(speed.bytes == 16384 * 6);
   BOOST_TEST((speed.seconds > 0 && speed.rate() > 0));
-  BOOST_TEST(time_trial(one, kernels, sizes, seed, {.most_bytes = 1 << 15}).shape == "1x4096");
+  // On the CPU the 4 bytes of an input lie there twice, beside 2 bytes of output.
+  BOOST_TEST(time_trial(one, kernels, sizes, seed, {.most_bytes = 10 * 4096}).shape == "1x4096");
+  BOOST_TEST(time_trial(one, kernels, sizes, seed, {.most_bytes = 10 * 4096 - 1}).shape == "1x1024");
   BOOST_TEST(trial::copy_ceiling({.most_bytes = 1 << 20}) > 0);
+  BOOST_TEST(trial::product_ceiling(kernels, {.most_bytes = 1 << 20}) > 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_trial_whose_smallest_size_does_not_fit_is_not_timed) {
+  const TriedKernels<float> kernels{cpu_kernels().f32};
+  TrialSizes sizes = dense_sizes();
+  sizes.model.vocabulary = sizes.columns = 1 << 18;  // 256 rows of 64 channels are few beside them
+  sizes.loss_rows = 256;
+  const trial::Trial& one = trial::trial_of("gemm");
+  const TrialSizes logits = one.cases(sizes, trial::Number::fp32).front();
+  const trial::TrialSpeed speed = time_trial(one, kernels, logits, seed, {.most_bytes = 1 << 26});
+  const std::int64_t factors = 4 * (64 + 64 * (std::int64_t{1} << 18)), products = 4 * (std::int64_t{1} << 18);
+  BOOST_TEST(speed.missing_bytes == 2 * factors + products);
+  BOOST_TEST((!speed.is_timed() && speed.shape.empty() && speed.rate() == 0));
+  BOOST_TEST(trial::product_ceiling(kernels, {.most_bytes = 1000}) == 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
