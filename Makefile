@@ -38,8 +38,8 @@ check: $(BUILD)/build.ninja  ## the quick tests: all but whole jobs (10 min on 2
 test: $(BUILD)/build.ninja  ## all tests but the campaigns (36 min on 2 cores); the last line is "N passed, N failed"
 	scripts/test --no-suite full
 
-test-full: $(BUILD)/build.ninja  ## everything, campaigns included
-	scripts/test
+test-full: $(BUILD)/build.ninja  ## everything, campaigns included (some hours on 2 cores)
+	scripts/test --no-suite share
 
 format:  ## rewrite C++ as .clang-format says and Python as .ruff.toml does (needs setup-test; the tests check it)
 	find lib man tests tools '(' -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' ')' -exec deps/python/bin/clang-format -i {} +
