@@ -12,6 +12,11 @@ namespace lockstep {
 constexpr std::int64_t vector_keys = 16;  // scores of a row are padded to whole vectors
 constexpr std::int64_t tile_rows = 64;    // queries whose scores against all earlier keys are held at once
 
+// Attention over a cache (tensor/kernels/cached_attention_kernel.hpp):
+constexpr std::int64_t few_rows = 7;           // up to as many new rows of a text read the cache without packing it
+constexpr std::int64_t chunk_positions = 256;  // of the cache, which a task reads for few rows
+constexpr std::int64_t block_rows = 256;       // of many new rows, which a task computes in tiles
+
 constexpr std::int64_t stride_of(std::int64_t width) { return (width + vector_keys - 1) / vector_keys * vector_keys; }
 /// Whether vectors hold whole heads; only then a factor is transposed.
 constexpr bool fills_vectors(std::int64_t head_size) { return head_size % vector_keys == 0; }
@@ -42,6 +47,21 @@ constexpr AttentionScratch attention_scratch(const AttentionShape& shape, std::i
   const std::int64_t tile = number_bytes * (2 * (length + tile_rows) * size + tile_rows * (stride_of(length) + 1));
   const std::int64_t turned = 2 * turned_bytes(length, size, number_bytes);
   return {at_once * (tile + turned), at_once * (2 * tile + turned)};
+}
+
+/// The scratch memory of attention over a cache of `positions` positions, for `texts` texts with at most `rows` rows
+/// each: that of attention, of blocks of rows, or partial results of chunks of positions.
+constexpr std::int64_t cached_attention_scratch(const AttentionShape& shape, std::int64_t positions, std::int64_t texts,
+                                                std::int64_t rows, std::int64_t number_bytes, std::int64_t threads) {
+  if (rows > few_rows) {
+    const std::int64_t blocks = texts * ((rows + block_rows - 1) / block_rows);
+    return attention_scratch(shape, positions, blocks, number_bytes, threads).forward;
+  }
+  const std::int64_t chunks = (positions + chunk_positions - 1) / chunk_positions;
+  const std::int64_t results = texts * rows * shape.heads * chunks, group = shape.heads / shape.kv_heads;
+  const std::int64_t at_once = std::min(threads, texts * chunks * shape.kv_heads);
+  const std::int64_t of_thread = group * few_rows * (shape.head_size + stride_of(chunk_positions + few_rows));
+  return number_bytes * (results * (shape.head_size + 2) + at_once * of_thread);
 }
 
 }  // namespace lockstep

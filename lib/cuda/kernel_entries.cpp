@@ -3,6 +3,7 @@
 #include "cuda/flash_attention.hpp"
 #include "cuda/kernels/activations.hpp"
 #include "cuda/kernels/adafactor_passes.hpp"
+#include "cuda/kernels/attention_over_cache.hpp"
 #include "cuda/kernels/dropouts.hpp"
 #include "cuda/kernels/embeddings.hpp"
 #include "cuda/kernels/exchanges.hpp"
@@ -52,6 +53,7 @@ Kernels<T> entries() {
                      .ring_attention_products = cuda::ring_attention_products<T>,
                      .ring_attention_backward = cuda::ring_attention_backward<T>,
                      .ring_attention_gradient = cuda::ring_attention_gradient<T>,
+                     .cached_attention = cuda::cached_attention<T>,
                      .dropout_add = cuda::dropout_add<T>,
                      .dropout = cuda::dropout<T>,
                      .embedding_forward = cuda::embedding_forward<T>,

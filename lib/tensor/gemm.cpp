@@ -3,6 +3,7 @@
 #include "base/checked_cast.hpp"
 #include "tensor/kernels/amx_gemm.hpp"
 #include "tensor/kernels/bias.hpp"
+#include "tensor/kernels/few_rows_gemm.hpp"
 #include "tensor/kernels/row_grain.hpp"
 #include "tensor/kernels/vector_gemm.hpp"
 #include "tensor/live_memory.hpp"
@@ -14,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-// ExportResult by LibTorch's CPU library, which links MKL (x86) or another BLAS.
+// Exported by LibTorch's CPU library, which links MKL (x86) or another BLAS.
 extern "C" {
 void sgemm_(const char*, const char*, const int*, const int*, const int*, const float*, const float*, const int*,
             const float*, const int*, const float*, float*, const int*);
@@ -235,7 +236,7 @@ void library_product(std::int64_t m, std::int64_t n, std::int64_t k, double alph
 
 constexpr auto nothing = [](const Part&) {};
 
-// Products of few rows, as text generation has them, would leave vectors empty.
+// Fewer rows would leave vectors empty.
 template <class T>
 bool on_vectors(std::int64_t m, std::int64_t n, std::int64_t k) {
   constexpr std::int64_t least_rows = 8;
@@ -254,10 +255,16 @@ void vector_product(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T
   });
 }
 
+Loops few_rows_loops() { return vectors_wanted ? Loops::wide : Loops::portable; }
+
 /// What `sum` says, if this processor has a better way than the BLAS; else false, and nothing is done.
 template <class T>
 bool own_product(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b,
                  const ProductSum<T>& sum) {
+  if (has_few_rows(m, n, k)) {
+    few_rows_gemm<T>(m, n, k, a, b, sum, few_rows_loops());
+    return true;
+  }
   if (on_matrix_unit<T>(m, n, k)) {
     amx_gemm<T>(m, n, k, a, b, sum);
     return true;
@@ -311,6 +318,8 @@ void for_each_part(std::int64_t m, std::int64_t n, const Body& body) {
 
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<Fp16> a, MatrixView<Fp16> b,
           double beta, float* c, std::int64_t c_stride) {
+  if (has_few_rows(m, n, k))
+    return few_rows_gemm<Fp16>(m, n, k, a, b, sum_into<Fp16>(alpha, beta, c, c_stride), few_rows_loops());
   if (trivial(m, n, k, beta, c, c_stride)) return;
   WidenedParts& wide = widened_parts();
   for_each_part(m, n, [&](const Part& part) {
@@ -334,8 +343,8 @@ Multiplier multiplier() {
 }
 
 std::int64_t rounding_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, Multiplier by) {
-  const bool rounds_tiles =
-      by == Multiplier::vectors || (by == Multiplier::matrix_unit && k <= amx_longest_depth(m, n));
+  const bool rounds_tiles = has_few_rows(m, n, k) || by == Multiplier::vectors ||
+                            (by == Multiplier::matrix_unit && k <= amx_longest_depth(m, n));
   return rounds_tiles ? 0 : m * n * static_cast<std::int64_t>(sizeof(float));
 }
 
@@ -349,6 +358,7 @@ void gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> 
     };
   };
   if constexpr (std::is_same_v<T, Bf16>) {
+    if (has_few_rows(m, n, k)) return few_rows_gemm_rounded(m, n, k, a, b, bias, y, y_stride, few_rows_loops());
     if (on_matrix_unit<T>(m, n, k) && k <= amx_longest_depth(m, n))
       return amx_gemm_rounded(m, n, k, a, b, bias, y, y_stride);
     if (!on_matrix_unit<T>(m, n, k) && on_vectors<T>(m, n, k)) {
@@ -390,6 +400,7 @@ void gemm_add(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, M
 template <>
 void gemm_rounded<Fp16>(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<Fp16> a, MatrixView<Fp16> b,
                         const Fp16* bias, Fp16* y, std::int64_t y_stride) {
+  if (has_few_rows(m, n, k)) return few_rows_gemm_rounded(m, n, k, a, b, bias, y, y_stride, few_rows_loops());
   float* const sums = widened_parts().sums.data();
   for_each_part(m, n, [&](const Part& part) {
     gemm(part.rows, part.columns, k, 1, rows_of(a, part), columns_of(b, part), 0, sums, part.columns);

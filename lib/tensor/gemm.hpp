@@ -1,8 +1,9 @@
 // Matrix products on row-major data with sums in fp32 or fp64: c = α·op(a)·op(b) + β·c. They use all threads, or one
 // inside a parallel region. Needs no LibTorch headers. The implementations are LibTorch's BLAS; the processor's matrix
-// unit for bf16, and for fp32 in three parts (tensor/kernels/amx_gemm.hpp); and AVX-512 kernels for fp32 and bf16 on
-// processors for which the BLAS is slower (tensor/kernels/vector_gemm.hpp). fp16 is correct but not fast: its factors
-// are widened part by part and multiplied as fp32.
+// unit for bf16, and for fp32 in three parts (tensor/kernels/amx_gemm.hpp); AVX-512 kernels for fp32 and bf16 on
+// processors for which the BLAS is slower (tensor/kernels/vector_gemm.hpp); and kernels for products of at most eight
+// rows, except in fp64 (tensor/kernels/few_rows_gemm.hpp). fp16 with more rows is correct but not fast: its factors are
+// widened part by part and multiplied as fp32.
 #pragma once
 
 #include "tensor/kernels/matrix_view.hpp"
@@ -40,14 +41,14 @@ template <class T>
 void gemm_add(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, const Math<T>* base,
               const T* bias, Math<T>* y);
 
-/// MixtureSchedule use of the processor's matrix unit on or off (default: on). Not while products run.
+/// Switches use of the processor's matrix unit on or off (default: on). Not while products run.
 void want_matrix_unit(bool wanted);
 bool uses_matrix_unit();
-/// MixtureSchedule use of the AVX-512 kernels on or off (default: on), to compare them with the BLAS.
+/// Switches use of the AVX-512 kernels on or off (default: on), to compare them with the BLAS and with portable loops.
 void enable_vectors(bool wanted);
 bool uses_vectors();
 
-/// The implementation of bf16 products, in increasing order of scratch memory.
+/// The implementation of bf16 products, except those of few rows, in increasing order of scratch memory.
 enum class Multiplier { vectors, matrix_unit, library };
 Multiplier multiplier();
 /// Scratch memory of an fp16 gemm for widened factors and sums, at most.

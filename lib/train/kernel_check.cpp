@@ -32,7 +32,7 @@ class KernelNeeds {
         mesh_(mesh),
         compute_(table_of(config.precision.dtype)),
         sums_(config.precision.dtype == Precision::fp64 ? "fp64" : "fp32"),
-        trains_(!config.eval_only) {}
+        trains_(!reads_weights_alone(config)) {}
   std::vector<KernelNeed> all() {
     add_blocks();
     if (model_.experts.count > 0) add_experts();
@@ -83,6 +83,7 @@ class KernelNeeds {
     } else {
       add_function("attention", "attention_forward", "attention_backward");
     }
+    if (samples_text(config_)) add("generated texts", compute_, {"cached_attention"});
     if (!trains_) return;
     if (model_.dropout.embedding > 0) add("dropout", sums_, {"dropout"});
     if (model_.dropout.residual > 0) {

@@ -1,4 +1,5 @@
-// Trials of the kernels of attention: norms of heads, causal attention, and the steps of ring attention.
+// Trials of the kernels of attention: norms of heads, causal attention, the steps of ring attention, and attention over
+// a cache.
 #include "layout/sequence.hpp"
 #include "trial/trials.hpp"
 
@@ -183,6 +184,46 @@ struct RingInputs {
   Extent heads, key_heads, qkv, kv, y, by_head;
 };
 
+/// The variant of attention over a cache with one new row of each text: each document but its last row is in the cache.
+/// In variant 0 half of it is.
+constexpr int single_rows = 1;
+
+std::vector<TrialSizes> windows_and_single_rows(const TrialSizes& sizes) {
+  std::vector<TrialSizes> cases;
+  for (const TrialSizes& one : windows(sizes))
+    for (const int variant : {0, single_rows}) {
+      cases.push_back(one);
+      cases.back().variant = variant;
+    }
+  return cases;
+}
+
+/// The new rows of texts, and their places in a cache that is as small as it may be.
+struct NewRowsOfTexts {
+  explicit NewRowsOfTexts(const TrialSizes& sizes) {
+    const std::vector<std::int64_t> documents = sizes.segment_starts();
+    std::int64_t most_rows = 0;
+    for (std::size_t text = 0; text + 1 < documents.size(); ++text) {
+      const std::int64_t length = documents[text + 1] - documents[text];
+      const std::int64_t rows = sizes.variant == single_rows ? 1 : (length + 1) / 2;
+      starts.push_back(starts.back() + rows);
+      slots.push_back(static_cast<std::int32_t>(documents.size() - 2 - text));
+      for (std::int64_t position = length - rows; position < length; ++position) {
+        positions.push_back(static_cast<std::int32_t>(position));
+        pairs += sizes.window > 0 ? std::min(position + 1, sizes.window) : position + 1;
+      }
+      most_rows = std::max(most_rows, rows);
+      longest = std::max(longest, length);
+    }
+    capacity = sizes.window > 0 ? std::min(longest, sizes.window + most_rows - 1) : longest;
+  }
+  std::int64_t rows() const { return starts.back(); }
+  std::vector<std::int64_t> starts{0};
+  std::vector<std::int32_t> slots, positions;
+  std::int64_t longest = 0, capacity = 0;
+  std::int64_t pairs = 0;  // of a row and a position that it sees
+};
+
 }  // namespace
 
 std::vector<Trial> attention_trials() {
@@ -280,6 +321,32 @@ std::vector<Trial> attention_trials() {
                    call(&Kernels<T>::ring_attention_gradient, of.step, call.in(wide, "dq", of.heads),
                         call.in(wide, "dkv", of.key_heads), of.turn, call.out(stored, "dqkv", of.qkv));
                  }),
+      make_trial(
+          "cached_attention",
+          []<class T>(KernelCall<T>& call, const TrialSizes& sizes) {
+            const NewRowsOfTexts texts(sizes);
+            const std::int64_t kept = 2 * sizes.model.kv_heads, size = sizes.model.head_size;
+            describe_attention(call, sizes, 2, static_cast<double>(texts.pairs));
+            call.facts.terms = texts.longest + size;
+            call.facts.shape =
+                fmt::format("{}x{}/{}x{} at {}{}", texts.rows(), sizes.model.heads, sizes.model.kv_heads, size,
+                            texts.longest, sizes.window > 0 ? fmt::format(" window {}", sizes.window) : std::string());
+            if (sizes.variant == single_rows) {  // the memory of the cache bounds them
+              call.facts.flops = 0;
+              call.facts.moved = texts.pairs * kept * size * static_cast<std::int64_t>(sizeof(T));
+            }
+            const std::int64_t count = std::ssize(texts.slots);
+            call(&Kernels<T>::cached_attention, call.in(stored, "qkv", {texts.rows(), sizes.qkv_width()}),
+                 shape_of(sizes),
+                 CachedTexts{{call.in(index64, "starts", count + 1, given(texts.starts)), count, texts.rows()},
+                             call.in(index32, "slots", count, given(texts.slots)),
+                             call.in(index32, "positions", texts.rows(), given(texts.positions)),
+                             texts.capacity},
+                 rotation(call, sizes, texts.longest),
+                 call.updated(stored, "cache", {count * kept * texts.capacity, size}),
+                 call.out(stored, "y", {texts.rows(), sizes.heads_width()}));
+          },
+          windows_and_single_rows),
   };
 }
 

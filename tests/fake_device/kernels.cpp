@@ -68,6 +68,9 @@ AttentionDropout for_job(AttentionDropout dropout) {
   dropout.places = for_job(dropout.places);
   return dropout;
 }
+CachedTexts for_job(CachedTexts texts) {
+  return {for_job(texts.rows), for_job(texts.slots), for_job(texts.positions), texts.capacity};
+}
 RingRows for_job(RingRows rows) { return {for_job(rows.parts), for_job(rows.positions)}; }
 RingStep for_job(RingStep step) {
   step.own = for_job(step.own);

@@ -51,7 +51,21 @@ FAULTS = [
         "  of_threads[threadIdx.x] = tiles;\n  __syncthreads();\n",
         "  of_threads[threadIdx.x] = tiles;\n",
     ),
+    ("cached_attention", "attention_over_cache.cu", "    __syncthreads();  // the scores are complete\n", ""),
+    ("cached_attention", "attention_over_cache.cu", "    __syncthreads();  // the weights are complete\n", ""),
+    ("cached_attention", "attention_over_cache.cu", "    __syncthreads();  // the next chunk may write\n", ""),
+    ("cached_attention", "attention_over_cache.cu", "    __syncthreads();  // the sums are complete\n", ""),
+    ("cached_attention", "attention_over_cache.cu", "    __syncthreads();  // the next query may write\n", ""),
     # Masks, borders and tails.
+    (
+        "cached_attention",
+        "attention_over_cache.cu",
+        "std::min(window, at.position + 1)",
+        "std::min(window + 1, at.position + 1)",
+    ),
+    ("cached_attention", "attention_over_cache.cu", "(place < capacity ? place : place - capacity)", "place"),
+    ("cached_attention", "attention_over_cache.cu", "if (key + k >= count) continue;", ""),
+    ("cached_attention", "attention_over_cache.cu", "group - part * Q));", "Q));"),
     ("causal_attention", "attention_walk.cuh", "distance < window", "distance <= window"),
     ("grouped_products", "grouped_products.cu", "    __syncthreads();\n    add_step", "    add_step"),
     ("grouped_products", "grouped_products.cu", "    __syncthreads();  // the next step may write\n", ""),
@@ -114,6 +128,9 @@ FAULTS = [
     ("sum_columns", "partial_sums.cuh", "beta == 0 ? sum : sum + beta * target[column]", "sum + beta * target[column]"),
     ("step_sums", "step_sums.cu", "adds ? *sum + all : all", "all"),
     # Formulas and choices.
+    ("cached_attention", "attention_over_cache.cu", "total * change", "total"),
+    ("cached_attention", "attention_over_cache.cu", "sums[q][i] *= of_queries[q];", "sums[q][i] *= 1;"),
+    ("cached_attention", "attention_over_cache.cu", "if (of < key_heads && call", "if (call"),
     ("routing", "routing.cu", "other == best && other_expert < expert", "other == best && other_expert > expert"),
     ("causal_attention", "attend.cuh", "weights.before * target", "target"),
     ("causal_attention", "attention_walk.cuh", "- pair.queries.index + pair.keys.index", "+ pair.keys.index"),
@@ -138,6 +155,24 @@ FAULTS = [
         "probabilities[i][j] * own.slopes[i][j]",
     ),
     # Indices of 32 bits.
+    short_index(
+        "cached_attention",
+        "attention_over_cache.cu",
+        "qkv + row * width + of * shape.head_size",
+        "row * width + of * shape.head_size",
+    ),
+    short_index(
+        "cached_attention",
+        "attention_over_cache.cu",
+        "cache + (slot * 2 * shape.kv_heads + of) * texts.capacity * shape.head_size",
+        "(slot * 2 * shape.kv_heads + of) * texts.capacity * shape.head_size",
+    ),
+    short_index(
+        "cached_attention",
+        "attention_over_cache.cu",
+        "call.y[(row * call.shape.heads + first_head + q) * size + column]",
+        "(row * call.shape.heads + first_head + q) * size + column",
+    ),
     short_index("updates", "changed_weights.cuh", "load_values(from + begin,", "begin"),
     short_index("updates", "changed_weights.cuh", "to + begin);", "begin"),
     short_index(

@@ -13,17 +13,18 @@
           use(rms_norm_forward) use(rms_norm_backward) use(head_norm_forward) use(head_norm_backward)                  \
               use(attention_forward) use(attention_backward) use(ring_attention_forward) use(ring_attention_result)    \
                   use(ring_attention_products) use(ring_attention_backward) use(ring_attention_gradient)               \
-                      use(dropout_add) use(dropout) use(embedding_forward) use(embedding_backward) use(route)          \
-                          use(route_backward) use(count_choices) use(sum_by_sample) use(aux_loss) use(group_by_expert) \
-                              use(dispatch_rows) use(dispatch_backward) use(combine_rows) use(combine_backward)        \
-                                  use(grouped_gemm_rounded) use(grouped_weight_gemm) use(cross_entropy)                \
-                                      use(cross_entropy_loss) use(row_statistics) use(cross_entropy_derivative)        \
-                                          use(combine_statistics) use(indices_of_part) use(sum_in_order)               \
-                                              use(add_value) use(add_square_sum) use(add_statistics) use(adamw)        \
-                                                  use(adamw_short_state) use(lion) use(lion_short_state) use(sgd)      \
-                                                      use(muon_lead) use(muon_lead_short_state) use(orthogonalise)     \
-                                                          use(muon_follow) use(adafactor_sums) use(adafactor_means)    \
-                                                              use(adafactor_follow)
+                      use(cached_attention) use(dropout_add) use(dropout) use(embedding_forward)                       \
+                          use(embedding_backward) use(route) use(route_backward) use(count_choices) use(sum_by_sample) \
+                              use(aux_loss) use(group_by_expert) use(dispatch_rows) use(dispatch_backward)             \
+                                  use(combine_rows) use(combine_backward) use(grouped_gemm_rounded)                    \
+                                      use(grouped_weight_gemm) use(cross_entropy) use(cross_entropy_loss)              \
+                                          use(row_statistics) use(cross_entropy_derivative) use(combine_statistics)    \
+                                              use(indices_of_part) use(sum_in_order) use(add_value)                    \
+                                                  use(add_square_sum) use(add_statistics) use(adamw)                   \
+                                                      use(adamw_short_state) use(lion) use(lion_short_state) use(sgd)  \
+                                                          use(muon_lead) use(muon_lead_short_state) use(orthogonalise) \
+                                                              use(muon_follow) use(adafactor_sums)                     \
+                                                                  use(adafactor_means) use(adafactor_follow)
 
 #define LOCKSTEP_EXCHANGE_KERNELS(use) use(copy_pieces) use(sum_operands)
 

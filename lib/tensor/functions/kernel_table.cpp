@@ -35,6 +35,7 @@ Kernels<T> kernels_of_cpu() {
                      .ring_attention_products = lockstep::ring_attention_products<T>,
                      .ring_attention_backward = lockstep::ring_attention_backward<T>,
                      .ring_attention_gradient = lockstep::ring_attention_gradient<T>,
+                     .cached_attention = lockstep::cached_attention<T>,
                      .dropout_add = lockstep::dropout_add<T>,
                      .dropout = lockstep::dropout<T>,
                      .embedding_forward = lockstep::embedding_forward<T>,

@@ -11,6 +11,7 @@
 #include "tensor/kernels/adamw_kernel.hpp"
 #include "tensor/kernels/attention_kernel.hpp"
 #include "tensor/kernels/bias.hpp"
+#include "tensor/kernels/cached_attention_kernel.hpp"
 #include "tensor/kernels/column_sums.hpp"
 #include "tensor/kernels/cross_entropy.hpp"
 #include "tensor/kernels/dropout_kernel.hpp"
@@ -60,6 +61,7 @@ struct Kernels {
   decltype(&lockstep::ring_attention_products<T>) ring_attention_products = nullptr;
   decltype(&lockstep::ring_attention_backward<T>) ring_attention_backward = nullptr;
   decltype(&lockstep::ring_attention_gradient<T>) ring_attention_gradient = nullptr;
+  decltype(&lockstep::cached_attention<T>) cached_attention = nullptr;
   decltype(&lockstep::dropout_add<T>) dropout_add = nullptr;
   decltype(&lockstep::dropout<T>) dropout = nullptr;
   decltype(&lockstep::embedding_forward<T>) embedding_forward = nullptr;

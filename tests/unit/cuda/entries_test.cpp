@@ -1,6 +1,7 @@
 // The entries of the device have the types of the functions whose contracts they keep, so that the table takes them.
 #include "cuda/kernels/activations.hpp"
 #include "cuda/kernels/adafactor_passes.hpp"
+#include "cuda/kernels/attention_over_cache.hpp"
 #include "cuda/kernels/causal_attention.hpp"
 #include "cuda/kernels/dropouts.hpp"
 #include "cuda/kernels/embeddings.hpp"
@@ -49,6 +50,7 @@ struct Entries {
   LOCKSTEP_SAME(ring_attention_products<T>);
   LOCKSTEP_SAME(ring_attention_backward<T>);
   LOCKSTEP_SAME(ring_attention_gradient<T>);
+  LOCKSTEP_SAME(cached_attention<T>);
   LOCKSTEP_SAME(dropout_add<T>);
   LOCKSTEP_SAME(dropout<T>);
   LOCKSTEP_SAME(embedding_forward<T>);

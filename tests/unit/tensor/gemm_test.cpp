@@ -147,10 +147,10 @@ double worst_sum_add(const Shape2& shape, std::int64_t k) {
 #ifdef _OPENMP
 /// Elements of the three kinds of products that differ between one thread and several.
 template <class T>
-int bits_depend_on_threads(const Shape2& shape, std::int64_t k) {
+int bits_depend_on_threads(const Shape2& shape, std::int64_t k, Trans form_b = Trans::no) {
   const auto a = random_values<T>(shape.m * k, "a"), b = random_values<T>(k * shape.n, "b"),
              bias = random_values<T>(shape.n, "bias");
-  const MatrixView<T> left{a.data(), k}, right{b.data(), shape.n};
+  const MatrixView<T> left{a.data(), k}, right{b.data(), form_b == Trans::no ? shape.n : k, form_b};
   const auto base = random_values<float>(shape.m * shape.n, "base");
   const auto products = [&](int threads) {
     omp_set_num_threads(threads);
@@ -223,6 +223,25 @@ int strange_elements(const Shape2& shape, std::int64_t k) {
   return strange;
 }
 
+/// Elements of the rows of a product of eight rows that differ from the product of that row alone.
+template <class T>
+int bits_depend_on_other_rows(std::int64_t n, std::int64_t k) {
+  constexpr std::int64_t m = 8;
+  const auto a = random_values<T>(m * k, "a"), b = random_values<T>(k * n, "b");
+  int different = 0;
+  for (const Trans form : {Trans::no, Trans::yes}) {
+    const MatrixView<T> right{b.data(), form == Trans::no ? n : k, form};
+    std::vector<float> together(static_cast<std::size_t>(m * n)), alone(static_cast<std::size_t>(n));
+    gemm(m, n, k, 1, MatrixView<T>{a.data(), k}, right, 0, together.data(), n);
+    for (std::int64_t row = 0; row < m; ++row) {
+      gemm(1, n, k, 1, MatrixView<T>{a.data() + row * k, k}, right, 0, alone.data(), n);
+      for (std::int64_t i = 0; i < n; ++i)
+        different += together[static_cast<std::size_t>(row * n + i)] != alone[static_cast<std::size_t>(i)];
+    }
+  }
+  return different;
+}
+
 /// Root mean square over the elements of a product of its error, in units of the sum of the absolute values of its
 /// terms.
 double mean_error(const Shape2& shape, std::int64_t k, const std::vector<float>& a, const std::vector<float>& b) {
@@ -278,11 +297,45 @@ BOOST_AUTO_TEST_CASE(large_products_equal_sums_in_double) {
   });
 }
 
+// One to eight rows, and the next number of rows, which other kernels compute. Depths and columns with every kind of
+// remainder: of vectors, of the rows of the right factor that are read together, and of the columns whose sums are
+// kept.
+BOOST_AUTO_TEST_CASE(products_of_few_rows_equal_sums_in_double) {
+  both_ways([] {
+    for (std::int64_t m = 1; m <= 9; ++m) {
+      for (const Shape2& sides : {Shape2{1, 1}, Shape2{5, 3}, Shape2{33, 16}, Shape2{70, 67}, Shape2{2, 1031}}) {
+        for (const double beta : {0.0, 2.0}) {
+          BOOST_TEST(worst_error<float>(m, sides.m, sides.n, beta) < 1e-4);
+          BOOST_TEST(worst_error<Bf16>(m, sides.m, sides.n, beta) < 1e-4);
+          BOOST_TEST(worst_error<Fp16>(m, sides.m, sides.n, beta) < 1e-4);
+        }
+      }
+    }
+    for (const std::int64_t m : {std::int64_t{1}, std::int64_t{6}}) {
+      BOOST_TEST(worst_error<float>(m, 1093, 39, 2) < 1e-4);
+      BOOST_TEST(worst_error<Bf16>(m, 1093, 39, 2) < 1e-4);
+      BOOST_TEST(worst_error<Fp16>(m, 1093, 39, 2) < 1e-4);
+      BOOST_TEST(worst_error<double>(m, 33, 77, 2) < 1e-13);
+    }
+  });
+}
+
+// Beyond a depth that depends on the number of rows, other kernels compute them.
+BOOST_AUTO_TEST_CASE(deep_products_of_few_rows_equal_sums_in_double) {
+  both_ways([] {
+    BOOST_TEST(worst_error<float>(4, 3, 32768, 1) < 1e-2);
+    BOOST_TEST(worst_error<float>(4, 3, 32769, 1) < 1e-2);
+    BOOST_TEST(worst_error<Bf16>(4, 3, 32769, 1) < 1e-2);
+    BOOST_TEST(worst_error<Fp16>(4, 3, 32769, 1) < 1e-2);
+    BOOST_TEST(worst_rounding<Bf16>({4, 3}, 32769) <= 0.51);
+  });
+}
+
 // Of an odd depth, half a word of the last pair of bf16 elements lies beyond.
 BOOST_AUTO_TEST_CASE(what_is_not_a_number_reaches_its_row_and_column_and_nothing_else) {
   both_ways([] {
     for (const std::int64_t k : {std::int64_t{64}, std::int64_t{77}, std::int64_t{801}}) {
-      for (const Shape2& shape : {Shape2{8, 48}, Shape2{61, 83}, Shape2{150, 70}}) {
+      for (const Shape2& shape : {Shape2{1, 9}, Shape2{8, 50}, Shape2{9, 48}, Shape2{61, 83}, Shape2{150, 70}}) {
         BOOST_TEST(strange_elements<Bf16>(shape, k) == 0);
         BOOST_TEST(strange_elements<Fp16>(shape, k) == 0);
         BOOST_TEST(strange_elements<float>(shape, k) == 0);
@@ -314,7 +367,7 @@ BOOST_AUTO_TEST_CASE(fp32_products_on_the_matrix_unit_are_no_less_exact_than_the
 
 BOOST_AUTO_TEST_CASE(a_rounded_product_is_the_sum_with_its_bias_rounded_once) {
   both_ways([] {
-    for (const Shape2& shape : {Shape2{33, 65}, Shape2{300, 200}}) {
+    for (const Shape2& shape : {Shape2{1, 65}, Shape2{8, 1100}, Shape2{33, 65}, Shape2{300, 200}}) {
       for (const std::int64_t k : {std::int64_t{31}, std::int64_t{900}}) {
         BOOST_TEST(worst_rounding<Bf16>(shape, k) <= 0.51);
         BOOST_TEST(worst_rounding<Fp16>(shape, k) <= 0.51);
@@ -334,6 +387,11 @@ BOOST_AUTO_TEST_CASE(a_product_onto_a_residual_adds_residual_and_bias) {
     BOOST_TEST(worst_sum_add<float>({300, 70}, 800) < 1e-3);
     BOOST_TEST(worst_sum_add<double>({33, 65}, 128) < 1e-12);
     BOOST_TEST(worst_sum_add<Bf16>({3, 5}, 0) < 1e-6);
+    for (const Shape2& shape : {Shape2{1, 65}, Shape2{8, 1100}}) {
+      BOOST_TEST(worst_sum_add<float>(shape, 128) < 1e-4);
+      BOOST_TEST(worst_sum_add<Bf16>(shape, 128) < 1e-4);
+      BOOST_TEST(worst_sum_add<Fp16>(shape, 128) < 1e-4);
+    }
   });
 }
 
@@ -356,10 +414,35 @@ BOOST_AUTO_TEST_CASE(products_have_the_same_bits_for_any_number_of_threads) {
       BOOST_TEST(bits_depend_on_threads<Fp16>(shape, 700) == 0);
     }
     BOOST_TEST(bits_depend_on_threads<float>({640, 512}, 700) == 0);  // which is left to the library whole
+    for (const Trans form : {Trans::no, Trans::yes}) {
+      for (const Shape2& shape : {Shape2{1, 2093}, Shape2{4, 1301}, Shape2{8, 1100}}) {
+        BOOST_TEST(bits_depend_on_threads<float>(shape, 205, form) == 0);
+        BOOST_TEST(bits_depend_on_threads<Bf16>(shape, 205, form) == 0);
+        BOOST_TEST(bits_depend_on_threads<Fp16>(shape, 205, form) == 0);
+      }
+    }
   });
   omp_set_num_threads(before);
 }
 #endif
+
+// Generation of a text thus does not depend on the few others of its batch.
+BOOST_AUTO_TEST_CASE(a_row_of_a_product_of_few_rows_has_the_same_bits_in_a_product_of_its_own) {
+  both_ways([] {
+    for (const std::int64_t k : {std::int64_t{48}, std::int64_t{1031}}) {
+      BOOST_TEST(bits_depend_on_other_rows<float>(71, k) == 0);
+      BOOST_TEST(bits_depend_on_other_rows<Bf16>(71, k) == 0);
+      BOOST_TEST(bits_depend_on_other_rows<Fp16>(71, k) == 0);
+    }
+  });
+}
+
+// The memory plan of bf16 counts on this.
+BOOST_AUTO_TEST_CASE(rounded_products_of_few_rows_need_no_memory_for_sums) {
+  for (const Multiplier by : {Multiplier::vectors, Multiplier::matrix_unit, Multiplier::library})
+    BOOST_TEST(rounding_scratch_bytes(8, 300, 700, by) == 0);
+  BOOST_TEST(rounding_scratch_bytes(9, 300, 700, Multiplier::library) == 9 * 300 * 4);
+}
 
 #if defined(_OPENMP) && !defined(__SANITIZE_ADDRESS__)
 BOOST_AUTO_TEST_CASE(memory_that_runs_out_on_any_thread_of_a_product_is_an_exception) {
