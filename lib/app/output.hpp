@@ -22,6 +22,8 @@ class Output {
   /// Writes results immediately. If the reader has closed the pipe, the rest is dropped silently. Local. Throws
   /// Error(storage) if standard output cannot be written.
   void print(std::string_view text);
+  /// Whether the reader has closed the pipe.
+  bool reader_is_gone() const { return reader_gone_; }
   /// Writes `value` on several lines, with a newline at the end.
   void print_json(const Json& value);
   /// Ends the results. Throws Error(storage) if data that was written may be lost. Local.

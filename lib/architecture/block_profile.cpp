@@ -24,12 +24,10 @@ struct KeptValues {
 /// The calls of a block, with the tensors that live between them, as in model/block.cpp.
 class BlockCalls {
  public:
-  BlockCalls(const ModelConfig& config, const BlockDescription& description, const BatchShape& batch,
-             ForwardFor purpose)
+  BlockCalls(const ModelConfig& config, const BlockDescription& description, const BatchShape& batch)
       : config_(config),
         description_(description),
         batch_(batch),
-        purpose_(purpose),
         rows_{batch.rows(), batch.compute, batch.sharing},
         shape_{config.heads, config.kv_heads, config.head_size, 0},
         stream_bytes_(rows_.own_wide(config.channels)),
@@ -40,7 +38,7 @@ class BlockCalls {
     switch (description_.kind) {
       case BlockDescription::Kind::embedding: return left(tape, embedding(tape));
       case BlockDescription::Kind::decoder: return left(tape, decoder(tape, entered(tape), kept));
-      case BlockDescription::Kind::head: return head(tape, entered(tape));
+      case BlockDescription::Kind::head: return batch_.texts ? text_head(tape) : head(tape, entered(tape));
     }
     fail(ExitCode::bug, "unknown BlockDescription::Kind {}", static_cast<int>(description_.kind));
   }
@@ -90,6 +88,7 @@ class BlockCalls {
 
   bool keeps_own_heads() const { return batch_.sequence.ulysses > 1 && !config_.query_key_norm; }
   CountedTensor attend(CostTape& tape, CountedTensor qkv, KeptValues& kept) const {
+    if (batch_.texts) return tape.one(cached_attention(), {.arguments = {qkv}});
     const auto [ulysses, ring] = batch_.sequence;
     const bool apart = ulysses > 1 && ring > 1;
     CallRows rows = rows_;
@@ -138,6 +137,15 @@ class BlockCalls {
                            batch_.sequence);
   }
 
+  FunctionCosts cached_attention() const {
+    const TextShape& texts = *batch_.texts;
+    const std::int64_t scratch =
+        cached_attention_scratch(shape_, cached_positions(config_.window_of(description_.layer), texts), texts.texts,
+                                 batch_.length, size_of(rows_.wide_dtype()), batch_.threads);
+    return cached_attention_costs(rows_, shape_, attended_keys(config_, description_.layer, texts.positions),
+                                  batch_.multiprocessors > 0 ? 0 : scratch);
+  }
+
   /// Stands for the sum that ends a layer, which a repetition does not compute.
   static CountedTensor unread_sum(const CountedTensor& residual, const KeptValues& kept) {
     return kept.repeated ? residual : CountedTensor();
@@ -184,7 +192,7 @@ class BlockCalls {
   /// Ranks that balance the experts of a layer over the samples whose rows they share; none: it is not balanced, or
   /// this rank has all their rows.
   std::vector<AxisName> aux_axes() const {
-    if (config_.experts.aux_coefficient == 0 || purpose_ == ForwardFor::text) return {};
+    if (config_.experts.aux_coefficient == 0 || batch_.texts) return {};
     std::vector<AxisName> axes = axes_of(batch_.sequence);
     if (batch_.sharing.row_shares() > 1) std::ranges::copy(batch_.sharing.axes(), std::back_inserter(axes));
     return axes;
@@ -236,18 +244,20 @@ class BlockCalls {
   CountedTensor head(CostTape& tape, const CountedTensor& x) const {
     const CountedTensor normalised = norm(tape, x);
     const std::int64_t columns = rows_in_memory(config_.vocabulary, description_.tensors.back().row_multiple);
-    FunctionCosts costs =
-        loss_costs(rows_, config_.channels, config_.vocabulary, columns, tape.records() ? most_kept_logits_bytes : 0);
-    if (purpose_ == ForwardFor::text)
-      costs.forward_exchanges = text_logits_exchanges(rows_, config_.channels, config_.vocabulary,
-                                                      batch_.output.value_or(rows_.wide_dtype()));
-    return tape.one(costs, {.arguments = {normalised}, .saved = {normalised}});
+    return tape.one(
+        loss_costs(rows_, config_.channels, config_.vocabulary, columns, tape.records() ? most_kept_logits_bytes : 0),
+        {.arguments = {normalised}, .saved = {normalised}});
+  }
+  CountedTensor text_head(CostTape& tape) const {
+    const std::int64_t columns = rows_in_memory(config_.vocabulary, description_.tensors.back().row_multiple);
+    return tape.one(text_logits_costs(rows_, batch_.texts->texts, config_.channels, config_.vocabulary, columns,
+                                      batch_.output.value_or(rows_.wide_dtype())),
+                    {});
   }
 
   const ModelConfig& config_;
   const BlockDescription& description_;
   const BatchShape& batch_;
-  ForwardFor purpose_;
   CallRows rows_;
   AttentionShape shape_;  // of this rank, with the heads of all ranks along ulysses
   std::int64_t stream_bytes_, handed_bytes_;
@@ -275,6 +285,17 @@ void add_training(BlockProfile& result, const BlockCalls& calls) {
   result.exchanges = tape.exchanges;
 }
 
+/// A forward that leaves nothing.
+void add_inference(BlockProfile& result, const BlockCalls& calls) {
+  CostTape tape(CostTape::Autograd::off);
+  KeptValues none;
+  const CountedTensor output = calls.forward(tape, none);
+  result.inference_workspace_bytes = beside(tape.live().most(), result.output_bytes);
+  result.products = tape.products;
+  result.forward_flops = tape.product_flops() + tape.forward_flops;
+  result.exchanges.forward = tape.exchanges.forward;
+}
+
 /// A forward that keeps values for its repetition, and that repetition.
 Recomputation recomputation(const BlockProfile& costs, const BlockCalls& calls, KeepSet keeps) {
   KeptValues kept{.keeps = keeps};
@@ -296,16 +317,29 @@ Recomputation recomputation(const BlockProfile& costs, const BlockCalls& calls, 
 
 }  // namespace
 
-BlockProfile profile(const Architecture& architecture, std::size_t block, const BatchShape& batch, ForwardFor purpose) {
+std::int64_t cached_positions(std::int64_t window, const TextShape& texts) {
+  return window > 0 ? std::min(texts.positions, window + texts.piece - 1) : texts.positions;
+}
+
+BlockProfile profile(const Architecture& architecture, std::size_t block, const BatchShape& batch) {
   invariant(block < architecture.blocks.size(), "the profiled block exists");
   const BlockDescription& description = architecture.blocks[block];
-  const BlockCalls calls(architecture.config, description, batch, purpose);
+  const BlockCalls calls(architecture.config, description, batch);
   BlockProfile result;
   for (const LogicalTensor& tensor : description.tensors)
     if (tensor.alias_of.empty()) result.parameter_elements += elements(tensor.shape);
   result.parameter_bytes = result.parameter_elements * size_of(batch.compute);
   result.input_bytes = description.kind == BlockDescription::Kind::embedding ? 0 : calls.handed_bytes();
   result.output_bytes = description.kind == BlockDescription::Kind::head ? size_of(DType::f64) : calls.handed_bytes();
+  if (batch.texts) {
+    add_inference(result, calls);
+    if (description.kind == BlockDescription::Kind::decoder) {
+      const ModelConfig& config = architecture.config;
+      result.cache_bytes = batch.texts->texts * 2 * config.kv_heads * config.head_size *
+                           cached_positions(config.window_of(description.layer), *batch.texts) * size_of(batch.compute);
+    }
+    return result;
+  }
   add_training(result, calls);
   const std::size_t keep_sets = description.kind == BlockDescription::Kind::decoder ? KeepSet::count : 0;
   for (std::size_t index = 0; index < keep_sets; ++index)

@@ -18,6 +18,17 @@
 
 namespace lockstep {
 
+/// Texts that a model continues together. A pass takes some rows of each: parts of prompts, or one token.
+struct TextShape {
+  std::int64_t texts = 1;
+  std::int64_t piece = 1;      // most rows of a text in a pass
+  std::int64_t positions = 1;  // most positions of a text
+  bool operator==(const TextShape&) const = default;
+};
+/// The number of positions of a text whose keys and values a layer keeps. With a window (not 0) it keeps the positions
+/// that a pass still reads.
+std::int64_t cached_positions(std::int64_t window, const TextShape& texts);
+
 /// Shape of one micro-batch of a rank, or of the ranks that share its rows, and the compute type.
 struct BatchShape {
   std::int64_t samples = 1;  // B
@@ -30,6 +41,8 @@ struct BatchShape {
   int multiprocessors = 0;           // of an NVIDIA GPU, which has no such threads; 0: another device
   SequenceRanks sequence = {};
   std::int64_t segments = 1;  // most attention segments of a sample
+  // A pass over texts instead, of `samples` texts with at most `length` rows each.
+  std::optional<TextShape> texts = {};
   std::int64_t rows() const { return most_rows_of_each(sequence, samples, length, segments); }  // N, of a rank
   std::int64_t own_rows() const { return ceil_div(rows(), std::int64_t{sharing.row_shares()}); }
   /// The most rows that experts process at once: this rank's own rows or, with expert parallelism, the rows sent to it.
@@ -74,14 +87,12 @@ struct BlockProfile {
   BlockExchanges exchanges = {};                   // without those of a recomputation
   std::vector<MatrixProduct> products = {};        // with weights, in the order of the calls
   std::vector<Recomputation> recomputations = {};  // of a decoder block, by KeepSet::index
+  std::int64_t cache_bytes = 0;                    // of a decoder block, for texts
 };
 
-/// With ForwardFor::text the head gathers the logits of one row only, and experts are not balanced.
-enum class ForwardFor { batch, text };
-
 /// Returns the profile of architecture.blocks[block]. With tensor parallelism the architecture's config is the part
-/// that each rank computes. Local, pure.
-BlockProfile profile(const Architecture& architecture, std::size_t block, const BatchShape& batch,
-                     ForwardFor purpose = ForwardFor::batch);
+/// that each rank computes. For a pass over texts it is the profile of a forward: nothing is kept, attention reads a
+/// cache, the head computes the logits of one row of each text, and experts are not balanced. Local, pure.
+BlockProfile profile(const Architecture& architecture, std::size_t block, const BatchShape& batch);
 
 }  // namespace lockstep

@@ -172,6 +172,14 @@ FunctionCosts attention_costs(const CallRows& rows, const AttentionShape& shape,
   return costs;
 }
 
+FunctionCosts cached_attention_costs(const CallRows& rows, const AttentionShape& shape, std::int64_t keys,
+                                     std::int64_t scratch_bytes) {
+  const std::int64_t query = shape.heads * shape.head_size, y = rows.narrow(query);
+  return {.results = {y},
+          .forward = {y, scratch_bytes, -scratch_bytes},
+          .forward_flops = 4 * static_cast<double>(rows.all) * static_cast<double>(keys) * static_cast<double>(query)};
+}
+
 FunctionCosts activation_costs(std::int64_t raised, std::int64_t activated, std::int64_t row_gates) {
   return {.results = {activated},
           .forward = {activated},
@@ -359,13 +367,27 @@ FunctionCosts loss_costs(const CallRows& rows, std::int64_t channels, std::int64
           .backward_exchanges = std::move(backward)};
 }
 
-std::vector<BlockExchange> text_logits_exchanges(const CallRows& rows, std::int64_t channels, std::int64_t vocabulary,
-                                                 DType output) {
-  if (rows.sharing.ranks == 1) return {};
-  std::vector<BlockExchange> exchanges = gather_of_rows(rows, channels, output);
-  exchanges.push_back(
-      {Exchange::all_gather, rows.sharing.axes(), rows.wide_dtype(), vocabulary * size_of(rows.wide_dtype()), 0, 1});
-  return exchanges;
+FunctionCosts text_logits_costs(const CallRows& rows, std::int64_t texts, std::int64_t channels,
+                                std::int64_t vocabulary, std::int64_t columns, DType output) {
+  const CallRows last{.all = texts, .compute = rows.compute, .sharing = {}};
+  const std::int64_t whole = vocabulary * rows.sharing.ranks;
+  const std::int64_t gathered = rows.sharing.row_shares() > 1 ? rows.all * channels * size_of(output) : 0;
+  const std::int64_t input = texts * channels * size_of(output) + last.wide(channels) + last.narrow(channels);
+  const std::int64_t parts = last.wide(columns) + (rows.sharing.ranks > 1 ? 2 * last.wide(whole) : last.wide(whole));
+  const std::int64_t logits = texts * whole * size_of(DType::f64), loss_bytes = size_of(DType::f64);
+  FunctionCosts costs{.results = {loss_bytes},
+                      .forward = {loss_bytes, gathered + input, parts, logits, -gathered - input - parts - logits},
+                      .at_most = true,
+                      .products = {{texts, channels, columns}}};
+  if (rows.sharing.ranks == 1) return costs;
+  costs.forward_exchanges = gather_of_rows(rows, channels, output);
+  costs.forward_exchanges.push_back({.kind = Exchange::all_gather,
+                                     .axes = rows.sharing.axes(),
+                                     .dtype = rows.wide_dtype(),
+                                     .row_bytes = vocabulary * size_of(rows.wide_dtype()),
+                                     .rows = texts,
+                                     .of_samples = true});
+  return costs;
 }
 
 }  // namespace lockstep

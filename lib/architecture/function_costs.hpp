@@ -88,6 +88,10 @@ FunctionCosts to_own_rows_costs(const CallRows& rows, const AttentionShape& shap
 FunctionCosts attention_costs(const CallRows& rows, const AttentionShape& shape, std::int64_t keys = 0,
                               const AttentionScratch& scratch = {}, const SequenceRanks& ranks = {});
 
+/// Attention of rows of texts over their cache, to `keys` keys each. Without autograd.
+FunctionCosts cached_attention_costs(const CallRows& rows, const AttentionShape& shape, std::int64_t keys,
+                                     std::int64_t scratch_bytes);
+
 /// An activation function of `raised` bytes, with or without gates of rows.
 FunctionCosts activation_costs(std::int64_t raised, std::int64_t activated, std::int64_t row_gates = 0);
 
@@ -125,8 +129,8 @@ constexpr std::int64_t most_kept_logits_bytes = std::int64_t{1} << 30;
 /// autograd, nothing is kept.
 FunctionCosts loss_costs(const CallRows& rows, std::int64_t channels, std::int64_t vocabulary, std::int64_t columns,
                          std::int64_t most_kept_bytes);
-/// Exchanges of a forward for text: the rows of the block's input in the type `output`, and the logits of one row.
-std::vector<BlockExchange> text_logits_exchanges(const CallRows& rows, std::int64_t channels, std::int64_t vocabulary,
-                                                 DType output);
+/// The logits of one row of each of `texts` texts, from the block's input in the type `output`. Without autograd.
+FunctionCosts text_logits_costs(const CallRows& rows, std::int64_t texts, std::int64_t channels,
+                                std::int64_t vocabulary, std::int64_t columns, DType output);
 
 }  // namespace lockstep

@@ -154,4 +154,27 @@ std::optional<std::size_t> first_invalid_utf8(std::string_view text) {
   return std::nullopt;
 }
 
+std::string printable(std::string_view text) {
+  constexpr std::string_view replacement = "\uFFFD";
+  const auto byte = [&](std::size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t valid = first_invalid_utf8(text).value_or(text.size());
+    for (std::size_t at = 0; at < valid; ++at) {
+      const bool is_c1 = byte(at) == 0xC2 && byte(at + 1) < 0xA0;
+      const bool is_control = is_c1 || byte(at) == 0x7F || (byte(at) < 0x20 && text[at] != '\n' && text[at] != '\t');
+      if (is_control)
+        shown += replacement;
+      else
+        shown += text[at];
+      if (is_c1) ++at;
+    }
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    shown += replacement;
+    text.remove_prefix(1);
+  }
+  return shown;
+}
+
 }  // namespace lockstep

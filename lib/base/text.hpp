@@ -30,4 +30,8 @@ std::optional<double> parse_seconds(std::string_view text);
 /// Returns the offset of the first byte that is not valid UTF-8; nothing if all of the text is valid.
 std::optional<std::size_t> first_invalid_utf8(std::string_view text);
 
+/// Returns the text for a terminal or a log: control characters except newlines and tabs, and bytes that are no UTF-8,
+/// become U+FFFD.
+std::string printable(std::string_view text);
+
 }  // namespace lockstep

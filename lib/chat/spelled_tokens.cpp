@@ -95,13 +95,13 @@ std::vector<std::size_t> SpecialNames::found_in(std::string_view text) const {
 }
 
 std::vector<TextSpan> spelled_tokens(const Conversation& conversation, const ConversationFormat& format,
-                                     const std::string& text, const SpecialNames& names) {
+                                     const std::string& text, const SpecialNames& names, GenerationPrompt prompt) {
   const std::string mark = unused_mark(text);
   Marker marker(names, mark);
   const Conversation with_marks{marker.marked(conversation.messages), marker.marked(conversation.tools),
                                 marker.marked(conversation.variables)};
   if (!marker.found_any()) return {};
-  const std::string marked = format.render(with_marks, with_marks.messages.size(), GenerationPrompt::absent).text;
+  const std::string marked = format.render(with_marks, with_marks.messages.size(), prompt).text;
   std::string unmarked;
   std::vector<TextSpan> places;
   for (std::size_t done = 0; done < marked.size();) {

@@ -29,11 +29,12 @@ class SpecialNames {
   std::array<bool, 256> is_lead_{};
 };
 
-/// `text` is the rendering of the conversation. Returns the characters in it that come from messages, tools or
-/// variables of the conversation and at which a special token begins: ranges of one character, ascending. The template
-/// is rendered again with these places marked. Throws Error(input) if the marks change the rest of the text, because
-/// the places are then unknown.
+/// `text` is the rendering of the conversation, with or without a generation prompt. Returns the characters in it that
+/// come from messages, tools or variables of the conversation and at which a special token begins: ranges of one
+/// character, ascending. The template is rendered again with these places marked. Throws Error(input) if the marks
+/// change the rest of the text, because the places are then unknown.
 std::vector<TextSpan> spelled_tokens(const Conversation& conversation, const ConversationFormat& format,
-                                     const std::string& text, const SpecialNames& names);
+                                     const std::string& text, const SpecialNames& names,
+                                     GenerationPrompt prompt = GenerationPrompt::absent);
 
 }  // namespace lockstep

@@ -48,7 +48,8 @@ HeartbeatData heartbeat(Transport& transport, int lane, int group, Communicator&
   wire[failures] = mine.failure ? 1 : 0;
   for (std::size_t bit = 0; bit < request_bits; ++bit)
     wire[first_request + bit] = static_cast<unsigned>(mine.requests) >> bit & 1u;
-  for (const auto* const more : {&mine.loads, &mine.next_uses}) wire.insert(wire.end(), more->begin(), more->end());
+  for (const auto* const more : {&mine.loads, &mine.next_uses, &mine.drawn})
+    wire.insert(wire.end(), more->begin(), more->end());
   transport.wait(transport.all_reduce(lane, group, std::as_writable_bytes(std::span(wire)), DType::f64, Reduce::sum));
   if (wire[failures] > 0) throw_for_all(world, mine.failure);
 
@@ -63,7 +64,9 @@ HeartbeatData heartbeat(Transport& transport, int lane, int group, Communicator&
   const auto loads = wire.begin() + static_cast<std::ptrdiff_t>(fields);
   const auto uses = loads + std::ssize(mine.loads);
   all.loads.assign(loads, uses);
-  all.next_uses.assign(uses, wire.end());
+  const auto drawn = uses + std::ssize(mine.next_uses);
+  all.next_uses.assign(uses, drawn);
+  all.drawn.assign(drawn, wire.end());
   all.stop = wire[stop_now] > 0 ? StopLevel::now : wire[stop_after_step] > 0 ? StopLevel::after_step : StopLevel::none;
   for (std::size_t bit = 0; bit < request_bits; ++bit) {
     if (wire[first_request + bit] > 0) all.requests = all.requests | static_cast<Request>(1u << bit);

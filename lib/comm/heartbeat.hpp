@@ -33,13 +33,14 @@ struct HeartbeatData {
   std::int64_t next_samples = 0;       // samples of the next step
   std::vector<double> loads = {};      // tokens routed to each expert; equally long on each rank
   std::vector<double> next_uses = {};  // uses of datasets in the next step; equally long on each rank
+  std::vector<double> drawn = {};      // tokens that one rank drew for texts; equally long on each rank
   StopLevel stop = StopLevel::none;    // result: the highest
   Request requests = Request::none;    // result: all of them
   // Input: failure of this rank since the last heartbeat. With one the numbers are ignored.
   std::exception_ptr failure;
 };
 
-/// Bytes that each rank contributes to the reduction if it has neither loads nor uses.
+/// Bytes that each rank contributes to the reduction if it has no loads, uses or drawn tokens.
 constexpr std::int64_t heartbeat_bytes = 16 * sizeof(double);
 
 /// Sums the numbers and merges the rest, on a lane of `transport`, over a group that contains all of `world`. If any

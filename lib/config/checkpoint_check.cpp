@@ -28,9 +28,9 @@ void check_part(const TrainConfig& config, Problems& problems) {
                    fmt::format("{} has no effect: checkpoint.resume names no checkpoint of another run, and a run "
                                "loads its own checkpoints whole",
                                option));
-    } else if (config.eval_only) {
-      problems.add({option, "eval_only"},
-                   fmt::format("{} has no effect: --eval-only loads the whole checkpoint", option));
+    } else if (reads_weights_alone(config)) {
+      problems.add({option}, fmt::format("{} has no effect: {} loads the whole checkpoint", option,
+                                         config.eval_only ? "--eval-only" : "--sample"));
     }
   }
 }

@@ -60,7 +60,7 @@ void check_datasets(const TrainConfig& config, Problems& problems) {
     problems.add({"eval.datasets", "data.path"},
                  "eval.datasets or data.path is needed: the data to evaluate, or data with a validation split");
   const bool reads_none = config.calibrate || config.check_device || config.dry_run || prints_plan(config);
-  if (!config.eval_only && !names_training_data(data) && !reads_none)
+  if (!reads_weights_alone(config) && !names_training_data(data) && !reads_none)
     problems.add({"data.path", option}, "data.path or data.datasets is needed: the data to train on");
   if (has_path && !data.datasets.empty())
     problems.add({"data.path", option}, "data.path and data.datasets both name the training data: leave one out");

@@ -116,6 +116,7 @@ void describe(Declaration& visit, DataOptions& data) {
                .min = 1,
                .max = most_count,
                .required = true,
+               .needless_with = {"sample_", "sample_file"},
                .on_resume = OnResume::fixed(counts_samples)});
   visit.field("shuffle", data.shuffle, {.brief = "shuffle the samples in each epoch", .on_resume = OnResume::fixed()});
   visit.field("shuffle_where", data.shuffle_where,

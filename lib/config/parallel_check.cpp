@@ -161,7 +161,7 @@ void check_sizes(const ParallelOptions& parallel, Problems& problems) {
 void check_samples(const TrainConfig& config, Problems& problems) {
   const std::int64_t ranks = std::max<std::int64_t>(replicas_of(config.parallel), 1) *
                              std::max<std::int64_t>(size_along(config.parallel.dp_shard), 1);
-  if (!config.eval_only && config.train.global_batch && ranks > *config.train.global_batch)
+  if (!reads_weights_alone(config) && config.train.global_batch && ranks > *config.train.global_batch)
     problems.add({"parallel.dp_replicate", "parallel.dp_shard", "train.global_batch"},
                  fmt::format("{} cannot share {} per step: some ranks would have none", counted(ranks, "rank"),
                              counted(*config.train.global_batch, "sample")));

@@ -12,7 +12,7 @@ void describe(Declaration& visit, TrainOptions& train) {
                .details = "The same command started again resumes there",
                .value_name = "DIR",
                .required = true,
-               .needless_with = {"eval_only", "calibrate", "check_device"},
+               .needless_with = {"eval_only", "sample_", "sample_file", "calibrate", "check_device"},
                .completes = Completes::folders});
   visit.field("max_steps", train.max_steps,
               {.brief = "optimizer steps of the run",
@@ -183,11 +183,39 @@ void describe(Declaration& visit, DivergenceOptions& divergence) {
 void describe(Declaration& visit, SampleOptions& sample) {
   visit.field("prompts", sample.prompts, {.brief = "prompts of the sample callback", .value_name = "TEXT"});
   visit.field("max_tokens", sample.max_tokens,
-              {.brief = "maximum tokens of a generated text", .unit = "tokens", .min = 1, .max = most_count});
+              {.brief = "maximum tokens that are added to a prompt", .unit = "tokens", .min = 1, .max = most_count});
   visit.field("temperature", sample.temperature, {.brief = "sampling temperature; 0: greedy", .min = 0});
   visit.field("top_k", sample.top_k,
-              {.brief = "top-k sampling", .unset = "all tokens", .unit = "tokens", .min = 1, .max = most_count});
+              {.brief = "top-k sampling: draw from this many likeliest tokens",
+               .unset = "all tokens",
+               .unit = "tokens",
+               .min = 1,
+               .max = most_count});
+  visit.field("top_p", sample.top_p,
+              {.brief = "top-p sampling: draw from the likeliest tokens of this probability",
+               .details = "Also called nucleus sampling. Their probabilities add up to this or more. They are those "
+                          "after sample.temperature and sample.top_k",
+               .unset = "all tokens",
+               .min = 0,
+               .max = 1,
+               .above_min = true});
   visit.field("seed", sample.seed, {.brief = "seed of sampling", .min = 0});
+  visit.field("count", sample.count, {.brief = "texts for each prompt", .unit = "texts", .min = 1, .max = most_count});
+  visit.field("batch", sample.batch,
+              {.brief = "texts that are generated at once, at most",
+               .details = "It affects memory and speed only. With rope_scaling dynamic or longrope it is 1",
+               .unit = "texts",
+               .min = 1,
+               .max = 4096});
+  visit.field("stop", sample.stop,
+              {.brief = "texts that end a generated text; they are left out of it",
+               .details = "In a shell, a newline is typed as $'\\n'",
+               .value_name = "TEXT"});
+  visit.field("add_bos", sample.add_bos,
+              {.brief = "begin each prompt with the tokenizer's bos_token, once",
+               .details = "The default follows the files of the tokenizer, as transformers does. Prompts with a chat "
+                          "template have the tokens of the template",
+               .unset = "as the tokenizer says"});
 }
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ StartUp start_up_of(const TrainConfig& config) {
   StartUp start{.limit_s = config.train.watchdog.value};
   for (const PhaseLimit& own : config.train.watchdog_phases)
     if (own.phase == WatchedPhase::start_up) start.limit_s = own.limit.value;
-  if (!config.eval_only && !config.calibrate && !config.check_device && !prints_plan(config))
+  if (!reads_weights_alone(config) && !config.calibrate && !config.check_device && !prints_plan(config))
     start.run_dir = config.train.run_dir;
   return start;
 }

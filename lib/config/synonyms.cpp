@@ -14,7 +14,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 128> option_synonyms{{
+constexpr std::array<Synonyms, 130> option_synonyms{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -132,6 +132,8 @@ constexpr std::array<Synonyms, 128> option_synonyms{{
     {"checkpoint.export_at_end", " save_hf_weights export_hf save_hf "},
     {"log.first_step", " logging_first_step log_first_step "},
     {"sample.max_tokens", " max_new_tokens max_gen_len "},
+    {"sample.count", " num_return_sequences num_samples "},
+    {"sample.stop", " stop_strings stop_sequences "},
     {"checkpoint.every",
      " every_epochs save_interval save_steps save_every checkpoint_interval checkpoint_every ckpt_interval "
      "checkpoint_freq "},

@@ -1,6 +1,5 @@
 #include "config/checkpoint_check.hpp"
 #include "config/data_check.hpp"
-#include "config/evaluation_alone.hpp"
 #include "config/log_check.hpp"
 #include "config/optimizer_check.hpp"
 #include "config/option_rules.hpp"
@@ -10,6 +9,7 @@
 #include "config/start_up.hpp"
 #include "config/train_choices.hpp"
 #include "config/train_config.hpp"
+#include "config/without_training.hpp"
 #include "options/ranges.hpp"
 #include "plugin/plugins.hpp"
 
@@ -52,7 +52,7 @@ const std::vector<Rule>& needs() {
        "train.max_steps or train.epochs is needed: how long to train"},
       {{"train.global_batch"},
        [](const TrainConfig& config) {
-         return !config.eval_only && !config.check_device && !config.train.global_batch &&
+         return !reads_weights_alone(config) && !config.check_device && !config.train.global_batch &&
                 !(config.train.micro_batch && config.train.accumulation);
        },
        "train.global_batch is needed: samples of one step over all ranks; or train.micro_batch and "
@@ -98,6 +98,14 @@ const std::vector<Rule>& rules_of_runs() {
       {{"train.callbacks", "sample.prompts"},
        [](const TrainConfig& config) { return calls(config, CallbackName::sample) && config.sample.prompts.empty(); },
        "the sample callback has nothing to continue: sample.prompts is empty"},
+      {{"sample.prompts", "train.callbacks"},
+       [](const TrainConfig& config) {
+         return !calls(config, CallbackName::sample) && !config.sample.prompts.empty() && !samples_alone(config);
+       },
+       "sample.prompts has no effect without train.callbacks sample; --sample continues a text and exits"},
+      {{"sample.stop"},
+       [](const TrainConfig& config) { return std::ranges::find(config.sample.stop, "") != config.sample.stop.end(); },
+       "sample.stop has an empty text, which would end each text at once"},
       {{"train.callbacks", "eval.every", "eval.at_end"},
        [](const TrainConfig& config) {
          return calls(config, CallbackName::sample) && !config.eval.every && !config.eval.at_end;
@@ -105,6 +113,11 @@ const std::vector<Rule>& rules_of_runs() {
        "the sample callback runs at evaluations and at the end, and there are none"},
   };
   return all;
+}
+
+/// Of a command that reads weights and trains nothing.
+bool names_no_weights(const TrainConfig& config) {
+  return config.train.run_dir.empty() && config.checkpoint.resume.from != Resume::From::path && !config.model.path;
 }
 
 const std::vector<Rule>& rules_of_switches() {
@@ -145,19 +158,46 @@ const std::vector<Rule>& rules_of_switches() {
       {{"check_device", "plan"},
        [](const TrainConfig& config) { return config.check_device && config.plan; },
        "--plan has no effect: --check-device prints a table of kernels, --dry-run prints the plan"},
-      {{"eval_only", "train.run_dir", "checkpoint.resume"},
+      {{"sample_", "eval_only"},
+       [](const TrainConfig& config) { return samples_alone(config) && config.eval_only; },
+       "--sample continues texts, --eval-only evaluates: leave one out"},
+      {{"sample_", "calibrate"},
+       [](const TrainConfig& config) { return samples_alone(config) && config.calibrate; },
+       "--sample continues texts, --calibrate measures training steps: leave one out"},
+      {{"sample_", "check_device"},
+       [](const TrainConfig& config) { return samples_alone(config) && config.check_device; },
+       "--sample continues texts, --check-device checks the kernels of training: leave one out"},
+      {{"sample_", "profile"},
+       [](const TrainConfig& config) { return samples_alone(config) && config.profile; },
+       "--sample runs no training step, so --profile has nothing to measure"},
+      {{"sample_", "plan"},
+       [](const TrainConfig& config) { return samples_alone(config) && config.plan; },
+       "--plan shows the steps of a run, but --sample runs none"},
+      {{"sample_", "dry_run"},
+       [](const TrainConfig& config) { return samples_alone(config) && (config.dry_run || prints_plan(config)); },
+       "--sample continues texts, but a plan is of a training run: leave one out"},
+      {{"sample_", "sample_file"},
+       [](const TrainConfig& config) {
+         return std::ranges::count(config.sample_texts, "-") + std::ranges::count(config.sample_files, "-") > 1;
+       },
+       "standard input is named twice, but can be read only once"},
+      {{"chat", "sample_"},
+       [](const TrainConfig& config) { return config.chat && !samples_alone(config); },
+       "--chat has no effect without --sample or --sample-file"},
+      {{"train.run_dir", "checkpoint.resume"},
        [](const TrainConfig& config) {
          const Resume::From from = config.checkpoint.resume.from;
-         return config.eval_only && config.train.run_dir.empty() &&
+         return reads_weights_alone(config) && config.train.run_dir.empty() &&
                 (from == Resume::From::latest || from == Resume::From::best || from == Resume::From::step);
        },
        "checkpoint.resume selects a checkpoint of a run, but train.run_dir does not name the run"},
       {{"eval_only", "train.run_dir", "model.path"},
-       [](const TrainConfig& config) {
-         const bool names_none = config.checkpoint.resume.from != Resume::From::path;
-         return config.eval_only && config.train.run_dir.empty() && names_none && !config.model.path;
-       },
+       [](const TrainConfig& config) { return config.eval_only && names_no_weights(config); },
        "--eval-only needs weights: set train.run_dir or checkpoint.resume to a run or checkpoint, or model.path to a "
+       "model"},
+      {{"sample_", "train.run_dir", "model.path"},
+       [](const TrainConfig& config) { return samples_alone(config) && names_no_weights(config); },
+       "--sample needs weights: set train.run_dir or checkpoint.resume to a run or checkpoint, or model.path to a "
        "model"},
       {{"program"},
        [](const TrainConfig& config) { return config.program && !config.print_program && !config.plot_program; },
@@ -180,7 +220,8 @@ void check_length(const TrainOptions& train, Problems& problems) {
 
 void check_batch(const TrainConfig& config, Problems& problems) {
   const TrainOptions& train = config.train;
-  if (!config.eval_only && train.micro_batch && train.global_batch && *train.micro_batch > *train.global_batch)
+  if (!reads_weights_alone(config) && train.micro_batch && train.global_batch &&
+      *train.micro_batch > *train.global_batch)
     problems.add({"train.micro_batch", "train.global_batch"},
                  fmt::format("train.micro_batch {} is more than train.global_batch {}", *train.micro_batch,
                              *train.global_batch));
@@ -230,7 +271,7 @@ void check_transport(const TrainConfig& config, Problems& problems) {
 }  // namespace
 
 void check(const TrainConfig& given, Problems& problems) {
-  const TrainConfig config = given.eval_only ? evaluation_alone(given) : given;
+  const TrainConfig config = without_training(given);
   check_rules(needs(), config, problems);
   check_length(config.train, problems);
   check_transport(config, problems);

@@ -30,7 +30,7 @@ void describe(Declaration& visit, TrainConfig& config) {
   section(visit, "train", config.train, "length, batch size, memory and failures of the run");
   section(visit, "eval", config.eval, "evaluation, early stopping");
   section(visit, "divergence", config.divergence, "detection of a diverging loss");
-  section(visit, "sample", config.sample, "generated text (callback sample)");
+  section(visit, "sample", config.sample, "generated text (--sample, callback sample)");
   section(visit, "checkpoint", config.checkpoint, "saving and resuming");
   section(visit, "log", config.log, "log, records, statistics, profile");
   describe_plugin_options(visit, config.plugin_values);
@@ -54,8 +54,8 @@ void describe(Declaration& visit, TrainConfig& config) {
                .command_line_only = true,
                .completes = Completes::files});
   visit.field("program", config.program,
-              {.brief = "step program to print or draw: train, eval, sample, local, average",
-               .details = "local and average are of post-local SGD",
+              {.brief = "step program to print or draw: train, eval, prompt, token, local …",
+               .details = "prompt and token continue texts; local and average are of post-local SGD",
                .unset = "all are printed; the one that updates weights is drawn",
                .value_name = "NAME",
                .command_line_only = true});
@@ -84,6 +84,28 @@ void describe(Declaration& visit, TrainConfig& config) {
   visit.field("eval_only", config.eval_only,
               {.brief = "print the validation loss of a checkpoint as an eval record, and exit",
                .details = "checkpoint.resume names the checkpoint. Nothing is written",
+               .command_line_only = true});
+  visit.field("sample_", config.sample_texts,
+              {.brief = "continue this text with the model, print the result, and exit",
+               .details = "- reads a text from standard input. checkpoint.resume names the "
+                          "checkpoint, or model.path the weights; the section sample has the other options. On a "
+                          "terminal the text appears as it grows; otherwise each text is a JSON object on one line. "
+                          "Nothing is written, and no data is needed. It runs on one rank, or on as many as "
+                          "parallel.pp, parallel.tp and parallel.ep need",
+               .value_name = "TEXT",
+               .command_line_only = true,
+               .literal = true});
+  visit.field("sample_file", config.sample_files,
+              {.brief = "continue the text in this file, as --sample does",
+               .details = "In a .jsonl file each line is one prompt: a text in quotes, or an object with prompt or "
+                          "messages. Any other file is one prompt, without its last newline",
+               .value_name = "FILE",
+               .command_line_only = true,
+               .literal = true,
+               .completes = Completes::files});
+  visit.field("chat", config.chat,
+              {.brief = "treat each text of --sample as a message of a user, in the chat template",
+               .details = "messages in a .jsonl file go through the chat template without it too",
                .command_line_only = true});
   visit.field("calibrate", config.calibrate,
               {.brief = "measure this many steps (5) on the started ranks, print the cost",
@@ -118,11 +140,28 @@ Tool tool_of(const TrainConfig&) {
           .arguments = Tool::Arguments::config_files,
           .dry_run = Tool::DryRun::yes,
           .output = Tool::Output::records,
-          .json_answers = "--dry-run, --calibrate and --check-device",
-          .first_options = {"model.config", "model.path", "data.path", "data.tokenizer", "data.sequence_length",
-                            "parallel.dp_shard", "parallel.tp", "parallel.pp", "precision.dtype", "optimizer.lr",
-                            "train.run_dir", "train.max_steps", "train.global_batch", "train.micro_batch", "eval.every",
-                            "checkpoint.every", "config", "dry-run", "print-config"}};
+          .json_answers = "--dry-run, --calibrate, --check-device and --sample",
+          .first_options = {"model.config",
+                            "model.path",
+                            "data.path",
+                            "data.tokenizer",
+                            "data.sequence_length",
+                            "parallel.dp_shard",
+                            "parallel.tp",
+                            "parallel.pp",
+                            "precision.dtype",
+                            "optimizer.lr",
+                            "train.run_dir",
+                            "train.max_steps",
+                            "train.global_batch",
+                            "train.micro_batch",
+                            "eval.every",
+                            "checkpoint.every",
+                            "sample",
+                            "chat",
+                            "config",
+                            "dry-run",
+                            "print-config"}};
 }
 
 }  // namespace lockstep

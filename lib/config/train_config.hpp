@@ -372,6 +372,9 @@ struct TrainConfig {
   Defaulted<double> utilization{0.4};          // MFU that the hours of a plan assume
   std::optional<std::int64_t> profile;         // profile this number of steps, soon after the start
   bool eval_only = false;                      // evaluate the checkpoint, and exit
+  std::vector<std::string> sample_texts;       // continue these texts, and exit
+  std::vector<std::string> sample_files;       // and those in these files
+  bool chat = false;                           // they are messages of a user
   std::optional<std::int64_t> calibrate;       // measure this number of steps and print the cost
   bool check_device = false;                   // compare the kernels of the run with the CPU's, and exit
   bool plan = false;                           // print the plan in full
@@ -381,6 +384,19 @@ struct TrainConfig {
 /// Returns whether the run calls a callback of this name.
 inline bool calls(const TrainConfig& config, CallbackName name) {
   return std::ranges::find(config.train.callbacks, name) != config.train.callbacks.end();
+}
+
+/// Returns whether the run only continues texts (--sample, --sample-file).
+inline bool samples_alone(const TrainConfig& config) {
+  return !config.sample_texts.empty() || !config.sample_files.empty();
+}
+
+/// Returns whether the run uses the weights of a checkpoint or model as they are, and trains nothing.
+inline bool reads_weights_alone(const TrainConfig& config) { return config.eval_only || samples_alone(config); }
+
+/// Returns whether the run continues texts: alone, or in a callback.
+inline bool samples_text(const TrainConfig& config) {
+  return samples_alone(config) || calls(config, CallbackName::sample);
 }
 
 /// Returns whether data.path or data.datasets names training data.

@@ -57,7 +57,14 @@ class Loader {
     return dialect == nullptr ? "lockstep" : std::string(dialect->name);
   }
 
-  Node load(const std::string& path, const std::vector<std::string>& outer) {
+  /// The folder of a run stands for the configuration that the run has kept.
+  static std::string file_of(const std::string& path) {
+    const std::string kept = (Path(path) / "config.yaml").string();
+    return is_folder(path) && is_there(kept) ? kept : path;
+  }
+
+  Node load(const std::string& given, const std::vector<std::string>& outer) {
+    const std::string path = file_of(given);
     std::string text;
     try {
       text = read_file(path);

@@ -74,7 +74,7 @@ void Engine::communicate(Run& run, const Action& action, std::size_t position) {
     case Op::reduce_norm: return reduce_norm(run, action);
     case Op::heartbeat: return heartbeat(run, action);
     case Op::reduce_loss: return reduce_loss(run, action);
-    case Op::draw_token: return draw_token(run, action);
+    case Op::draw_tokens: return draw_tokens(run, action);
     case Op::forward:
     case Op::recompute:
     case Op::backward:

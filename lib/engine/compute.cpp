@@ -3,6 +3,7 @@
 #include "engine/run.hpp"
 #include "optim/gradient_norm.hpp"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <c10/core/GradMode.h>
@@ -47,7 +48,7 @@ void Engine::perform(Run& run, const Action& action) {
     case Op::reduce_norm:
     case Op::heartbeat:
     case Op::reduce_loss:
-    case Op::draw_token:
+    case Op::draw_tokens:
     case Op::receive_forward:
     case Op::send_forward:
     case Op::receive_backward:
@@ -115,12 +116,8 @@ void Engine::forward(Run& run, const Action& action) {
   if (index > 0) input = run.slots.at(SlotKind::boundary, boundary_subject(index), mb).value;
   const c10::AutoGradMode grad_mode(keeps);
   if (keeps && index > 0) input = input.detach().requires_grad_(true);
-  if (run.text != nullptr && block.kind() == BlockDescription::Kind::head) {
-    if (run.program.row_shares > 1)
-      input = tensor_lane()->gather_rows(input, run.rows_of[static_cast<std::size_t>(mb)]);
-    const std::int64_t row = std::max<std::int64_t>(0, run.last_row);  // ranks along tp have it, or another, together
-    run.logits = model_.head().logits(input.narrow(0, row, 1)).select(0, 0).to(at::kDouble);
-    if (session_.take_injected_nan()) run.logits.fill_(not_a_number);
+  if (run.texts != nullptr && block.kind() == BlockDescription::Kind::head) {
+    text_logits(run, input);
     return record(Op::forward, block, mb);
   }
   std::shared_ptr<SavedMemory> saved;  // of a stash that goes to host memory
@@ -148,6 +145,17 @@ void Engine::forward(Run& run, const Action& action) {
   }
   if (keeps) run.slots.acquire(SlotKind::stash, action.subject, mb, {.input = input, .value = output, .saved = saved});
   if (leaves) run.slots.acquire(SlotKind::kept, action.subject, mb, {.input = {}, .value = {}, .replay = replay});
+}
+
+void Engine::text_logits(Run& run, const at::Tensor& input) {
+  at::Tensor rows = input;
+  if (run.program.row_shares > 1) rows = tensor_lane()->gather_rows(input, run.rows_of.front());
+  const std::vector<std::int64_t>& segments = run.texts->batch.documents;
+  std::vector<at::Tensor> last;  // of each segment
+  for (std::size_t s = 1; s < segments.size(); ++s) last.push_back(rows.narrow(0, segments[s] - 1, 1));
+  run.logits = model_.head().logits(last.size() == 1 ? last.front() : at::cat(last)).to(at::kDouble);
+  const bool are_read = std::ranges::find(run.texts->draws, true) != run.texts->draws.end();
+  if (are_read && session_.take_injected_nan()) run.logits.fill_(not_a_number);
 }
 
 void Engine::count_choices(const Block& block, const Replay& told) {

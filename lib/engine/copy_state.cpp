@@ -93,7 +93,7 @@ std::vector<RegionCopy> Engine::copies_of(Run& run, const Action& action) {
     case Op::average_weights:
     case Op::finish_average:
     case Op::reduce_loss:
-    case Op::draw_token: break;
+    case Op::draw_tokens: break;
   }
   fail(ExitCode::bug, "{} is not a copy between host and device", name_of(action.op));
 }

@@ -28,7 +28,7 @@ namespace {
 bool runs_here(const Action& action) { return !overlaps_compute(action.op); }
 
 Phase phase_of(const Action& action, ProgramPhase phase) {
-  if (phase == ProgramPhase::sampling) return Phase::sample;
+  if (continues_texts(phase)) return Phase::sample;
   switch (action.op) {
     case Op::forward:
     case Op::receive_forward:
@@ -61,7 +61,7 @@ Phase phase_of(const Action& action, ProgramPhase phase) {
     case Op::reduce_norm:
     case Op::heartbeat: return Phase::heartbeat;
     case Op::reduce_loss: return Phase::evaluation;
-    case Op::draw_token: return Phase::sample;
+    case Op::draw_tokens: return Phase::sample;
   }
   return Phase::forward;
 }
@@ -304,15 +304,12 @@ EvaluationOutcome Engine::evaluate(const std::vector<Batch>& micro_batches, std:
   return {run.loss_sum, run.tokens, static_cast<std::int64_t>(run.correct)};
 }
 
-DrawnToken Engine::draw_token(const TextInput& text, const TokenDraw& draw, std::int64_t step) {
-  Run run = begin(step, ProgramPhase::sampling);
-  run.text = &text;
-  run.draw = &draw;
-  run.take({text.batch}, model_, place_, false);
-  const std::vector<std::int64_t> rows = rows_of(place_, text.batch.documents);
-  if (const auto last = std::ranges::find(rows, text.last); last != rows.end()) run.last_row = last - rows.begin();
+std::vector<DrawnToken> Engine::continue_texts(const TextPass& pass, ProgramPhase phase, const TokenDraw& draw,
+                                               std::int64_t step) {
+  Run run = begin(step, phase);
+  run.take(pass, draw, model_);
   execute(run);
-  return run.token;
+  return run.drawn;
 }
 
 void Engine::execute(Run& run) {

@@ -11,7 +11,7 @@
 #include "engine/slot_store.hpp"
 #include "engine/step_numbers.hpp"
 #include "model/model.hpp"
-#include "model/sampled_text.hpp"
+#include "model/text_pass.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/tensor_statistics.hpp"
 #include "program/catalogue.hpp"
@@ -127,10 +127,13 @@ class Engine {
   /// micro-batches. Collective over the world.
   EvaluationOutcome evaluate(const std::vector<Batch>& micro_batches, std::int64_t step);
 
-  /// Runs one forward of a text, which is the same on all ranks. The first rank that holds the head calls `draw` with
-  /// the logits after the last token, and all ranks receive the drawn token. Collective over the world. If a rank
-  /// fails, in `draw` for example, all ranks throw the same AgreedError, and nothing changes.
-  DrawnToken draw_token(const TextInput& text, const TokenDraw& draw, std::int64_t step);
+  /// Runs a pass over texts, with the program prompt or token. The blocks have a cache (model/text_cache.hpp) that
+  /// holds the earlier rows of each text, and the pass adds its rows. For each segment that draws, the first rank that
+  /// holds the head calls `draw`, and all ranks receive the token; other segments have an id of 0. Collective over the
+  /// world. If a rank fails, in `draw` for example, all ranks throw the same AgreedError; the texts cannot be continued
+  /// then.
+  std::vector<DrawnToken> continue_texts(const TextPass& pass, ProgramPhase phase, const TokenDraw& draw,
+                                         std::int64_t step);
 
   /// Replaces each buffer, between steps, by its mean over the cells that train apart, equal on all of them. Collective
   /// over the world; buffers have equal lengths and the same order on all ranks. A rank that fails throws alone and
@@ -141,7 +144,7 @@ class Engine {
   /// batch.
   bool counts_batch() const;
 
-  /// The trace of this rank's last run_step, evaluate or draw_token, recorded by the parts that did the work.
+  /// The trace of this rank's last run_step, evaluate or continue_texts, recorded by the parts that did the work.
   /// expect_trace of program/trace.hpp gives the trace that it must equal.
   const std::vector<TraceEntry>& trace() const { return trace_.entries(); }
 
@@ -196,7 +199,8 @@ class Engine {
   void reduce_norm(Run& run, const Action& action);
   void heartbeat(Run& run, const Action& action);
   void reduce_loss(Run& run, const Action& action);
-  void draw_token(Run& run, const Action& action);
+  void text_logits(Run& run, const at::Tensor& input);
+  void draw_tokens(Run& run, const Action& action);
   /// Whether this rank is the first of its tensor-parallel group; true without tensor parallelism.
   bool is_first_of_sharers() const;
   /// Whether this rank's loss is counted: the first one of the ranks with the head that compute the same rows.

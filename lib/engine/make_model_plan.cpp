@@ -30,6 +30,12 @@ std::int64_t rounding_scratch(const ModelConfig& config, int layer, const BlockP
 
 }  // namespace
 
+MicroBatchShape prompt_pass(const TextShape& texts) {
+  return {.samples = texts.texts, .length = texts.piece, .texts = texts};
+}
+
+MicroBatchShape token_pass(const TextShape& texts) { return {.samples = texts.texts, .length = 1, .texts = texts}; }
+
 ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const MicroBatchShape& shape,
                   const Buckets& buckets, const Processor& processor, const Sharding& sharding) {
   ModelPlan plan;
@@ -46,14 +52,17 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
                          .threads = processor.threads,
                          .multiprocessors = processor.multiprocessors,
                          .sequence = shape.sequence,
-                         .segments = shape.segments};
+                         .segments = shape.segments,
+                         .texts = shape.texts};
   const std::int64_t boundary_bytes = batch.own_rows() * config.channels * size_of(types.handed_out());
+  // Of texts the memory that passes over prompts took is kept.
+  const std::int64_t rows = shape.texts ? shape.texts->texts * shape.texts->piece : batch.rows();
   const std::int64_t product_rows =
-      std::max(batch.rows(), sharding.blocks.experts.ranks > 1 ? batch.expert_rows(config.experts.per_token) : 0);
+      std::max(rows, sharding.blocks.experts.ranks > 1 ? batch.expert_rows(config.experts.per_token) : 0);
   std::int64_t rounding_bytes = 0;
   for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
     const BlockDescription& block = architecture.blocks[i];
-    BlockProfile costs = profile(architecture, i, batch, shape.purpose);
+    BlockProfile costs = profile(architecture, i, batch);
     const bool last = i + 1 == architecture.blocks.size(), decodes = block.kind == BlockDescription::Kind::decoder;
     if (decodes)
       rounding_bytes = std::max(rounding_bytes, rounding_scratch(config, block.layer, costs, product_rows, processor));
@@ -69,11 +78,13 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
                            .deferred_bytes = costs.deferred_bytes,
                            .backward_weight_flops = costs.backward_weight_flops,
                            .exchanges = std::move(costs.exchanges),
-                           .recomputations = std::move(costs.recomputations)});
+                           .recomputations = std::move(costs.recomputations),
+                           .cache_bytes = costs.cache_bytes});
   }
   plan.units = units_of(architecture, types, buckets, sharding);
   if (config.positions == Positions::rotary)
-    plan.shared_bytes += RotaryTable::bytes(shape.length, config.head_size, size_of(types.master));
+    plan.shared_bytes += RotaryTable::bytes(shape.texts ? shape.texts->positions : shape.length, config.head_size,
+                                            size_of(types.master));
   if (types.compute == DType::f16)
     plan.shared_bytes += widening_scratch_bytes;
   else if (types.compute != types.master)
@@ -83,6 +94,10 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
 
 std::int64_t expert_loads(const ModelConfig& config) {
   return config.expert_layers(config.layers) * config.experts.count;
+}
+
+std::int64_t draw_bytes_of(std::int64_t texts) {
+  return heartbeat_bytes + texts * static_cast<std::int64_t>(numbers_of_drawn * sizeof(double));
 }
 
 std::int64_t heartbeat_bytes_of(const ModelConfig& config, std::int64_t datasets) {

@@ -7,16 +7,21 @@
 #include "tensor/gemm.hpp"
 
 #include <cstdint>
+#include <optional>
 
 namespace lockstep {
 
 struct MicroBatchShape {
-  std::int64_t samples = 0;  // B
-  std::int64_t length = 0;   // T
-  ForwardFor purpose = ForwardFor::batch;
+  std::int64_t samples = 0;     // B
+  std::int64_t length = 0;      // T
   SequenceRanks sequence = {};  // context parallelism: ranks that share the rows
   std::int64_t segments = 1;    // most segments of a sample that attention keeps apart
+  // A pass over texts, of B texts with at most T rows each.
+  std::optional<TextShape> texts = {};
 };
+/// The two kinds of pass over texts. Each rank along sequence axes computes all of their rows.
+MicroBatchShape prompt_pass(const TextShape& texts);
+MicroBatchShape token_pass(const TextShape& texts);
 
 /// The properties of a rank's processor that decide how much scratch memory kernels use.
 struct Processor {
@@ -35,6 +40,10 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
 /// Number of extra values that the heartbeat of a training step sums: for each layer with experts and each expert, the
 /// tokens routed to it.
 std::int64_t expert_loads(const ModelConfig& config);
+/// Numbers that a drawn token has in the reduction that tells it to all ranks.
+constexpr std::size_t numbers_of_drawn = 2;
+/// Bytes that each rank contributes to the draw of a token for each of `texts` texts.
+std::int64_t draw_bytes_of(std::int64_t texts);
 /// Bytes that each rank contributes to the heartbeat, with expert loads and the uses of `datasets` datasets.
 std::int64_t heartbeat_bytes_of(const ModelConfig& config, std::int64_t datasets = 0);
 

@@ -1,4 +1,5 @@
 // Where all ranks meet: heartbeat, the sums of an evaluation, the draw of a token.
+#include "engine/make_model_plan.hpp"
 #include "engine/run.hpp"
 #include "tensor/arena.hpp"
 
@@ -10,14 +11,14 @@ namespace lockstep {
 
 namespace {
 
-/// Those of one batch that have the rows of the first rank with the head, or other rows beside it.
-std::vector<Rank> drawing_ranks(const StepProgram& program) {
+/// The first of those with the head.
+Rank drawing_rank(const StepProgram& program) {
   const Subject head = block_subject(static_cast<int>(program.block_names.size()) - 1);
   Rank first = world_size(program.mesh);
   for (const RankClass& ranks : program.classes)
     if (std::ranges::find(ranks.actions, head, &Action::subject) != ranks.actions.end())
       first = std::min(first, ranks.ranks.front());
-  return group_along(program.mesh, first, sequence_axes());
+  return first;
 }
 
 }  // namespace
@@ -109,20 +110,30 @@ void Engine::reduce_loss(Run& run, const Action& action) {
   run.tokens = all.tokens;
 }
 
-void Engine::draw_token(Run& run, const Action& action) {
+void Engine::draw_tokens(Run& run, const Action& action) {
   drain(run);
+  const std::size_t segments = run.texts->slots.size();
   HeartbeatData mine;
+  mine.drawn.resize(static_cast<std::size_t>(action.bytes - heartbeat_bytes) / sizeof(double));  // of any pass alike
   run.irrevocable = false;  // nobody waits in a block any more: all ranks hear of a failure here
   run.attempt([&] {
-    const std::vector<Rank> ranks = drawing_ranks(run.program);
-    if (run.last_row < 0 || std::ranges::find(ranks, session_.world().rank()) == ranks.end()) return;
-    const DrawnToken token = (*run.draw)(values_on_host(run.logits));
-    mine.tokens = token.id;  // the only one: the sum is what was drawn
-    if (token.ends) mine.stop = StopLevel::after_step;
+    invariant(segments * numbers_of_drawn <= mine.drawn.size(), "a pass has as many texts as its program, at most");
+    if (session_.world().rank() != drawing_rank(run.program)) return;
+    if (std::ranges::find(run.texts->draws, true) == run.texts->draws.end()) return;
+    const std::vector<double> logits = values_on_host(run.logits);
+    const std::size_t vocabulary = logits.size() / segments;
+    for (std::size_t s = 0; s < segments; ++s) {
+      if (!run.texts->draws[s]) continue;
+      const DrawnToken token = (*run.draw)(s, std::span(logits).subspan(s * vocabulary, vocabulary));
+      mine.drawn[numbers_of_drawn * s] = token.id;
+      mine.drawn[numbers_of_drawn * s + 1] = token.log_probability;
+    }
   });
   mine.failure = run.failure;
   const HeartbeatData all = agree(action, mine);
-  run.token = {.id = static_cast<std::int32_t>(all.tokens), .ends = all.stop != StopLevel::none};
+  for (std::size_t s = 0; s < segments; ++s)
+    run.drawn.push_back({.id = static_cast<std::int32_t>(all.drawn[numbers_of_drawn * s]),
+                         .log_probability = all.drawn[numbers_of_drawn * s + 1]});
 }
 
 }  // namespace lockstep

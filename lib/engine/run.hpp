@@ -59,9 +59,8 @@ struct Engine::Run {
   ProgramPhase phase;
   const RankClass& ranks;             // class of this rank
   const StepOrder* order = nullptr;   // of a training step
-  const TextInput* text = nullptr;    // the text that is sampled
-  const TokenDraw* draw = nullptr;    // draws the next token of the text
-  std::int64_t last_row = -1;         // row of this rank that holds the text's last token; −1: another rank has it
+  const TextPass* texts = nullptr;    // the pass over texts
+  const TokenDraw* draw = nullptr;    // draws the next tokens of the texts
   std::vector<BatchTensors> batches;  // by micro-batch
   SlotStore slots;
   std::vector<Ticket> tickets;                   // by position, of actions that run beside the computation
@@ -89,8 +88,8 @@ struct Engine::Run {
   double gradient_scale = 1;              // the optimizer multiplies gradients by it
   std::int64_t tokens = 0;                // of this rank; after reduce_loss, of all ranks
   StepOutcome outcome;
-  at::Tensor logits;  // fp64, (V): after the last token of `text`, on ranks with the head
-  DrawnToken token;
+  at::Tensor logits;  // fp64 (S, V): after the last row of each segment of `texts`, on ranks with the head
+  std::vector<DrawnToken> drawn;
   bool skips_update = false;  // the heartbeat found a loss or gradient that is not finite
   // A heartbeat can no longer report a failure: it is over, a unit is updated, or other ranks wait in the middle of a
   // block.
@@ -159,6 +158,13 @@ struct Engine::Run {
     return parts > 0 ? config.experts.aux_coefficient * order->loss_scale * cell_count(program) / parts : 0;
   }
 
+  /// Sets up a pass over texts.
+  void take(const TextPass& pass, const TokenDraw& how, const Model& model) {
+    texts = &pass;
+    draw = &how;
+    rows_of.push_back(std::ssize(pass.batch.tokens));
+    attempt([&] { batches.push_back(to_tensors(pass, model.config())); });
+  }
   void take(const std::vector<Batch>& micro_batches, const Model& model, const SequencePlace& place, bool counts_loss) {
     for (const Batch& batch : micro_batches) rows_of.push_back(rows_of_each(place.ranks, batch.documents));
     const auto dropout = order == nullptr ? std::nullopt : std::optional(DropoutDraw{order->seed, step});

@@ -89,7 +89,7 @@ void move_to_device(BatchTensors& batch) {
   std::int64_t bytes = 0;
   for (at::Tensor* const tensor :
        {&batch.tokens, &batch.labels, &batch.positions, &batch.segments, &batch.attended_positions, &batch.ring.parts,
-        &batch.ring.positions, &batch.places, &batch.attended_places, &batch.row_samples}) {
+        &batch.ring.positions, &batch.places, &batch.attended_places, &batch.row_samples, &batch.text_slots}) {
     if (!tensor->defined()) continue;
     moved.push_back(tensor);
     places.push_back(bytes);
@@ -107,10 +107,9 @@ void move_to_device(BatchTensors& batch) {
   device.copy({&copy, 1}, DeviceQueue::compute);
 }
 
-}  // namespace
-
-BatchTensors to_tensors(const Batch& batch, const ModelConfig& config, const SequencePlace& place,
-                        const std::optional<DropoutDraw>& draw) {
+/// As to_tensors, in memory of the CPU.
+BatchTensors on_host(const Batch& batch, const ModelConfig& config, const SequencePlace& place,
+                     const std::optional<DropoutDraw>& draw) {
   const auto count = static_cast<std::size_t>(batch.samples * batch.length);
   invariant(batch.tokens.size() == count && batch.labels.size() == count && batch.positions.size() == count,
             "a batch has B·T tokens, labels and positions");
@@ -160,6 +159,22 @@ BatchTensors to_tensors(const Batch& batch, const ModelConfig& config, const Seq
       tensors.routed_before.push_back(tensors.routed_before.back() + (sample < 0 ? 0 : 1));
   }
   tensors.counts_choices = draw && config.experts.count > 0;
+  return tensors;
+}
+
+}  // namespace
+
+BatchTensors to_tensors(const Batch& batch, const ModelConfig& config, const SequencePlace& place,
+                        const std::optional<DropoutDraw>& draw) {
+  BatchTensors tensors = on_host(batch, config, place, draw);
+  move_to_device(tensors);
+  return tensors;
+}
+
+BatchTensors to_tensors(const TextPass& pass, const ModelConfig& config) {
+  BatchTensors tensors = on_host(pass.batch, config, {}, {});
+  tensors.text_slots = tensor_of(pass.slots, at::kInt);
+  tensors.text_length = pass.length;
   move_to_device(tensors);
   return tensors;
 }

@@ -4,6 +4,7 @@
 #include "architecture/model_config.hpp"
 #include "data/batch.hpp"
 #include "layout/sequence.hpp"
+#include "model/text_pass.hpp"
 #include "tensor/functions/loss.hpp"
 #include "tensor/functions/ring_attention.hpp"
 
@@ -48,6 +49,9 @@ struct BatchTensors {
   // (N + 1): how many of the rows before each one are no padding; if there are experts.
   std::vector<std::int64_t> routed_before = {};
   bool counts_choices = false;  // the forward counts tokens per expert
+  // Of a pass over texts: int32 (S), the place of the text of each segment in the caches. Undefined: another batch.
+  at::Tensor text_slots;
+  std::int64_t text_length = 0;  // decides the frequencies of rotary positions in such a pass
   // Factor of the gradient of the experts' auxiliary loss; not set: there is none.
   std::optional<double> aux_scale = {};
   // Pinned host memory that the copy to the device reads; null on the CPU.
@@ -59,6 +63,9 @@ struct BatchTensors {
     return at(end) - at(begin);
   }
 };
+
+/// Copies the rows of a pass over texts to the device of this rank. Throws as below.
+BatchTensors to_tensors(const TextPass& pass, const ModelConfig& config);
 
 /// Copies the part of `batch` for the rank at `place` to its device, in one copy that need not have ended. Padding
 /// after the last row has no label and is a segment of its own. With a `draw` (in a training step) dropout is active as

@@ -1,8 +1,10 @@
 #include "model/block.hpp"
 
 #include "base/error.hpp"
+#include "tensor/arena.hpp"
 #include "tensor/functions/activation.hpp"
 #include "tensor/functions/attention.hpp"
+#include "tensor/functions/cached_attention.hpp"
 #include "tensor/functions/embedding.hpp"
 #include "tensor/functions/experts.hpp"
 #include "tensor/functions/head_exchange.hpp"
@@ -251,9 +253,17 @@ class Decoder : public Block {
                   (ulysses_ ? ulysses_->rank() * share_of(shape_, ulysses_->ranks()).heads : 0);
   }
 
+  at::Tensor new_cache(const TextShape& texts) const override {
+    return at::empty({texts.texts, 2 * shape_.kv_heads, cached_positions(shape_.window, texts), shape_.head_size},
+                     device_options(compute_type(precision())));
+  }
+  void lend_cache(const at::Tensor& cache, std::int64_t positions) override {
+    cache_ = cache;
+    cached_positions_ = positions;
+  }
+
   at::Tensor compute(const at::Tensor& x, const BatchTensors& batch, Replay& replay) override {
-    const at::Tensor rotation =
-        rotary_ ? rotary_->table_for(batch.length, std::max(batch.largest_position_end, batch.length)) : at::Tensor();
+    const at::Tensor rotation = rotation_for(batch);
     const auto drops = [&](DropoutSite site) {
       return dropout_of(dropout_.residual, batch, description().layer, site);
     };
@@ -271,6 +281,11 @@ class Decoder : public Block {
   }
 
  private:
+  at::Tensor rotation_for(const BatchTensors& batch) const {
+    if (!rotary_) return {};
+    if (batch.text_slots.defined()) return rotary_->table_for(batch.text_length, cached_positions_);
+    return rotary_->table_for(batch.length, std::max(batch.largest_position_end, batch.length));
+  }
   /// Whether queries, keys and values are kept as ranks exchanged them: nothing reads them before that.
   bool keeps_own_heads() const { return ulysses_ && !head_norm_; }
   /// What the product of queries, keys and values gave, as far as it is known; where it is not read, its shape.
@@ -279,6 +294,11 @@ class Decoder : public Block {
     return at::empty({rows, shape_.width()}, replay.qkv.options());
   }
   at::Tensor attend(at::Tensor qkv, const BatchTensors& batch, const at::Tensor& rotation, Replay& replay) const {
+    if (batch.text_slots.defined()) {  // each rank along sequence axes has all rows
+      invariant(cache_.defined(), "a pass over texts has a cache");
+      return cached_attention(qkv, shape_, {{batch.segments, batch.longest_segment}, batch.text_slots, batch.positions},
+                              rotation, cache_);
+    }
     const bool apart = ring_ && ulysses_;  // then backward reads what attention gave besides what ranks made of it
     AttentionShape shape = shape_;
     if (ulysses_) {
@@ -329,6 +349,8 @@ class Decoder : public Block {
   DropoutRates dropout_;
   std::int64_t first_head_ = 0;  // of this rank's, where ranks share the block
   RotaryTable* rotary_;
+  at::Tensor cache_;  // lent: of texts
+  std::int64_t cached_positions_ = 0;
   const BlockLane *ulysses_ = nullptr, *ring_ = nullptr;
   Normalisation attention_norm_;
   Linear qkv_, attention_output_;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "architecture/architecture.hpp"
+#include "architecture/block_profile.hpp"
 #include "model/batch_tensors.hpp"
 #include "program/keep_set.hpp"
 #include "tensor/block_lane.hpp"
@@ -74,6 +75,13 @@ class Block {
   /// middle of the block's passes (profile of architecture/block_profile.hpp), so its passes are Collective over
   /// them. The lanes must outlive the block's last pass.
   virtual void share(const BlockLanes& lanes) = 0;
+
+  /// Memory for the keys and values of earlier positions of texts: (texts, 2·KV, capacity, D) compute type, of a
+  /// decoder block; else undefined. Local.
+  virtual at::Tensor new_cache(const TextShape&) const { return {}; }
+  /// Lends such memory, for texts of at most `positions` positions. Until an undefined tensor takes it back, forwards
+  /// of passes over texts (BatchTensors::text_slots) read it and add the rows of the pass.
+  virtual void lend_cache(const at::Tensor&, std::int64_t) {}
 
   /// The type of the block's input and output; default: the stream type.
   void set_output_type(at::ScalarType type) { output_type_ = type; }

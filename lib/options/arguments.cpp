@@ -41,8 +41,9 @@ bool is_text_of(const OptionType& type, const std::string& word) {
 }
 
 /// A word as the node that a file would have in its place: JSON for lists, groups and maps, otherwise the text itself.
-Node word_node(const OptionType& type, const std::string& path, const std::string& word, Problems& problems) {
-  const bool structured = type.kind == Kind::list || type.kind == Kind::group || type.kind == Kind::map;
+Node word_node(const OptionType& type, const std::string& path, const std::string& word, Problems& problems,
+               bool literal = false) {
+  const bool structured = !literal && (type.kind == Kind::list || type.kind == Kind::group || type.kind == Kind::map);
   if (structured && (word.starts_with('[') || word.starts_with('{'))) {
     Problems of_word;
     Node node = parse_yaml(word, command_line, of_word);
@@ -56,7 +57,7 @@ Node word_node(const OptionType& type, const std::string& path, const std::strin
     return node;
   }
   Node node;
-  node.kind = word == "null" && !is_text_of(type, word) ? Node::Kind::null : Node::Kind::scalar;
+  node.kind = word == "null" && !literal && !is_text_of(type, word) ? Node::Kind::null : Node::Kind::scalar;
   node.text = word;
   node.origin = command_line;
   return node;
@@ -212,7 +213,7 @@ class Sorter {
     const Option& option = *found.option;
     if (found.root == &sorted_.configuration && !option.facts.positional && first_invalid_utf8(word))
       return problem(option.path, fmt::format("the value of {} is not valid UTF-8", spelled));  // as in a file
-    Node node = word_node(option.type, option.path, word, problems_);
+    Node node = word_node(option.type, option.path, word, problems_, option.facts.literal);
     Node& place = slot(*found.root, option.path);
     if (place.origin.empty()) {
       place = std::move(node);
@@ -332,7 +333,7 @@ class Sorter {
 }  // namespace
 
 std::string spelling_of(const std::string& path) {
-  std::string spelled = "--" + path;
+  std::string spelled = "--" + (path.ends_with('_') ? path.substr(0, path.size() - 1) : path);
   if (path.find('.') == std::string::npos) std::ranges::replace(spelled, '_', '-');
   return spelled;
 }

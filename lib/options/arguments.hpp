@@ -15,7 +15,8 @@
 
 namespace lockstep {
 
-/// Returns the option as written on a command line: "--optimizer.lr" in a section, "--dry-run" outside.
+/// Returns the option as written on a command line: "--optimizer.lr" in a section, "--dry-run" outside. An option with
+/// the name of a section has a _ at the end of its path: "--sample" for "sample_".
 std::string spelling_of(const std::string& path);
 
 /// Returns the option's name for messages: "optimizer.lr" as in files, or "--dry-run".

@@ -47,7 +47,7 @@ std::string notes_of(const Option& option) {
   if (option.type.length) {
     notes.push_back(fmt::format("{} values", *option.type.length));
   } else if (option.type.kind == Kind::list && !facts.positional) {
-    notes.emplace_back("a list: repeat the option, or give JSON");
+    notes.emplace_back(facts.literal ? "may be repeated" : "a list: repeat the option, or give JSON");
   } else if (option.type.kind == Kind::map) {
     notes.emplace_back("a map by name: give JSON, or the keys of NAME; null takes NAME out");
   }

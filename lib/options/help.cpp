@@ -131,6 +131,7 @@ std::string help_text(const DocumentedTool& tool, const std::string& topic) {
   if (topic == help_overview) return overview(tool);
   std::string text = topic == help_all ? usage_text(tool) : "";
   std::vector<std::string> topics{std::string(help_all)};
+  std::string found;  // an option and a section may have one name
   for (const DocumentedOption& option : tool.positionals) {
     if (is_called(option, topic)) return explained(option);
   }
@@ -139,13 +140,14 @@ std::string help_text(const DocumentedTool& tool, const std::string& topic) {
       text += section_text(section);
       continue;
     }
-    if (topic == section.name) return section_text(section).substr(1);
+    if (topic == section.name) found += (found.empty() ? "" : "\n") + section_text(section).substr(1);
     topics.push_back(section.name);
     for (const DocumentedOption& option : section.options) {
-      if (is_called(option, topic)) return explained(option);
+      if (is_called(option, topic)) found += explained(option);
       topics.push_back(option.spelling.substr(2));
     }
   }
+  if (!found.empty()) return found;
   if (!text.empty()) return text;
   const std::optional<std::string> meant = suggested_choice(topics, topic);
   throw Error(ExitCode::usage,

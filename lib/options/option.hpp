@@ -65,6 +65,7 @@ struct OptionFacts {
   OnResume on_resume = {};
   bool positional = false;         // takes arguments without a name; only outside sections
   bool command_line_only = false;  // not allowed in files, not shown in them
+  bool literal = false;            // of a list: a word is a text even if it begins as a list of YAML does
   // Written as in another trainer: names with _, lists as several words, flags as t or 1.
   bool of_dialect = false;
   Completes completes = Completes::nothing;

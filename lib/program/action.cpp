@@ -39,7 +39,7 @@ const OpFacts& facts_of(Op op) {
       offload_stash{"offload_stash", Kind::block, Scope::micro_batch, Group::none, Lane::offload},
       fetch_stash{"fetch_stash", Kind::block, Scope::micro_batch, Group::none, Lane::fetch},
       reduce_loss{"reduce_loss", Kind::none, Scope::step, Group::collective, Lane::reduction},
-      draw_token{"draw_token", Kind::none, Scope::step, Group::collective, Lane::reduction};
+      draw_tokens{"draw_tokens", Kind::none, Scope::step, Group::collective, Lane::reduction};
   switch (op) {
     case Op::forward: return forward;
     case Op::recompute: return recompute;
@@ -72,7 +72,7 @@ const OpFacts& facts_of(Op op) {
     case Op::offload_stash: return offload_stash;
     case Op::fetch_stash: return fetch_stash;
     case Op::reduce_loss: return reduce_loss;
-    case Op::draw_token: return draw_token;
+    case Op::draw_tokens: return draw_tokens;
   }
   fail(ExitCode::bug, "unknown Op {}", static_cast<int>(op));
 }

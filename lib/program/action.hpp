@@ -45,7 +45,7 @@ enum class Op : std::uint8_t {
   offload_stash,     // of a block: the activations that its forward saved for backward go to host memory
   fetch_stash,       // and come back
   reduce_loss,       // sums of an evaluation over all ranks: loss and tokens
-  draw_token,        // of a sampled text: the first rank that holds the head draws a token, all ranks receive it
+  draw_tokens,       // of texts: the first rank that holds the head draws a token for each, all ranks receive them
 };
 
 struct Subject {

@@ -41,6 +41,9 @@ class Allocation {
     for (std::size_t i = 0; i < plan.units.size(); ++i)
       if (lies_here(plan.units[i])) hold_unit(static_cast<int>(i), plan.units[i]);
     if (plan.shared_bytes > 0) add({SlotKind::shared, {}, no_micro_batch, plan.shared_bytes});
+    for (int block = 0; block < blocks_; ++block)
+      if (const std::int64_t bytes = plan.blocks[static_cast<std::size_t>(block)].cache_bytes; bytes > 0 && runs(block))
+        add({SlotKind::cache, block_subject(block), no_micro_batch, bytes});
   }
 
   void give(Action& action) {
@@ -98,7 +101,7 @@ class Allocation {
       case Op::heartbeat:
       case Op::clip:
       case Op::reduce_loss:
-      case Op::draw_token: return;
+      case Op::draw_tokens: return;
     }
   }
 
@@ -220,6 +223,9 @@ class Allocation {
              std::ranges::find(unit.blocks, action.subject.index) != unit.blocks.end();
     });
   }
+  bool runs(int block) const {
+    return std::ranges::find(ranks_.actions, block_subject(block), &Action::subject) != ranks_.actions.end();
+  }
   bool has_boundary(int index) const { return index > 0 && index < blocks_; }
 
   void acquire(Action& action, SlotKind kind, Subject subject, std::int64_t bytes) {
@@ -253,6 +259,8 @@ class Allocation {
   void forward(Action& action) {
     const int block = action.subject.index;
     read_weights(action);
+    if (block_of(action).cache_bytes > 0)
+      action.slots.writes.push_back(find(SlotKind::cache, action.subject, no_micro_batch));
     if (has_boundary(block)) {
       auto& uses = trains_ ? action.slots.reads : action.slots.releases;
       uses.push_back(boundary(SlotKind::boundary, block, action));

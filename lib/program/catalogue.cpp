@@ -43,7 +43,8 @@ const StepProgram& Catalogue::pick(std::int64_t step, ProgramPhase phase) const 
   switch (phase) {
     case ProgramPhase::training: return of(training_step(local_options, step));
     case ProgramPhase::evaluation: return eval;
-    case ProgramPhase::sampling: return sample;
+    case ProgramPhase::prompt: return prompt;
+    case ProgramPhase::token: return token;
   }
   fail(ExitCode::bug, "unknown ProgramPhase {}", static_cast<int>(phase));
 }
@@ -58,7 +59,7 @@ const StepProgram& Catalogue::of(TrainingStep step) const {
 }
 
 std::vector<const StepProgram*> Catalogue::all() const {
-  std::vector<const StepProgram*> programs{&train, &local, &averaging, &eval, &sample};
+  std::vector<const StepProgram*> programs{&train, &local, &averaging, &eval, &prompt, &token};
   std::erase_if(programs, [](const StepProgram* program) { return program->classes.empty(); });
   return programs;
 }
@@ -78,7 +79,7 @@ std::vector<std::vector<AxisName>> groups_of(const Catalogue& programs) {
 }
 
 Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options,
-                         const std::optional<ModelPlan>& text, const std::optional<ModelPlan>& evaluated) {
+                         const std::optional<TextPlans>& texts, const std::optional<ModelPlan>& evaluated) {
   Catalogue catalogue;
   if (options.offload.shards && !options.local.axes.empty())
     throw Error(ExitCode::usage,
@@ -114,12 +115,17 @@ Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramO
     catalogue.eval = finished(reduce_loss(eval, own.eval_reduction_bytes), model, own);
     verify(catalogue.eval, model, ProgramPhase::evaluation, own);
   }
-  if (text) {
+  if (texts) {
     ProgramOptions own = options;
-    own.pipeline.stages = pipeline.stages;  // blocks lie where training has them, whatever they cost on a text
-    const StepProgram sample = forwards("sample", *text, pipeline_of(mesh, *text, own, ProgramPhase::sampling));
-    catalogue.sample = finished(draw_token(sample, own.eval_reduction_bytes), *text, own);
-    verify(catalogue.sample, *text, ProgramPhase::sampling, own);
+    own.pipeline.stages = pipeline.stages;  // blocks lie where training has them, whatever they cost on texts
+    const auto pass = [&](std::string name, const ModelPlan& model, ProgramPhase phase) {
+      const StepProgram program = forwards(std::move(name), model, pipeline_of(mesh, model, own, phase));
+      StepProgram made = finished(draw_tokens(program, own.draw_bytes), model, own);
+      verify(made, model, phase, own);
+      return made;
+    };
+    catalogue.prompt = pass("prompt", texts->prompt, ProgramPhase::prompt);
+    catalogue.token = pass("token", texts->token, ProgramPhase::token);
   }
   return catalogue;
 }

@@ -17,7 +17,8 @@ struct Catalogue {
   StepProgram local;      // local steps of post-local SGD; without classes if the run has none
   StepProgram averaging;  // a local step followed by an average of the weights; without classes if the run has none
   StepProgram eval;       // without classes if the run does not evaluate
-  StepProgram sample;     // one forward of one text, for its next token; without classes if the run samples no text
+  // A pass over texts: of parts of their prompts, or of one token each. Without classes if the run continues no text.
+  StepProgram prompt, token;
   std::vector<PipelinePart> parts;  // blocks and units of each rank along the pipeline axis, in all programs
   LocalOptions local_options;       // decides which training program a step uses
 
@@ -31,11 +32,16 @@ struct Catalogue {
 /// The groups of ranks in which the programs communicate, each once. Equal on all ranks.
 std::vector<std::vector<AxisName>> groups_of(const Catalogue& programs);
 
-/// Makes and verifies (program/verify.hpp) all programs of a run, over all ranks. `text`, if the run samples text, is
-/// the plan of the model on the longest text. `evaluated` is the plan for the micro-batches of evaluations, if these
+/// The plans of a model that continues texts, for its two programs. Their caches are the same.
+struct TextPlans {
+  ModelPlan prompt, token;
+};
+
+/// Makes and verifies (program/verify.hpp) all programs of a run, over all ranks. `texts` is set if the run continues
+/// texts. `evaluated` is the plan for the micro-batches of evaluations, if these
 /// differ from those of training. Throws Error(usage) if the numbers allow no program, Error(resources) if a rank would
 /// exceed the memory limit, and Error(bug) naming rank, action and reason if a pass made a wrong program.
 Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options,
-                         const std::optional<ModelPlan>& text = {}, const std::optional<ModelPlan>& evaluated = {});
+                         const std::optional<TextPlans>& texts = {}, const std::optional<ModelPlan>& evaluated = {});
 
 }  // namespace lockstep

@@ -41,6 +41,7 @@ bool is_activation(SlotKind kind) {
     case SlotKind::optimizer_state:
     case SlotKind::own_weights:
     case SlotKind::shared:
+    case SlotKind::cache:
     case SlotKind::gathered:
     case SlotKind::kept_weights:
     case SlotKind::local_gradient:

@@ -94,7 +94,8 @@ std::string_view smaller(ProgramPhase phase) {
   switch (phase) {
     case ProgramPhase::training: return "a smaller train.micro_batch, --train.recompute block";
     case ProgramPhase::evaluation: return "a smaller eval.micro_batch";
-    case ProgramPhase::sampling: return "a smaller sample.max_tokens, shorter sample.prompts";
+    case ProgramPhase::prompt:
+    case ProgramPhase::token: return "a smaller sample.batch or sample.max_tokens, shorter prompts";
   }
   fail(ExitCode::bug, "unknown ProgramPhase {}", static_cast<int>(phase));
 }

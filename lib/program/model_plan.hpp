@@ -42,6 +42,7 @@ struct BlockPlan {
   double backward_weight_flops = 0;  // part of backward_flops
   BlockExchanges exchanges = {};     // with tensor, context or expert parallelism
   std::vector<Recomputation> recomputations = {};  // by KeepSet::index; empty: no activation can be kept
+  std::int64_t cache_bytes = 0;  // of a decoder block that continues texts: keys and values of earlier positions
   bool operator==(const BlockPlan&) const = default;
 };
 

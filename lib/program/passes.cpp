@@ -66,8 +66,8 @@ StepProgram reduce_loss(const StepProgram& program, std::int64_t bytes) {
   return ended_by(Op::reduce_loss, program, bytes);
 }
 
-StepProgram draw_token(const StepProgram& program, std::int64_t bytes) {
-  return ended_by(Op::draw_token, program, bytes);
+StepProgram draw_tokens(const StepProgram& program, std::int64_t bytes) {
+  return ended_by(Op::draw_tokens, program, bytes);
 }
 
 }  // namespace lockstep

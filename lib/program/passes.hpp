@@ -16,7 +16,7 @@ namespace lockstep {
 /// Forward and backward of stages, a list for each coordinate of the pipeline axis, in the order of the schedule.
 /// Throws Error(usage) if the schedule does not exist for these numbers.
 StepProgram schedule_training(const Mesh& mesh, const PipelinePlan& pipeline);
-/// Forward only, for an evaluation or a text.
+/// Forward only, for an evaluation or a pass over texts.
 StepProgram schedule_forward(std::string name, const Mesh& mesh, const PipelinePlan& pipeline);
 
 /// Replaces stages by their blocks (forward in order, backward in reverse) and adds the transfers between stages of
@@ -76,8 +76,8 @@ StepProgram average_weights(const StepProgram& program, const ModelPlan& plan);
 /// Adds, after all forwards of an evaluation, one sum of the losses over all ranks.
 StepProgram reduce_loss(const StepProgram& program, std::int64_t bytes);
 
-/// Adds, after the forward of a text, an action in which one rank draws the next token and sends it to all ranks.
-StepProgram draw_token(const StepProgram& program, std::int64_t bytes);
+/// Adds, after a forward of texts, an action in which one rank draws their next tokens and sends them to all ranks.
+StepProgram draw_tokens(const StepProgram& program, std::int64_t bytes);
 
 /// For a program that reads the average of weights that cells hold apart: reserves memory for each rank's own weights,
 /// for the whole run.

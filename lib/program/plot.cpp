@@ -62,7 +62,7 @@ const DrawnWork& drawn_work_of(Op op) {
     case Op::reduce_norm:
     case Op::heartbeat:
     case Op::reduce_loss:
-    case Op::draw_token: return drawn_works[9];
+    case Op::draw_tokens: return drawn_works[9];
     case Op::fetch_weights:
     case Op::offload_gradient:
     case Op::fetch_state:

@@ -44,7 +44,7 @@ std::vector<AxisName> ProgramOptions::axes_summed() const {
 PipelinePlan pipeline_of(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options, ProgramPhase phase) {
   const Axis* axis = find_axis(mesh, pipeline_axis);
   const PipelineOptions& asked = options.pipeline;
-  const int forwards = phase == ProgramPhase::sampling ? 1 : options.eval_micro_batches;
+  const int forwards = continues_texts(phase) ? 1 : options.eval_micro_batches;
   PipelinePlan made{{asked.schedule, axis == nullptr ? 1 : axis->size, asked.chunks, forwards}, asked.stages, 1};
   if (phase == ProgramPhase::training) {
     if (asked.passes < 1 || options.micro_batches % asked.passes != 0)

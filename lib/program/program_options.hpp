@@ -14,7 +14,11 @@
 
 namespace lockstep {
 
-enum class ProgramPhase { training, evaluation, sampling };
+/// prompt, token: a pass over texts, of parts of their prompts or of one token each.
+enum class ProgramPhase { training, evaluation, prompt, token };
+constexpr bool continues_texts(ProgramPhase phase) {
+  return phase == ProgramPhase::prompt || phase == ProgramPhase::token;
+}
 
 /// The blocks that are recomputed before their backward (activation checkpointing): among the recomputable blocks, in
 /// forward order, the first one and every `every`-th after it. Each keeps the activations in `keeps` from its forward.
@@ -78,7 +82,8 @@ struct ProgramOptions {
   ShardOptions shards{};
   UpdateOptions update;
   OffloadOptions offload{};
-  std::int64_t eval_reduction_bytes = 0;  // of the reduction at the end of an evaluation or of a pass over a text
+  std::int64_t eval_reduction_bytes = 0;  // of the reduction at the end of an evaluation
+  std::int64_t draw_bytes = 0;            // of the reduction at the end of a pass over texts
   std::vector<AxisName> data_axes{
       "dp_replicate",   "dp_node", "dp_shard", "dp_shard_outer",
       "dp_shard_inner", "ring",    "ulysses"};  // axes over which tokens differ; only those of the mesh count

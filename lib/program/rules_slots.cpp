@@ -79,9 +79,7 @@ class SlotCheck {
     if (lives_all_run(slot.kind)) {
       const bool written =
           std::any_of(life.uses.begin(), life.uses.end(), [](const SlotUse& use) { return use.writes; });
-      const bool trained = plan_.units[static_cast<std::size_t>(slot.subject.index)].trained;
-      if (phase_ == ProgramPhase::training && trained && !written)
-        reject(-1, fmt::format("nothing writes {}", text_of(slot)));
+      if (must_be_written(slot) && !written) reject(-1, fmt::format("nothing writes {}", text_of(slot)));
       if (!life.acquired.empty())
         reject(life.acquired.front(), fmt::format("acquires {}, which lives for the whole run", text_of(slot)));
       if (!life.released.empty())
@@ -107,6 +105,12 @@ class SlotCheck {
       if (use.action != life.released.front() && !order_.before(use.action, life.released.front()))
         reject(use.action, fmt::format("may use {} after action {} releases it", text_of(slot), life.released.front()));
     }
+  }
+
+  /// Of memory that lives for the whole run: a pass over texts extends their cache, a training step updates weights.
+  bool must_be_written(const Slot& slot) const {
+    if (slot.kind == SlotKind::cache) return true;
+    return phase_ == ProgramPhase::training && plan_.units[static_cast<std::size_t>(slot.subject.index)].trained;
   }
 
   /// A write is ordered with every other use. The list is one of the possible orders, so neighbours suffice.
@@ -185,6 +189,8 @@ class SlotCheck {
       need(position, {&slots.reads, &slots.releases}, SlotKind::boundary, boundary_subject(block), action.micro_batch);
     if (!last && action.op == Op::forward)
       need(position, {&slots.acquires}, SlotKind::boundary, boundary_subject(block + 1), action.micro_batch);
+    if (plan_.blocks[static_cast<std::size_t>(block)].cache_bytes > 0)
+      need(position, {&slots.writes}, SlotKind::cache, action.subject, no_micro_batch);
     if (action.op == Op::recompute && kept_bytes(block) > 0)
       need(position, {&slots.writes}, SlotKind::kept, action.subject, action.micro_batch);
     if (!adds_to_gradients(action.op)) return;
@@ -366,7 +372,7 @@ class SlotCheck {
       case Op::heartbeat:
       case Op::clip:
       case Op::reduce_loss:
-      case Op::draw_token:
+      case Op::draw_tokens:
       case Op::offload_stash:
       case Op::fetch_stash: return;
     }

@@ -70,10 +70,10 @@ class Step {
     nothing_else();
   }
 
-  /// Forwards whose results meet in `end`: of an evaluation the losses, of a text the logits.
-  void check_forwards(Op end) {
+  /// Forwards whose results meet in `end`: of an evaluation the losses, of texts the logits.
+  void check_forwards(Op end, std::int64_t bytes) {
     for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) forward(mb);
-    losses_before(collective(end, {}, all_axes_, options_.eval_reduction_bytes));
+    losses_before(collective(end, {}, all_axes_, bytes));
     own_weights();
     gatherings();
     nothing_else();
@@ -429,8 +429,9 @@ void check_step(const StepProgram& program, const RankClass& ranks, const ModelP
   Step step(program, ranks, plan, options, parts, pipeline_rank);
   switch (phase) {
     case ProgramPhase::training: return step.check_training();
-    case ProgramPhase::evaluation: return step.check_forwards(Op::reduce_loss);
-    case ProgramPhase::sampling: return step.check_forwards(Op::draw_token);
+    case ProgramPhase::evaluation: return step.check_forwards(Op::reduce_loss, options.eval_reduction_bytes);
+    case ProgramPhase::prompt:
+    case ProgramPhase::token: return step.check_forwards(Op::draw_tokens, options.draw_bytes);
   }
 }
 

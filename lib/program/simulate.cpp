@@ -55,7 +55,7 @@ Work work_of(const StepProgram& program, const ModelPlan& plan, const Action& ac
     case Op::offload_stash:
     case Op::fetch_stash:
     case Op::reduce_loss:
-    case Op::draw_token: return {};
+    case Op::draw_tokens: return {};
   }
   fail(ExitCode::bug, "unknown Op {}", static_cast<int>(action.op));
 }

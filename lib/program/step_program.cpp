@@ -107,6 +107,7 @@ std::string_view name_of(SlotKind kind) {
     case SlotKind::optimizer_state: return "optimizer_state";
     case SlotKind::own_weights: return "own_weights";
     case SlotKind::shared: return "shared";
+    case SlotKind::cache: return "cache";
     case SlotKind::gathered: return "gathered";
     case SlotKind::kept_weights: return "kept_weights";
     case SlotKind::local_gradient: return "local_gradient";
@@ -128,7 +129,7 @@ std::string_view name_of(SlotKind kind) {
   fail(ExitCode::bug, "unknown SlotKind {}", static_cast<int>(kind));
 }
 
-bool lives_all_run(SlotKind kind) { return kind <= SlotKind::shared; }
+bool lives_all_run(SlotKind kind) { return kind <= SlotKind::cache; }
 
 const RankClass& StepProgram::class_of(Rank rank) const& {
   for (const RankClass& ranks : classes)
@@ -159,7 +160,7 @@ bool offloads_state(const RankClass& ranks) {
 int device_waits(const StepProgram& program, const RankClass& ranks) {
   int waits = offloads_state(ranks) ? 1 : 0;
   for (const Action& action : ranks.actions) {
-    if (action.op == Op::heartbeat || action.op == Op::reduce_loss || action.op == Op::draw_token) ++waits;
+    if (action.op == Op::heartbeat || action.op == Op::reduce_loss || action.op == Op::draw_tokens) ++waits;
     waits += static_cast<int>(std::ranges::count_if(exchanges_of(program, action), [](const BlockExchange& exchange) {
       return exchange.kind == BlockExchange::Kind::all_gather && exchange.axes == std::vector{expert_axis};
     }));

@@ -28,6 +28,8 @@ enum class SlotKind : std::uint8_t {
   own_weights,      // weights of this rank's cell, while the master is the average over the cells
   // Of all blocks, for the whole run:
   shared,  // tables and scratch memory
+  // Of a block, from the first to the last pass over some texts:
+  cache,  // keys and values of earlier positions
   // Of a unit, within a step:
   gathered,         // whole weights in the type that kernels read
   kept_weights,     // the part of gathered weights that this rank keeps
@@ -51,6 +53,7 @@ enum class SlotKind : std::uint8_t {
   workspace,  // temporaries of one action
 };
 std::string_view name_of(SlotKind kind);
+/// Whether the memory is there before the first action of a program, and after its last.
 bool lives_all_run(SlotKind kind);
 
 struct Slot {

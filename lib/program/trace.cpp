@@ -53,7 +53,7 @@ std::pair<std::string_view, DType> communication_of(Op op, const UnitTypes& type
     case Op::reduce_norm:
     case Op::heartbeat:
     case Op::reduce_loss:
-    case Op::draw_token: return {"all_reduce", DType::f64};
+    case Op::draw_tokens: return {"all_reduce", DType::f64};
     case Op::receive_forward:
     case Op::receive_backward:
     case Op::receive_gradient: return {"receive", DType::u8};

@@ -41,7 +41,7 @@ std::string_view kind_of(const StepProgram& program, const Action& action) {
     case Op::reduce_norm:
     case Op::heartbeat:
     case Op::reduce_loss:
-    case Op::draw_token: return "heartbeat";
+    case Op::draw_tokens: return "heartbeat";
     case Op::fetch_weights:
     case Op::offload_gradient:
     case Op::fetch_state:

@@ -107,8 +107,22 @@ void describe(RecordFields& visit, const EvalRecord& record) {
 void describe(RecordFields& visit, const SampleRecord& record) {
   visit.field("step", record.step, "steps done before");
   visit.field("prompt", record.prompt, "the prompt");
+  visit.field("prompt_tokens", record.prompt_tokens, "tokens of the prompt");
   visit.field("text", record.text, "the continuation, without the prompt");
-  visit.field("tokens", record.tokens, "tokens of the continuation");
+  visit.field("tokens", record.tokens, "tokens of the continuation, with the token or the text that ended it");
+  visit.field("ids", record.ids, "ids of these tokens");
+  visit.field(
+      "log_probabilities", record.log_probabilities,
+      "logarithm of the probability that the model gives to each of these tokens, in nats, without temperature, "
+      "top-k and top-p");
+  visit.field(
+      "end", record.end,
+      "why the text ended: length (sample.max_tokens), stop_token, stop_text (sample.stop) or positions (of the "
+      "model)");
+  visit.field(
+      "tokens_per_s", record.tokens_per_s,
+      "tokens of the continuation per second, from the start of its prompt; other texts may have been generated "
+      "at the same time");
 }
 
 void describe(RecordFields& visit, const CheckpointRecord& record) {

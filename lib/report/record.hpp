@@ -102,8 +102,13 @@ struct SampleRecord {
   static constexpr std::string_view kind = "sample";
   std::int64_t step = 0;
   std::string prompt;
+  std::int64_t prompt_tokens = 0;
   std::string text;  // the continuation
   std::int64_t tokens = 0;
+  std::vector<std::int64_t> ids = {};          // of the continuation
+  std::vector<double> log_probabilities = {};  // of each of these, in nats
+  std::string end;                             // why it ended
+  double tokens_per_s = 0;
 };
 
 struct CheckpointRecord {

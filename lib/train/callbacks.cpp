@@ -1,69 +1,53 @@
 #include "train/callbacks.hpp"
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "plugin/plugins.hpp"
+#include "prepare/first_token.hpp"
 #include "train/plugin_callback.hpp"
+#include "train/text_sampler.hpp"
 
 #include <algorithm>
 #include <optional>
-#include <span>
 
 namespace lockstep {
 
 namespace {
 
-/// The ids that stand for some text: where the model's vocabulary is larger, or the tokenizer's has gaps, a token
-/// without text could be drawn.
-std::vector<std::int32_t> ids_with_text(const Tokenizer& tokenizer) {
-  std::vector<std::int32_t> ids;
-  for (std::int32_t id = 0; id < tokenizer.vocabulary(); ++id) {
-    if (!tokenizer.decode({&id, 1}).empty()) ids.push_back(id);
-  }
-  return ids;
-}
-
-/// Continues prompts with the model as it is. All ranks work on one text at a time; rank 0 writes it.
+/// Continues prompts with the model as it is. All ranks work on the texts; rank 0 writes them.
 class SampleCallback : public Callback {
  public:
   explicit SampleCallback(const SampleOptions& options) : options_(options) {}
   std::string name() const override { return "sample"; }
 
   void after_evaluation(const RunView& view) override {
-    for (std::size_t i = 0; i < options_.prompts.size(); ++i) {
-      std::optional<SampledText> text;
-      together(view.session.world(), {}, [&] {
-        view.session.enter(Phase::sample, view.train_state.step);
-        text = begin(view, i);
-      });
-      const TokenDraw draw = [&](std::span<const double> logits) { return text->draw(logits); };
-      while (!text->ended()) text->append(view.engine.draw_token(text->seen(), draw, view.train_state.step));
-      together(view.session.world(), {}, [&] {
-        if (view.session.world().rank() == 0) write(view, options_.prompts[i], text->added());
-      });
-    }
+    std::optional<TextSampler> sampler;
+    together(view.session.world(), {}, [&] {
+      if (prompts_.empty()) {
+        PromptEncoder encoder(*view.tokenizer, options_.add_bos);
+        for (const std::string& text : options_.prompts)
+          prompts_.push_back({.text = text, .ids = encoder.encode(text)});
+      }
+      sampler.emplace(options_, view.texts.value(), view.engine, view.model, *view.tokenizer,
+                      stop_tokens_of(view.generation_config, *view.tokenizer), view.session, view.train_state.step);
+    });
+    const std::vector<GeneratedText> texts = sampler->generate(prompts_);
+    together(view.session.world(), {}, [&] {
+      if (view.session.world().rank() != 0) return;
+      for (const GeneratedText& text : texts) write(view, prompts_[text.prompt], text);
+    });
   }
 
  private:
-  SampledText begin(const RunView& view, std::size_t index) {
-    if (next_.candidates.empty())
-      next_ = {.candidates = ids_with_text(*view.tokenizer), .stop_token = view.tokenizer->end_of_text().value_or(-1)};
-    SampleOptions options = options_;
-    // equal prompts give different texts; the largest seed goes on with the smallest
-    options.seed = static_cast<std::int64_t>(static_cast<std::uint64_t>(options.seed) + index);
-    return {view.tokenizer->encode(options_.prompts[index]), options, view.window, next_};
-  }
-
-  static void write(const RunView& view, const std::string& prompt, std::span<const std::int32_t> added) {
-    view.records.write(SampleRecord{.step = view.train_state.step,
-                                    .prompt = prompt,
-                                    .text = view.tokenizer->decode(added),
-                                    .tokens = static_cast<std::int64_t>(added.size())});
+  static void write(const RunView& view, const Prompt& prompt, const GeneratedText& text) {
+    view.log.info("text of step {}: {}", view.train_state.step, printable(prompt.text + text.text));
+    view.records.write(record_of(prompt, text, view.train_state.step));
   }
 
   SampleOptions options_;
-  Continuation next_;  // known with the first text
+  std::vector<Prompt> prompts_;  // known with the first texts
 };
 
 }  // namespace

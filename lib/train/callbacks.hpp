@@ -7,8 +7,9 @@
 #include "comm/session.hpp"
 #include "config/train_config.hpp"
 #include "engine/engine.hpp"
-#include "model/sampled_text.hpp"
+#include "model/model.hpp"
 #include "plugin/lockstep_plugin.h"
+#include "report/log.hpp"
 #include "report/recorder.hpp"
 #include "store/component.hpp"
 #include "tokenizer/tokenizer.hpp"
@@ -28,11 +29,14 @@ namespace lockstep {
 struct RunView {
   Session& session;
   Engine& engine;
-  const TextWindow& window;  // for sampled texts
+  const Model& model;
+  const std::optional<TextShape>& texts;  // that are continued at once
+  std::string generation_config;          // of the model; empty: it has none
   // null if all data is dummy data and no callback reads text
   const Tokenizer* tokenizer;
   const TrainState& train_state;
   Recorder& records;
+  Log& log;
 };
 
 /// CallbackRequests are the requests of a callback. They apply to all ranks, after the next step.

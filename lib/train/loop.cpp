@@ -467,7 +467,18 @@ Request TrainingLoop::requests_of_clocks() const {
 }
 
 RunView TrainingLoop::view_of(const TrainState& state) const {
-  return {parts_.session, parts_.engine, parts_.plan.text, parts_.tokenizer, state, parts_.files.records()};
+  const auto& documents = parts_.documents;
+  const auto generation =
+      std::ranges::find(documents, generation_config_file, &std::pair<std::string, std::string>::first);
+  return {.session = parts_.session,
+          .engine = parts_.engine,
+          .model = parts_.model,
+          .texts = parts_.plan.texts,
+          .generation_config = generation == documents.end() ? std::string() : generation->second,
+          .tokenizer = parts_.tokenizer,
+          .train_state = state,
+          .records = parts_.files.records(),
+          .log = parts_.output.log()};
 }
 
 }  // namespace lockstep

@@ -29,7 +29,8 @@ struct MostBytes {
 
 ProgramPhase phase_of(const TrainPlan& plan, const StepProgram& program) {
   if (&program == &plan.programs.eval) return ProgramPhase::evaluation;
-  return &program == &plan.programs.sample ? ProgramPhase::sampling : ProgramPhase::training;
+  if (&program == &plan.programs.prompt) return ProgramPhase::prompt;
+  return &program == &plan.programs.token ? ProgramPhase::token : ProgramPhase::training;
 }
 
 /// Programs take turns. `of_program` counts the bytes of one.
@@ -37,7 +38,7 @@ template <class OfProgram>
 MostBytes most_of_programs(const TrainPlan& plan, Rank rank, const OfProgram& of_program) {
   MostBytes most;
   for (const StepProgram* program : plan.programs.all()) {
-    if (!plan.trains && program != &plan.programs.eval) continue;
+    if (!plan.trains && program == &plan.programs.train) continue;
     if (const std::int64_t bytes = of_program(program->class_of(rank)); bytes > most.bytes)
       most = {bytes, phase_of(plan, *program)};
   }

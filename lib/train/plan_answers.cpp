@@ -162,8 +162,9 @@ void print_layout(const TrainConfig& config, const TrainPlan& plan, Output& outp
 
 bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
   const bool asks = common.dry_run || prints_plan(config);
-  if (common.json && !config.calibrate && !config.check_device && (!common.dry_run || prints_plan(config)))
-    throw Error(ExitCode::usage, "--json is only for --dry-run, --calibrate and --check-device",
+  if (common.json && !config.calibrate && !config.check_device && !samples_alone(config) &&
+      (!common.dry_run || prints_plan(config)))
+    throw Error(ExitCode::usage, "--json is only for --dry-run, --calibrate, --check-device and --sample",
                 "the records of a run are always JSON: see train --print-schema");
   if (!asks && (config.world_size || config.ranks_per_node || config.utilization.is_set()))
     throw Error(ExitCode::usage,

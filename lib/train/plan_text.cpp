@@ -5,6 +5,7 @@
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "program/dry_run.hpp"
+#include "program/memory_estimate.hpp"
 #include "tensor/number_types.hpp"
 #include "train/run_cost.hpp"
 #include "train/train_plan.hpp"
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <vector>
 
 namespace lockstep {
@@ -158,6 +160,23 @@ std::vector<Row> evaluation_rows(const TrainConfig& config, const TrainPlan& pla
   return rows;
 }
 
+/// The texts that the run continues at once, and the memory of their keys and values.
+std::vector<Row> text_rows(const TrainPlan& plan) {
+  if (!plan.texts) return {};
+  std::int64_t most = 0;
+  for (const RankClass& ranks : plan.programs.token.classes) {
+    const std::map<SlotKind, std::int64_t> bytes = memory_of(ranks).bytes;
+    if (const auto cache = bytes.find(SlotKind::cache); cache != bytes.end()) most = std::max(most, cache->second);
+  }
+  return {
+      {.section = "data",
+       .key = "text_cache_bytes",
+       .label = "generated texts",
+       .value = most,
+       .text = fmt::format("{} at once, {} each at most, {} of keys and values", plan.texts->texts,
+                           counted(plan.texts->positions, "position"), human_bytes(static_cast<std::uint64_t>(most)))}};
+}
+
 /// How documents lie in rows, for training and for evaluations.
 std::vector<Row> packing_rows(const TrainConfig& config, const TrainPlan& plan) {
   std::vector<Row> rows;
@@ -263,7 +282,7 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
   std::ranges::copy(data_rows(config, plan), std::back_inserter(rows));
   if (plan.length.steps > 0) rows.push_back(schedule_row(config, plan.length));
   for (const auto& more : {dataset_rows(config, plan), evaluation_rows(config, plan), packing_rows(config, plan),
-                           label_rows(config, plan)})
+                           label_rows(config, plan), text_rows(plan)})
     std::ranges::copy(more, std::back_inserter(rows));
   std::vector<Row> more = dry_run(facts, plan.model, plan.programs);
   if (sequence_ranks(plan.mesh).ring > 1)

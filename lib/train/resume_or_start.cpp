@@ -378,8 +378,31 @@ RunStart resume_or_start(const TrainConfig& config, const TrainPlan& plan, Sessi
   return {resumed.checkpoint->path, std::move(changed)};
 }
 
-std::optional<Path> load_to_evaluate(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
-                                     const LoadedState& state) {
+namespace {
+
+[[noreturn]] void fail_without_weights(const TrainConfig& config) {
+  throw Error(ExitCode::input,
+              fmt::format("{} has no checkpoint to {}", config.train.run_dir, config.eval_only ? "evaluate" : "sample"),
+              "set train.run_dir to the folder of a run, or name weights with --model.path");
+}
+
+}  // namespace
+
+void require_weights(const TrainConfig& config, Communicator& world) {
+  const Resume& resume = config.checkpoint.resume;
+  const bool names_path = resume.from == Resume::From::path;
+  together(world, {}, [&] {
+    if (names_path && !is_there(resume.path))
+      throw Error(ExitCode::input, fmt::format("checkpoint.resume: there is no {}", resume.path),
+                  "name the folder of a run or of a checkpoint");
+    if (config.model.path || names_path) return;
+    const auto local = known_local_tier(config);  // of which another node may know more
+    if (resume.from_scratch() || (!local && !newest_step(config, local))) fail_without_weights(config);
+  });
+}
+
+std::optional<Path> load_weights_alone(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
+                                       const LoadedState& state) {
   session.enter(Phase::load);
   const Resume& resume = config.checkpoint.resume;
   const bool names_none = config.train.run_dir.empty() && resume.from != Resume::From::path;
@@ -394,8 +417,7 @@ std::optional<Path> load_to_evaluate(const TrainConfig& config, const TrainPlan&
     if (resumed.checkpoint) return resumed.checkpoint->path;
   }
   if (config.model.path) return std::nullopt;
-  throw Error(ExitCode::input, fmt::format("{} has no checkpoint to evaluate", config.train.run_dir),
-              "set train.run_dir to the folder of a run, or evaluate weights with --model.path");
+  fail_without_weights(config);
 }
 
 }  // namespace lockstep

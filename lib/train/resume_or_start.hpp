@@ -1,7 +1,7 @@
 // Decides where a run starts: from scratch, from weights, or from the checkpoint named by checkpoint.resume. A resumed
-// run continues the same trajectory, so options that affect the trajectory or shapes cannot change. An evaluation
-// accepts any checkpoint of the model and moves none. A run that begins with a part of another run's checkpoint is a
-// new trajectory.
+// run continues the same trajectory, so options that affect the trajectory or shapes cannot change. An evaluation or
+// the continuation of texts accepts any checkpoint of the model and moves none. A run that begins with a part of
+// another run's checkpoint is a new trajectory.
 #pragma once
 
 #include "app/output.hpp"
@@ -46,10 +46,14 @@ void refuse_to_start_over(const TrainConfig& config);
 RunStart resume_or_start(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
                          const LoadedState& state);
 
-/// Loads a checkpoint for an evaluation; returns nothing if the weights are those of model.path. A path in
+/// Throws Error(input) unless the weights that load_weights_alone is to load are there, as far as folders show.
+/// Collective over `world`.
+void require_weights(const TrainConfig& config, Communicator& world);
+
+/// Loads a checkpoint to use its weights as they are; returns nothing if the weights are those of model.path. A path in
 /// checkpoint.resume is used even if the run has checkpoints of its own. Collective over the world. Throws Error(usage)
-/// for a checkpoint of another model, Error(input) if there is nothing to evaluate.
-std::optional<Path> load_to_evaluate(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
-                                     const LoadedState& state);
+/// for a checkpoint of another model, Error(input) if there is none.
+std::optional<Path> load_weights_alone(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
+                                       const LoadedState& state);
 
 }  // namespace lockstep

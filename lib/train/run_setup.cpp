@@ -266,10 +266,10 @@ RunStart RunState::fill(const TrainConfig& config, const TrainPlan& plan, const 
   const auto start_weights = [&] { fill_weights(config, model); };
   const bool in_part = takes_part(config.checkpoint);  // then what is not loaded is as a run starts
   if (in_part) together(session.world(), "fill the weights", start_weights);
-  loaded.components.push_back(config.eval_only ? CellState::left_out() : cells.component());
+  loaded.components.push_back(plan.trains ? cells.component() : CellState::left_out());
   RunStart start;
-  if (config.eval_only)
-    start.checkpoint = load_to_evaluate(config, plan, session, log, loaded);
+  if (!plan.trains)
+    start.checkpoint = load_weights_alone(config, plan, session, log, loaded);
   else if (!config.calibrate)
     start = resume_or_start(config, plan, session, log, loaded);
   if (train_state.uses && train_state.uses->size() != plan.training.size()) train_state.uses.reset();

@@ -1,5 +1,5 @@
-// Set-up that training and --eval-only have in common: deadlines of the session, threads of a rank, the plan that all
-// ranks agree on, and the state of the run in a checkpoint's form.
+// Set-up that training, --eval-only and --sample have in common: deadlines of the session, threads of a rank, the plan
+// that all ranks agree on, and the state of the run in a checkpoint's form.
 #pragma once
 
 #include "app/output.hpp"
@@ -80,7 +80,7 @@ class RunState {
   RunState& operator=(const RunState&) = delete;
 
   /// Fills the state from the configured checkpoint, or with initial values if there is none, or with --calibrate.
-  /// Collective over the session's world. Throws as resume_or_start does, with --eval-only as load_to_evaluate does.
+  /// Collective over the session's world. Throws as resume_or_start does, without training as load_weights_alone does.
   RunStart fill(const TrainConfig& config, const TrainPlan& plan, const World& ranks,
                 const std::optional<LocalTier>& local, Session& session, Log& log);
 

@@ -6,8 +6,8 @@
 #include "base/json.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
-#include "config/evaluation_alone.hpp"
 #include "config/fixed_options.hpp"
+#include "config/without_training.hpp"
 #include "exchange/model_folder.hpp"
 #include "store/run_directory.hpp"
 #include "store/tokenizer_record.hpp"
@@ -26,6 +26,7 @@
 #include "train/run_preparation.hpp"
 #include "train/run_seed.hpp"
 #include "train/run_setup.hpp"
+#include "train/sample_only.hpp"
 #include "train/start_report.hpp"
 #include "train/stopped_run.hpp"
 #include "train/try_device.hpp"
@@ -138,6 +139,7 @@ int train(const TrainConfig& given, Session& session, Output& output) {
   if (given.calibrate) return calibrate(given, session, output);
   if (given.check_device) return check_device(given, session, output);
   if (given.eval_only) return evaluate_only(evaluation_alone(given), session, output);
+  if (samples_alone(given)) return sample_only(sampling_alone(given), session, output);
   Communicator& world = session.world();
   const JobIdentity job = job_of_process(digest_of_run(given));
   const FormerProgress former = former_progress(given, job, world);

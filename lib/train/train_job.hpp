@@ -9,8 +9,8 @@
 namespace lockstep {
 
 /// Returns 0 if all steps are done, 75 if the run was stopped with its progress saved or while data was prepared, 1 if
-/// a second request left unsaved work behind. With --eval-only, --calibrate, --check-device or an option that prints
-/// the plan it prints and returns 0. Collective over the session's world. Failures are agreed Errors.
+/// a second request left unsaved work behind. With --eval-only, --sample, --calibrate, --check-device or an option that
+/// prints the plan it prints and returns 0. Collective over the session's world. Failures are agreed Errors.
 int train(const TrainConfig& config, Session& session, Output& output);
 
 }  // namespace lockstep

@@ -17,6 +17,7 @@
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 #include "options/suggestion.hpp"
+#include "prepare/first_token.hpp"
 #include "program/memory_estimate.hpp"
 #include "tensor/number_types.hpp"
 #include "train/run_batch.hpp"
@@ -88,14 +89,39 @@ void check_length(const TrainConfig& config, const ModelConfig& model) {
   }
 }
 
-bool samples_text(const TrainConfig& config) { return calls(config, CallbackName::sample); }
+/// Tokens of the longest prompt. Without a dataset, whose tokenizer encodes them, a prompt has a token for each byte.
+std::int64_t longest_prompt(const SampleOptions& options, const Dataset* dataset, std::int64_t positions) {
+  if (options.longest_prompt) return *options.longest_prompt;
+  const std::unique_ptr<Tokenizer> tokenizer = dataset ? dataset->tokenizer() : nullptr;
+  std::optional<PromptEncoder> encoder;
+  if (tokenizer) encoder.emplace(*tokenizer, options.add_bos);
+  std::int64_t longest = 1;
+  for (const std::string& text : options.prompts) {
+    const std::int64_t tokens = encoder ? std::ssize(encoder->encode(text)) : std::ssize(text);
+    if (encoder && tokens == 0) throw Error(ExitCode::usage, "sample.prompts has an empty text", "leave it out");
+    if (encoder && tokens > positions)
+      throw Error(ExitCode::usage,
+                  fmt::format("sample.prompts has a text of {}, but the model has {}", counted(tokens, "token"),
+                              counted(positions, "position")),
+                  "shorten it");
+    longest = std::max(longest, tokens);
+  }
+  return longest;
+}
 
-/// Tokens of the longest text that the model sees, at most: a token has at least a byte.
-std::int64_t longest_text(const SampleOptions& options, const TextWindow& window) {
-  std::int64_t prompt = 1;
-  for (const std::string& text : options.prompts) prompt = std::max(prompt, std::ssize(text));
-  prompt = std::min(prompt, window.positions);
-  return prompt + std::min(options.max_tokens, window.positions - prompt);
+/// The texts that the run continues at once. `dataset`: null if there is none with a tokenizer.
+TextShape texts_of(const TrainConfig& config, const ModelConfig& model, const Dataset* dataset) {
+  constexpr std::int64_t prompt_rows = 512;  // of all texts in a pass
+  const SampleOptions& options = config.sample;
+  const std::int64_t most = std::max(longest_length(model), config.data.sequence_length);
+  const std::int64_t prompt = std::min(longest_prompt(options, dataset, most), most);
+  TextShape texts{.positions = prompt + std::min(options.max_tokens, most - prompt)};
+  const bool by_length = model.positions == Positions::rotary &&
+                         representative_length(model.rope, 1) != representative_length(model.rope, texts.positions);
+  const std::int64_t wanted = std::ssize(options.prompts) * options.count;
+  texts.texts = by_length ? 1 : std::clamp<std::int64_t>(wanted, 1, options.batch);
+  texts.piece = std::min(prompt, ceil_div(prompt_rows, texts.texts));
+  return texts;
 }
 
 std::vector<std::string> block_names(const ModelPlan& model) {
@@ -277,8 +303,8 @@ std::int64_t TrainPlan::load_bytes(Rank rank) const {
   for (const std::vector<StateDescription>& kept : types.states)
     for (const StateDescription& state : kept)
       element_bytes = std::max<std::int64_t>(element_bytes, size_of(state.dtype));
-  return bytes_held((trains ? programs.train : programs.eval).class_of(rank)) +
-         bytes_in_work(ranks, most * element_bytes);
+  const StepProgram& runs = trains ? programs.train : texts ? programs.token : programs.eval;
+  return bytes_held(runs.class_of(rank)) + bytes_in_work(ranks, most * element_bytes);
 }
 
 ResolvedRun TrainPlan::resolved(const TrainConfig& config) const {
@@ -295,7 +321,8 @@ std::int64_t TrainPlan::samples_of_run(const TrainConfig& config) const {
 }
 
 const ModelPlan& TrainPlan::model_of(const StepProgram& program) const {
-  if (&program == &programs.sample) return text_model.value();
+  if (&program == &programs.prompt) return text_models.value().prompt;
+  if (&program == &programs.token) return text_models.value().token;
   return &program == &programs.eval && evaluated_model ? *evaluated_model : model;
 }
 
@@ -369,7 +396,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
                           const PlannedFor& device) {
   TrainPlan plan;
   plan.ranks = ranks;
-  plan.trains = !config.eval_only;
+  plan.trains = !reads_weights_alone(config);
   for (const std::int64_t rank : config.log.profile_ranks)
     if (rank >= ranks)
       throw Error(ExitCode::usage,
@@ -433,13 +460,16 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       update_bytes(config.optimizer, stored_tensors(plan.architecture), plan.model.units, master_dtype(precision));
   if (const auto& samples = config.eval.micro_batch; samples && *samples != plan.batch.micro_batch)
     plan.evaluated_model = model_on(*samples);
-  plan.text = {.positions = std::max(longest_length(plan.architecture.config), config.data.sequence_length)};
-  if (samples_text(config))
-    plan.text_model =
-        plan_of(plan.architecture, plan.types, {1, longest_text(config.sample, plan.text), ForwardFor::text, sequence},
-                plan.buckets, processor, sharding);
+  if (samples_text(config)) {
+    plan.texts = texts_of(config, plan.architecture.config, with_tokenizer);
+    options.draw_bytes = draw_bytes_of(plan.texts->texts);
+    const auto pass = [&](const MicroBatchShape& shape) {
+      return plan_of(plan.architecture, plan.types, shape, plan.buckets, processor, sharding);
+    };
+    plan.text_models = {.prompt = pass(prompt_pass(*plan.texts)), .token = pass(token_pass(*plan.texts))};
+  }
   options.recompute = recompute_policy(config.train, plan.architecture.config, plan.mesh, plan.model, options);
-  plan.programs = make_catalogue(plan.mesh, plan.model, options, plan.text_model, plan.evaluated_model);
+  plan.programs = make_catalogue(plan.mesh, plan.model, options, plan.text_models, plan.evaluated_model);
   if (options.offload.activations) check_activations_move(plan.programs.train, plan.model, options.offload);
   plan.saves_weights_alone = !is_saved(config.checkpoint, "optimizer");
   if (config.checkpoint.background != Background::never) {

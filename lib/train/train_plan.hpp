@@ -13,7 +13,6 @@
 #include "engine/make_model_plan.hpp"
 #include "exchange/file_tensors.hpp"
 #include "layout/nodes.hpp"
-#include "model/sampled_text.hpp"
 #include "program/batch_plan.hpp"
 #include "program/catalogue.hpp"
 #include "program/dry_run.hpp"
@@ -63,7 +62,7 @@ struct PlannedFor {
 struct TrainPlan {
   Architecture architecture;
   Remarks weights;                                       // remarks on the files of model.path; on rank 0 alone
-  std::vector<RunDataset> training;                      // empty if the datasets do not exist, and with --eval-only
+  std::vector<RunDataset> training;                      // empty if the datasets do not exist, and if !trains
   std::optional<Proportions> proportions;                // of the training datasets; not set: each sample once an epoch
   std::shared_ptr<const SampleSource> training_samples;  // of all training datasets; null if they do not exist
   std::vector<EvaluationPlan> evaluations;               // empty if the run does not evaluate
@@ -75,8 +74,9 @@ struct TrainPlan {
   std::string tokenizer_warning;
   Mesh mesh;
   int ranks = 1;
-  bool trains = true;  // false: --eval-only, which has no training data and executes only programs.eval
-  BatchPlan batch;     // samples of a step, over ranks and micro-batches
+  // false: --eval-only and --sample, which have no training data and execute only programs.eval, or prompt and token
+  bool trains = true;
+  BatchPlan batch;  // samples of a step, over ranks and micro-batches
   std::int64_t samples_per_epoch = 0;
   std::int64_t epoch_multiple = 1;  // DataLoaderSettings::epoch_multiple
   RunLength length;
@@ -87,9 +87,9 @@ struct TrainPlan {
   // for micro-batches of evaluations; not set: as `model`
   std::optional<ModelPlan> evaluated_model;
   Catalogue programs;  // verified over all ranks
-  TextWindow text;     // for sampled texts
-  // for the longest sampled text; not set: no text is sampled
-  std::optional<ModelPlan> text_model;
+  // Texts that are continued at once, and the model on them; not set: no text is continued.
+  std::optional<TextShape> texts;
+  std::optional<TextPlans> text_models;
   double flops_per_token = 0;
   // most bytes of a rank's copies for saves in the background; not set: saves are synchronous
   std::optional<std::int64_t> snapshot_limit;

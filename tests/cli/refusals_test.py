@@ -747,7 +747,7 @@ ELSEWHERE = [
     "--",
     "a profile covers",
     "{}: {} is not a configuration",
-    "{} has no effect: --eval-only",  # a switch
+    "{} has no effect: {} loads the whole checkpoint",  # of switches
     "{} is '{}', but a dataset has",
     "the dataset {} has {} token ids",
     "{} is set, but {} has no validation split",  # of datasets

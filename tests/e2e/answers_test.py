@@ -191,7 +191,7 @@ def test_one_program_of_several_is_printed_or_drawn_by_its_name(tmp):
         "--train.global_batch",
         8,
     ]
-    names = ["train", "local", "average", "eval", "sample"]
+    names = ["train", "local", "average", "eval", "prompt", "token"]
     heads = re.findall(r"^program (\w+)", train(tmp, tmp / "run", *settings, "--print-program").stdout, re.M)
     assert sorted(heads) == sorted(names), heads
     for name in names:

@@ -19,6 +19,7 @@ from lockstep_testing import (
     shortened,
     write_config,
 )
+from parity_model import GPT2, LLAMA, MISTRAL, MIXTRAL, random_model
 
 sys.path.insert(0, str(SOURCE / "tests/bundle"))
 import step_costs  # noqa: E402
@@ -490,6 +491,52 @@ def test_ranks_on_devices_have_the_bits_of_ranks_on_the_cpu(tmp):
         train(tmp, tmp / f"cpu{number}", options, ranks=2)
         train(tmp, tmp / f"device{number}", options, "cuda", ranks=2, seed=number)
         assert numbers(tmp / f"cpu{number}") == numbers(tmp / f"device{number}"), layout
+
+
+def sampled(tmp, words, device="cpu", ranks=None, expect=0, **parameters):
+    """What `train --sample` told: ids and log-probabilities of each text, or its end if it should fail."""
+    prompts = ["--sample", "The prompts", "--sample", "differ", "--sample.max_tokens", 12, "--data.tokenizer", "bytes"]
+    given = ["--model.path", tmp / "model", "--train.device", device, *prompts, *words]
+    done = run("train", *given, ranks=ranks, expect=expect, env=fake_device(**parameters))
+    if expect:
+        return done
+    texts = [json.loads(line) for line in done.stdout.splitlines()]
+    return [(text["ids"], text["log_probabilities"]) for text in texts]
+
+
+def test_texts_of_a_device_are_those_of_the_cpu(tmp):
+    drawn = ["--sample.temperature", 1.2, "--sample.seed", 7, "--sample.count", 2]
+    for name, config in [
+        ("gpt2", GPT2 | {"vocab_size": 257, "n_positions": 40}),
+        ("window", MISTRAL | {"vocab_size": 257, "sliding_window": 5}),
+        ("experts", MIXTRAL | {"vocab_size": 257, "num_local_experts": 4}),
+    ]:
+        random_model(tmp / name / "model", config)
+        for dtype in share(["fp64", "fp32", "bf16", "fp16"], 2):
+            words = ["--precision.dtype", dtype, *drawn]
+            known = sampled(tmp / name, words)
+            assert len(known) == 4 and known[0] != known[1], known
+            made = sampled(tmp / name, words, "cuda", seed=3, vocabulary_multiple=64)
+            assert made == known, (name, dtype, made, known)
+            for axis in share(["ep" if name == "experts" else "tp", "pp"], 1):
+                shared = [*words, f"--parallel.{axis}", 2]
+                known = sampled(tmp / name, shared, ranks=2)
+                made = sampled(tmp / name, [*shared, "--parallel.transport", "host"], "cuda", ranks=2, seed=4)
+                assert made == known, (name, dtype, axis, made, known)
+
+
+def test_a_device_that_fails_in_a_text_ends_all_ranks_with_one_message(tmp):
+    random_model(tmp / "model", LLAMA | {"vocab_size": 257})
+    words = ["--precision.dtype", "fp32", "--parallel.tp", 2, "--parallel.transport", "host"]
+    sampled(tmp, words, "cuda", ranks=2, report=tmp / "report")
+    jobs = int((tmp / "report").read_text().split()[1])
+    for number in [1, 3, 6, 10]:
+        done = sampled(tmp, words, "cuda", 2, expect=5, only_rank=1, no_memory_at=number)
+        assert "out of memory" in done.stderr and "rank 1" in done.stderr, (number, done.stderr[-2000:])
+        assert "xception raised" not in done.stderr and not done.stdout, done.stderr[-2000:]
+    for part in share([3, 2, 1.1], 1):
+        done = sampled(tmp, words, "cuda", 2, expect=5, only_rank=1, dies_after=int(jobs / part))
+        assert "the device has failed" in done.stderr and "rank 1" in done.stderr, (part, done.stderr[-2000:])
 
 
 def test_a_checkpoint_of_a_device_resumes_on_another_layout_and_device(tmp):

@@ -3,6 +3,7 @@ program, plan, numbers, records and files."""
 
 import json
 import pathlib
+import string
 
 from checkpoint_files import state_digest, step_folders
 from lockstep_testing import (
@@ -218,7 +219,11 @@ EFFECTS = {
     "sample.max_tokens": lambda tmp: {"sample.max_tokens": 9},
     "sample.temperature": lambda tmp: {"sample.temperature": 0},
     "sample.top_k": lambda tmp: {"sample.top_k": 1},
+    "sample.top_p": lambda tmp: {"sample.top_p": 0.001},
     "sample.seed": lambda tmp: {"sample.seed": 3},
+    "sample.count": lambda tmp: {"sample.count": 2},
+    "sample.batch": lambda tmp: {"sample.count": 3, "sample.batch": 1},
+    "sample.stop": lambda tmp: {"sample.max_tokens": 50, "sample.stop": json.dumps(list(string.ascii_letters))},
     "checkpoint.every": lambda tmp: {"checkpoint.every": 3},
     "checkpoint.keep_last": lambda tmp: {"checkpoint.keep_last": 1},
     "checkpoint.keep_best": lambda tmp: {**ONE_LEFT, "checkpoint.keep_best": 2},
@@ -246,6 +251,8 @@ BASES = {  # where the effect is against another base
     "schedule.power": {"schedule.name": "polynomial"},
     "schedule.timescale": {"schedule.name": "inverse_sqrt"},
     "train.recompute_keeps": {"train.recompute": "block"},
+    "sample.batch": {"sample.count": 3},
+    "sample.stop": {"sample.max_tokens": 50},
     "precision.init_scale": {"precision.dtype": "fp16"},
     "precision.growth_factor": FP16,
     "precision.backoff_factor": FP16,
@@ -614,7 +621,11 @@ def test_the_hint_of_a_plan_that_does_not_fit_names_options_of_its_largest_progr
     long_texts = dict(LLAMA_TINY, max_position_embeddings=2**30)
     for config, options, hint in (
         (GPT2_TINY, {"eval.micro_batch": 2**26}, "use a smaller eval.micro_batch or fewer ranks on a machine"),
-        (long_texts, {"sample.max_tokens": 10**9}, "use a smaller sample.max_tokens, shorter sample.prompts or fewer "),
+        (
+            long_texts,
+            {"sample.max_tokens": 10**9},
+            "use a smaller sample.batch or sample.max_tokens, shorter prompts or fewer ",
+        ),
     ):
         write_config(tmp / "model", config)
         settings = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / "run"]

@@ -156,10 +156,10 @@ def test_every_option_of_shards_shows_in_the_program(tmp):
         other, _ = plan("--parallel.dp_shard", 4, "--parallel.dp_replicate", 1, *more)
         assert other != base, more
     assert (
-        "draw_token over dp_replicate+dp_shard"
+        "draw_tokens over dp_replicate+dp_shard"
         in plan("--parallel.dp_shard", 4, "--parallel.dp_replicate", 1, *SAMPLE)[0]
     )
-    assert "draw_token" not in base
+    assert "draw_tokens" not in base
     parts, _ = plan(
         "--parallel.dp_shard",
         4,

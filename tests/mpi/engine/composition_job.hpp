@@ -12,7 +12,7 @@
 #include "engine/make_model_plan.hpp"
 #include "harness/mpi_test.hpp"
 #include "harness/tiny_models.hpp"
-#include "model/sampled_text.hpp"
+#include "mpi/engine/continued_texts.hpp"
 #include "program/batch_plan.hpp"
 #include "program/memory_estimate.hpp"
 #include "tensor/functions/kernel_table.hpp"
@@ -181,6 +181,12 @@ inline Batch samples(std::int64_t step, const SampleRange& range, std::int64_t t
   return batch;
 }
 
+/// Two texts of different lengths.
+inline std::vector<SampledText> begun_texts(const SampleOptions& options, const ModelConfig& model) {
+  const TextRules rules{.positions = model.max_positions};
+  return {SampledText({3, 1, 4}, options, rules), SampledText({2}, options, rules)};
+}
+
 /// A training set-up on the ranks of a communicator.
 class Job {
  public:
@@ -200,7 +206,7 @@ class Job {
         architecture_(cut(updated(altered(architecture_of(how.family), alter), options(how)), sharding_)),
         buckets_(buckets_of(how)),
         programs_(make_catalogue(mesh_, plan(step_shape(), buckets_), program_options(how, clip.has_value()),
-                                 plan({1, architecture_.config.max_positions, ForwardFor::text}, buckets_))),
+                                 TextPlans{plan(prompt_pass(texts()), buckets_), plan(token_pass(texts()), buckets_)})),
         right_(programs_.train),
         model_(architecture_, precision, types_.states, buckets_, {mesh_, sharding_, rank_}, programs_.parts,
                unit_memory_of(how.offload, how.in_backward)),
@@ -246,19 +252,16 @@ class Job {
   EvaluationOutcome evaluate(std::int64_t number) { return engine_.evaluate(part(number), 0); }
   /// Of a micro-batch that all ranks read, where a step has one.
   double loss_of(const Batch& batch) { return engine_.evaluate({batch}, 0).loss_sum; }
-  /// A text that the model goes on with; which ranks drew a token is counted.
-  std::vector<std::int32_t> text(const SampleOptions& options, int& draws) {
-    SampledText text({3, 1, 4}, options, {model_.config().max_positions});
-    const TokenDraw draw = [&](std::span<const double> logits) {
+  /// Two texts that the model continues at once; how many tokens this rank drew is counted.
+  std::vector<std::vector<std::int32_t>> continued(const SampleOptions& options, int& draws) {
+    std::vector<SampledText> all = begun_texts(options, model_.config());
+    last_rows_ = continue_all(engine_, model_, texts(), all, [&](std::size_t text, std::span<const double> logits) {
       ++draws;
-      return text.draw(logits);
-    };
-    while (!text.ended()) {
-      const TextInput seen = text.seen();
-      seen_tokens_ = seen.batch.length;
-      text.append(engine_.draw_token(seen, draw, 0));
-    }
-    return text.tokens();
+      return all[text].draw(logits);
+    });
+    std::vector<std::vector<std::int32_t>> tokens;
+    for (const SampledText& text : all) tokens.push_back(text.tokens());
+    return tokens;
   }
   const Model& model() const { return model_; }
   const StepProgram& program() const { return programs_.train; }
@@ -290,10 +293,9 @@ class Job {
     const StepProgram& program = programs_.pick(step, ProgramPhase::training);
     return trace_fault(&program == &programs_.train ? right_ : program, tokens);
   }
-  /// Of the last pass over a text.
+  /// Of the last pass over texts, whose rows each rank along sequence axes has.
   std::optional<std::string> text_trace_fault() const {
-    const auto rows = [&](std::int64_t tokens) { return most_rows_of_each(sequence_.ranks, 1, tokens, 1); };
-    return trace_fault(programs_.sample, {rows(architecture_.config.max_positions), {rows(seen_tokens_)}, {1}});
+    return trace_fault(programs_.token, {.planned = texts().texts, .tokens = {last_rows_}, .samples = {last_rows_}});
   }
   Session& session() { return session_; }
   /// Equal on ranks that hold the same of a model, each in its cell.
@@ -370,6 +372,8 @@ class Job {
     options.adafactor_scale = true;
     return options;
   }
+  /// Prompts of three tokens and of one are computed in pieces of two.
+  TextShape texts() const { return {.texts = 2, .piece = 2, .positions = architecture_.config.max_positions}; }
   MicroBatchShape step_shape() const {
     return {.samples = batches_.micro_batch, .length = length, .segments = documents_ ? most_documents : 1};
   }
@@ -381,7 +385,7 @@ class Job {
   }
   ModelPlan plan(const MicroBatchShape& shape, const Buckets& buckets) const {
     MicroBatchShape own = shape;
-    own.sequence = sequence_.ranks;
+    if (!own.texts) own.sequence = sequence_.ranks;
     check_heads(architecture_.config, sharding_.blocks.ranks, own.sequence);
     return plan_of(architecture_, types_, own, buckets, {}, sharding_);
   }
@@ -395,6 +399,7 @@ class Job {
     options.update = {
         .clips = clips, .heartbeat_bytes = heartbeat_bytes_of(architecture_.config), .in_backward = how.in_backward};
     options.eval_reduction_bytes = heartbeat_bytes;
+    options.draw_bytes = draw_bytes_of(texts().texts);
     options.local = how.local;
     options.offload = how.offload;
     return options;
@@ -460,7 +465,7 @@ class Job {
   std::unique_ptr<Optimizer> optimizer_;
   Transport transport_;
   Engine engine_;
-  std::int64_t seen_tokens_ = 0;                 // of the last pass over a text
+  std::int64_t last_rows_ = 0;                   // of the last pass over texts
   std::shared_ptr<TensorStatistics> gradients_;  // of the last step
 };
 
@@ -469,7 +474,7 @@ inline double norm_of(const at::Tensor& tensor) {
   return std::sqrt(at::dot(flat, flat).item<double>());
 }
 
-/// The most likely tokens; drawn ones, beyond the context of the models.
+/// The most likely tokens; drawn ones, up to the last position of the models.
 inline std::vector<SampleOptions> ways_to_sample() {
   SampleOptions greedy, seeded;
   greedy.max_tokens = 6;
@@ -480,24 +485,13 @@ inline std::vector<SampleOptions> ways_to_sample() {
   return {greedy, seeded};
 }
 
-/// The same by the whole model of one rank, without a program.
-inline std::vector<std::int32_t> text_of(const Model& model, const SampleOptions& options) {
-  SampledText text({3, 1, 4}, options, {model.config().max_positions});
-  while (!text.ended()) {
-    const TextInput seen = text.seen();
-    const at::Tensor logits = model.logits(to_tensors(seen.batch, model.config()))[seen.last].to(at::kDouble).cpu();
-    text.append(text.draw(values_of<double>(logits)));
-  }
-  return text.tokens();
-}
-
 /// What one rank has: outcomes of 20 steps; of the first the gradients, an evaluation and texts after it.
 struct Reference {
   std::vector<StepOutcome> steps;
   std::map<std::string, at::Tensor> gradients;
   double all_norm = 0;
   double eval_loss = 0;
-  std::vector<std::vector<std::int32_t>> texts;
+  std::vector<std::vector<std::vector<std::int32_t>>> texts;  // by way to sample
 };
 
 /// By how much the probability of an expert that a token goes to was above that of one that it does not go to, at the
@@ -578,7 +572,11 @@ inline Reference make_reference(const std::string& family) {
     }
     reference.all_norm = std::sqrt(sum);
     reference.eval_loss = one.evaluate(3).loss_sum;
-    for (const SampleOptions& options : ways_to_sample()) reference.texts.push_back(text_of(one.model(), options));
+    for (const SampleOptions& options : ways_to_sample()) {
+      reference.texts.emplace_back();
+      for (const SampledText& text : begun_texts(options, one.model().config()))
+        reference.texts.back().push_back(continued_anew(one.model(), text));
+    }
   }
   return reference;
 }

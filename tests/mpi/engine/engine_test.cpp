@@ -8,6 +8,7 @@
 #include "harness/mpi_test.hpp"
 #include "harness/share.hpp"
 #include "harness/tiny_models.hpp"
+#include "mpi/engine/continued_texts.hpp"
 #include "program/batch_plan.hpp"
 #include "program/work_times.hpp"
 #include "tensor/runtime.hpp"
@@ -85,6 +86,7 @@ std::int64_t valid_tokens(std::int64_t step) {
 
 /// A whole training set-up on the ranks of a communicator.
 struct Job {
+  static constexpr TextShape texts{.texts = 1, .piece = 2, .positions = 16};
   Job(std::unique_ptr<Communicator> ranks, const std::string& family, Precision precision, std::int64_t micro_batch,
       RecomputePolicy recompute = RecomputePolicy::none, std::int64_t bucket_bytes = 0)
       : session(std::move(ranks)),
@@ -100,8 +102,10 @@ struct Job {
                                  .recompute = recompute,
                                  .shards = {},
                                  .update = {.clips = true, .heartbeat_bytes = heartbeat_bytes},
-                                 .eval_reduction_bytes = heartbeat_bytes},
-                                plan_of(architecture, types, {1, length}, {bucket_bytes}))),
+                                 .eval_reduction_bytes = heartbeat_bytes,
+                                 .draw_bytes = draw_bytes_of(texts.texts)},
+                                TextPlans{plan_of(architecture, types, prompt_pass(texts), {bucket_bytes}),
+                                          plan_of(architecture, types, token_pass(texts), {bucket_bytes})})),
         transport(make_transport(session, programs)),
         engine(model, *optimizer, programs, session, transport, 0.5) {
     model.initialise(7);
@@ -360,12 +364,11 @@ BOOST_AUTO_TEST_CASE(what_fails_on_one_rank_while_a_text_is_sampled_fails_on_all
   SampleOptions options;
   options.max_tokens = 5;
   const auto text_from = [&](const TokenDraw& fails) {
-    SampledText text({1, 2, 3}, options, {16});
-    const TokenDraw draw = [&](std::span<const double> logits) {
-      return text.added().size() == 2 && fails ? fails(logits) : text.draw(logits);
-    };
-    while (!text.ended()) text.append(job.engine.draw_token(text.seen(), draw, 0));
-    return text.tokens();
+    std::vector<SampledText> texts{SampledText({1, 2, 3}, options, {.positions = 16})};
+    continue_all(job.engine, job.model, Job::texts, texts, [&](std::size_t, std::span<const double> logits) {
+      return texts[0].added().size() == 2 && fails ? fails(0, logits) : texts[0].draw(logits);
+    });
+    return texts[0].tokens();
   };
   const auto thrown_by = [&](const TokenDraw& fails) -> std::optional<AgreedError> {
     try {
@@ -377,7 +380,8 @@ BOOST_AUTO_TEST_CASE(what_fails_on_one_rank_while_a_text_is_sampled_fails_on_all
   };
   const Rank last = test::world().size() - 1;
   const auto before = text_from({});
-  const auto drawn = thrown_by([](std::span<const double>) -> DrawnToken { throw Error(ExitCode::input, "no token"); });
+  const auto drawn =
+      thrown_by([](std::size_t, std::span<const double>) -> DrawnToken { throw Error(ExitCode::input, "no token"); });
   BOOST_REQUIRE(drawn.has_value());
   BOOST_TEST((drawn->owner() == 0 && drawn->code() == ExitCode::input));
   job.session.configure(

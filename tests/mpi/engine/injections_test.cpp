@@ -124,17 +124,17 @@ BOOST_AUTO_TEST_CASE(an_evaluation_and_a_text_that_one_rank_fails_in_leave_nothi
     const double want = job.evaluate(3).loss_sum;
     const SampleOptions greedy = ways_to_sample().front();
     int draws = 0;
-    const std::vector<std::int32_t> text = job.text(greedy, draws);
+    const auto texts = job.continued(greedy, draws);
     for (const Rank rank : failing_ranks()) {
       const Injection amid_evaluation{.rank = rank, .phase = Phase::evaluation, .code = 5};
       inject(job, amid_evaluation);
       check_told(told_by_all([&] { job.evaluate(3); }), amid_evaluation, how.text());
       const Injection amid_text{.rank = rank, .phase = Phase::sample, .code = 5};
       inject(job, amid_text);
-      check_told(told_by_all([&] { job.text(greedy, draws); }), amid_text, how.text());
+      check_told(told_by_all([&] { job.continued(greedy, draws); }), amid_text, how.text());
       inject(job, {});
       BOOST_TEST(job.evaluate(3).loss_sum == want, how.text());
-      BOOST_TEST(job.text(greedy, draws) == text, how.text());
+      BOOST_TEST((job.continued(greedy, draws) == texts), how.text());
     }
   }
 }

@@ -107,8 +107,8 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_rows_sum_what_balances_experts_of_each_sam
   balanced.aux = 0.1;
   BatchShape batch{3, 7, DType::bf16};  // 21 rows, 11 of each
   batch.sequence = {2};
-  const auto said = [&](const Architecture& model, std::size_t layer, ForwardFor purpose = ForwardFor::batch) {
-    return profile(model, decoder + layer, batch, purpose).exchanges;
+  const auto said = [&](const Architecture& model, std::size_t layer) {
+    return profile(model, decoder + layer, batch).exchanges;
   };
   const BlockExchanges with = said(tiny_mixtral(balanced), 0), without = said(tiny_mixtral(of), 0);
   BOOST_TEST(without.forward.size() == 2u);
@@ -119,9 +119,11 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_rows_sum_what_balances_experts_of_each_sam
   BOOST_TEST(sum.bytes() == 3 * 2 * 5 * 4);  // of each sample two numbers for each of five experts
   BOOST_TEST(sum.bytes_of(7, 2) == 2 * 2 * 5 * 4);
   BOOST_TEST(sum.bytes_of(4, 1) == 2 * 5 * 4);
-  BOOST_TEST(said(tiny_mixtral(balanced), 0, ForwardFor::text).forward.size() == 2u);
   BOOST_TEST(said(tiny_qwen3_moe(balanced), 0).forward.size() == 2u);  // a layer without experts
   BOOST_TEST(said(tiny_qwen3_moe(balanced), 1).forward.size() == 3u);
+  batch.sequence = {};  // a pass over texts exchanges nothing along these axes
+  batch.texts = {.texts = 3, .piece = 7, .positions = 20};
+  BOOST_TEST(said(tiny_mixtral(balanced), 0).forward.empty());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

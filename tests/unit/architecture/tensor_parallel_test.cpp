@@ -111,7 +111,16 @@ BOOST_AUTO_TEST_CASE(what_ranks_say_within_a_block_is_of_rows_and_a_long_loss_co
   BOOST_TEST(head.forward[2].bytes_of(11, 2) == 24);
   BOOST_TEST(head.forward[2].bytes_of(10, 2) == 0);
   BOOST_TEST(head.backward.size() == 1u);
-  BOOST_TEST(profile(part, last, batch, ForwardFor::text).exchanges.forward[0].bytes() == 15 * 4);
+  BatchShape texts = batch;
+  texts.texts = {.texts = 2, .piece = 7, .positions = 20};
+  const BlockExchanges logits = profile(part, last, texts).exchanges;
+  BOOST_TEST(logits.forward.size() == 1u);
+  BOOST_TEST(logits.forward[0].bytes() == 2 * 15 * 4);
+  BOOST_TEST(logits.forward[0].bytes_of(9, 1) == 15 * 4);  // of the texts in the pass
+  BOOST_TEST(logits.backward.empty());
+  const BlockProfile cached = profile(part, 1, texts);
+  BOOST_TEST(cached.cache_bytes == 2 * 2 * part.config.kv_heads * part.config.head_size * 20 * 2);
+  BOOST_TEST(cached.exchanges.forward.size() == 2u);
 }
 
 BOOST_AUTO_TEST_CASE(neighbours_have_the_same_key_heads_where_these_are_fewer_than_ranks_and_their_gradients_add_up) {

@@ -52,6 +52,7 @@ std::set<std::string> declared() {
     for (const Option& option : declaration->options()) {
       if (option.facts.hidden || option.facts.positional) continue;
       std::string name = "--" + option.path;
+      if (name.back() == '_') name.pop_back();  // of an option with the name of a section
       if (option.path.find('.') == std::string::npos) std::replace(name.begin(), name.end(), '_', '-');
       names.insert(name);
       if (option.type.element.empty() || !option.type.element.front().fields) continue;
@@ -79,6 +80,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(help_manual_and_completions_show_the_declared_opti
              boost::test_tools::per_element());
   BOOST_TEST(all_matches(zsh_completion(tool), "^  '\\*?(--[A-Za-z0-9._-]+?)(?:=-?)?\\[") == expected,
              boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(help_on_a_name_that_an_option_and_a_section_have_shows_both) {
+  const std::string text = help_text(documented<TrainConfig>(), "sample");
+  BOOST_TEST(text.find("--sample TEXT") != std::string::npos);
+  BOOST_TEST(text.find("--sample.top_k") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(help_is_at_most_100_columns_wide_and_every_option_has_a_text, Config, Configs) {

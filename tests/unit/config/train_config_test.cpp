@@ -6,6 +6,7 @@
 #include "config/inspect_config.hpp"
 #include "config/prepare_config.hpp"
 #include "config/reshard_config.hpp"
+#include "options/arguments.hpp"
 #include "options/former_options.hpp"
 #include "options/option.hpp"
 #include "sample_config.hpp"
@@ -326,6 +327,37 @@ BOOST_AUTO_TEST_CASE(an_evaluation_overlooks_contradictions_between_options_of_t
   }
   BOOST_TEST(train_problem({"--eval-only", "--dry-run"}).find("a plan is of a training run") != std::string::npos);
   BOOST_TEST(train_problem({"--eval-only", "--print-layout"}).find("a plan is of a training run") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(texts_need_weights_alone_and_overlook_what_only_training_and_evaluations_use) {
+  using Words = std::vector<std::string>;
+  const auto problem = [](const Words& words) { return message_of<TrainConfig>(words); };
+  BOOST_TEST(problem({"--sample", "A text", "--model.path", "m"}).empty());
+  BOOST_TEST(problem({"--sample-file", "f.txt", "--model.path", "m"}).empty());
+  BOOST_TEST(problem({"--sample", "A text", "--model.config", "m", "--checkpoint.resume", "./runs/x"}).empty());
+  BOOST_TEST(problem({"--sample", "A text"}).find("model.config or model.path is needed") != std::string::npos);
+  BOOST_TEST(problem({"--sample", "A text", "--model.config", "m"}).find("--sample needs weights") !=
+             std::string::npos);
+  for (const Words& wrong : {Words{"--data.repeat_order", "true", "--data.shuffle", "false"},
+                             {"--parallel.dp_replicate", "8"},
+                             {"--eval.patience", "2"},
+                             {"--optimizer.in_backward", "true"},
+                             {"--train.callbacks", "[sample]"}}) {
+    Words words = wrong;
+    words.insert(words.end(), {"--sample", "A text"});
+    BOOST_TEST(train_problem(words).empty(), wrong.front() << ": " << train_problem(words));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_text_of_the_command_line_is_taken_as_it_is) {
+  const auto texts = [](const std::vector<std::string>& words) { return train_line(words).config.sample_texts; };
+  BOOST_TEST(texts({"--sample", "[INST] a", "--sample", "{b: 1}", "--sample=null", "--sample=--help", "--sample",
+                    "-"}) == (std::vector<std::string>{"[INST] a", "{b: 1}", "null", "--help", "-"}));
+  const TrainConfig config = train_line({"--sample.count", "2", "--sample", "c", "--sample.stop", "x"}).config;
+  BOOST_TEST(config.sample_texts == std::vector<std::string>{"c"});
+  BOOST_TEST(config.sample.count == 2);
+  BOOST_TEST(config.sample.stop == std::vector<std::string>{"x"});
+  BOOST_TEST(spelling_of("sample_") == "--sample");
 }
 
 BOOST_AUTO_TEST_CASE(a_resumed_run_may_change_what_does_not_alter_its_trajectory) {

@@ -3,6 +3,7 @@
 #include "engine/make_model_plan.hpp"
 #include "exchange/hf_config.hpp"
 #include "harness/share.hpp"
+#include "model/text_cache.hpp"
 #include "program/memory_estimate.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/functions/checked_function.hpp"
@@ -106,7 +107,8 @@ OptimizerOptions plain_sgd() {
 struct Job {
   Job(const Shape& shape, Precision precision, RecomputePolicy recompute, bool in_backward = false,
       std::optional<DType> output = {}, const OptimizerOptions& options = plain_sgd(),
-      const OffloadOptions& offload = {}, WeightMemory kept = WeightMemory::master)
+      const OffloadOptions& offload = {}, WeightMemory kept = WeightMemory::master,
+      const std::optional<TextShape>& texts = {})
       : before(live_bytes()),
         host_before(live_bytes(Arena::host)),
         session(solo_communicator()),
@@ -124,13 +126,22 @@ struct Job {
                         .heartbeat_bytes = heartbeat_bytes_of(architecture.config),
                         .in_backward = in_backward},
              .offload = offload,
-             .eval_reduction_bytes = heartbeat_bytes})),
+             .eval_reduction_bytes = heartbeat_bytes,
+             .draw_bytes = texts ? draw_bytes_of(texts->texts) : 0},
+            text_plans(texts))),
         transport(make_transport(session, programs)),
         engine(model, *optimizer, programs, session, transport, in_backward ? std::nullopt : std::optional(1.0)),
         batches(static_cast<std::size_t>(shape.micro_batches), made_batch(shape.samples, shape.length)) {
     model.set_output_type(scalar_type(types.handed_out()));
     for (const Parameter* parameter : model.parameters())
       weights += parameter->elements() * size_of(master_dtype(precision));
+  }
+
+  std::optional<TextPlans> text_plans(const std::optional<TextShape>& texts) const {
+    if (!texts) return {};
+    const Processor processor{.threads = 1, .multiplier = multiplier()};
+    return TextPlans{plan_of(architecture, types, prompt_pass(*texts), {}, processor),
+                     plan_of(architecture, types, token_pass(*texts), {}, processor)};
   }
 
   static UnitTypes types_of(Precision precision, const OptimizerOptions& options, std::optional<DType> output,
@@ -152,6 +163,17 @@ struct Job {
     reset_peak_live_bytes();
     engine.evaluate({batches.front()}, 0);
     return peaks(programs.eval);
+  }
+
+  /// A pass over as many texts as there are places: of rows [first, first + count) of each.
+  Peaks continue_texts(const TextShape& texts, ProgramPhase phase, std::int64_t first, std::int64_t count) {
+    const std::vector<std::int32_t> tokens(static_cast<std::size_t>(first + count), 7);
+    std::vector<TextRows> rows;
+    for (std::int32_t slot = 0; slot < texts.texts; ++slot)
+      rows.push_back({.slot = slot, .tokens = tokens, .first = first, .count = count});
+    reset_peak_live_bytes();
+    engine.continue_texts(pass_over(rows), phase, [](std::size_t, std::span<const double>) { return DrawnToken{}; }, 0);
+    return peaks(phase == ProgramPhase::prompt ? programs.prompt : programs.token);
   }
 
   Peaks peaks(const StepProgram& program) const {
@@ -236,6 +258,28 @@ BOOST_AUTO_TEST_CASE(the_planned_peak_of_a_step_is_the_counted_one) {
       }
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(the_planned_peak_of_a_pass_over_texts_is_the_counted_one) {
+  set_up_runtime(1);
+  const std::vector<std::pair<std::string, Shape>> shapes{
+      {"gpt2, layers", {gpt2(512, 512, 6), 1, 8}},
+      {"gpt2, vocabulary", {gpt2(40000, 512, 1), 1, 8}},
+      {"llama", {llama(512, 768, 4096, 2), 1, 8}},
+      {"mixtral", {of_family("mixtral", R"("num_local_experts": 4)", 512, 1024, 3), 1, 8}},
+      {"mistral with a window", {of_family("mistral", R"("sliding_window": 100)", 768, 3072, 2), 1, 8}},
+  };
+  const TextShape texts{.texts = 3, .piece = 170, .positions = 400};
+  for (const auto& [name, shape] : shapes)
+    for (const auto& [precision, type] : {std::pair(Precision::fp32, "fp32"), {Precision::bf16, "bf16"}})
+      apart([&] {
+        Job job(shape, precision, RecomputePolicy::none, false, {}, plain_sgd(), {}, WeightMemory::master, texts);
+        const TextCache cache(job.model, texts);
+        const std::string what = fmt::format("{}, {}", name, type);
+        check(what + ", prompts", job.continue_texts(texts, ProgramPhase::prompt, 0, texts.piece));
+        check(what + ", later prompts", job.continue_texts(texts, ProgramPhase::prompt, texts.piece, texts.piece));
+        check(what + ", tokens", job.continue_texts(texts, ProgramPhase::token, texts.positions - 1, 1));
+      });
 }
 
 BOOST_AUTO_TEST_CASE(what_is_kept_for_a_repetition_takes_the_memory_that_is_planned) {

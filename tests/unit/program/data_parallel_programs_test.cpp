@@ -1,5 +1,6 @@
 // The programs of data parallelism, spelled out: whatever is hung on the joints beside it, these stay as they are.
 // Fields may be added; ops, subjects, micro-batches, order, waits and bytes may not change.
+#include "program/memory_estimate.hpp"
 #include "unit/program/models.hpp"
 
 #include <fmt/ranges.h>
@@ -76,20 +77,36 @@ BOOST_AUTO_TEST_CASE(one_rank_with_one_micro_batch) {
 )");
 }
 
-BOOST_AUTO_TEST_CASE(a_pass_over_a_text_is_one_forward_and_a_token_drawn_for_all_ranks) {
+BOOST_AUTO_TEST_CASE(a_pass_over_texts_is_one_forward_that_extends_caches_and_tokens_drawn_for_all_ranks) {
   ProgramOptions options;
   options.micro_batches = 2;
-  options.eval_reduction_bytes = 88;
+  options.draw_bytes = 96;
   const ModelPlan model = models::tied({});
-  const Catalogue programs = make_catalogue(make_mesh("world", {{"dp_replicate", 3}}), model, options, model);
-  BOOST_TEST(lines_of(programs.sample) == R"(ranks 0 1 2
+  ModelPlan cached = model;
+  cached.blocks[1].cache_bytes = cached.blocks[2].cache_bytes = 40;
+  const Catalogue programs =
+      make_catalogue(make_mesh("world", {{"dp_replicate", 3}}), model, options, TextPlans{cached, cached});
+  for (const StepProgram* program : {&programs.prompt, &programs.token}) {
+    BOOST_TEST(lines_of(*program) == R"(ranks 0 1 2
 0 compute forward block 0 mb 0
 1 compute forward block 1 mb 0
 2 compute forward block 2 mb 0
 3 compute forward block 3 mb 0
-4 reduction draw_token over dp_replicate 88 after 3
+4 reduction draw_tokens over dp_replicate 96 after 3
 )");
-  BOOST_TEST(programs.all().size() == 2u);  // without an evaluation
+    const RankClass& ranks = program->classes.front();
+    std::int64_t caches = 0;
+    for (const Slot& slot : ranks.slots) caches += slot.kind == SlotKind::cache ? slot.bytes : 0;
+    BOOST_TEST(caches == 80);
+    BOOST_TEST(memory_of(ranks).bytes.at(SlotKind::cache) == 80);
+    for (const int block : {1, 2}) {
+      const std::vector<int>& writes = ranks.actions[static_cast<std::size_t>(block)].slots.writes;
+      BOOST_REQUIRE(writes.size() == 1u);
+      const Slot& slot = ranks.slots[static_cast<std::size_t>(writes.front())];
+      BOOST_TEST((slot.kind == SlotKind::cache && slot.subject == block_subject(block)));
+    }
+  }
+  BOOST_TEST(programs.all().size() == 3u);  // without an evaluation
 }
 
 BOOST_AUTO_TEST_CASE(three_ranks_with_two_micro_batches_recomputed_and_not_clipped) {

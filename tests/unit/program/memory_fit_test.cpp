@@ -64,9 +64,9 @@ BOOST_AUTO_TEST_CASE(hints_name_options_of_the_program_that_needs_the_most) {
   BOOST_TEST(less_machine_memory(ProgramPhase::training) ==
              "a smaller train.micro_batch, --train.recompute block or fewer ranks on a machine");
   BOOST_TEST(less_machine_memory(ProgramPhase::evaluation) == "a smaller eval.micro_batch or fewer ranks on a machine");
-  BOOST_TEST(
-      less_device_memory(ProgramPhase::sampling) ==
-      "a smaller sample.max_tokens, shorter sample.prompts, train.offload, or more ranks that share the weights");
+  BOOST_TEST(less_device_memory(ProgramPhase::token) ==
+             "a smaller sample.batch or sample.max_tokens, shorter prompts, train.offload, or more ranks that share "
+             "the weights");
   BOOST_TEST(less_device_memory({}) == "train.offload or more ranks that share the weights");
 }
 

@@ -213,22 +213,22 @@ BOOST_FIXTURE_TEST_CASE(a_reduction_that_does_not_wait_for_its_gradient_is_named
 }
 
 BOOST_FIXTURE_TEST_CASE(a_token_is_not_drawn_before_the_logits_are_there, Right) {
-  StepProgram sample = make_catalogue(mesh, plan, options, plan).sample;
+  StepProgram token = make_catalogue(mesh, plan, options, TextPlans{plan, plan}).token;
   const auto found = [&] {
-    const auto what = find_fault(sample, plan, ProgramPhase::sampling, options);
-    return what ? to_text(sample, *what) : "";
+    const auto what = find_fault(token, plan, ProgramPhase::token, options);
+    return what ? to_text(token, *what) : "";
   };
   BOOST_TEST(found() == "");
-  std::vector<Action>& list = sample.classes.front().actions;
+  std::vector<Action>& list = token.classes.front().actions;
   const Waits waits = std::exchange(list.back().waits, {});
   BOOST_TEST(found() ==
-             "program sample, rank 0, action 4 (draw_token over dp_replicate): may start before action 3 (forward "
+             "program token, rank 0, action 4 (draw_tokens over dp_replicate): may start before action 3 (forward "
              "block head mb 0) has ended");
   list.back().waits = waits;
   list.back().group.clear();
   BOOST_TEST(found().find("must be over dp_replicate") != std::string::npos);
   list.pop_back();
-  BOOST_TEST(found() == "program sample, rank 0: never does draw_token");
+  BOOST_TEST(found() == "program token, rank 0: never does draw_tokens");
 }
 
 BOOST_FIXTURE_TEST_CASE(a_dropped_stash_must_be_computed_again, Right) {

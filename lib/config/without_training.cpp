@@ -1,4 +1,4 @@
-#include "config/evaluation_alone.hpp"
+#include "config/without_training.hpp"
 
 #include <algorithm>
 
@@ -103,6 +103,40 @@ TrainConfig evaluation_alone(const TrainConfig& given) {
   if (given.train.run_dir.empty()) config.checkpoint.local_dir.reset();
   config.log = {};
   return config;
+}
+
+TrainConfig sampling_alone(const TrainConfig& given) {
+  TrainConfig config = evaluation_alone(given);
+  const ParallelOptions plain;
+  ParallelOptions& parallel = config.parallel;
+  parallel.dp_replicate = plain.dp_replicate;
+  parallel.dp_shard = plain.dp_shard;
+  parallel.ring = plain.ring;
+  parallel.ulysses = plain.ulysses;
+  parallel.cp_fsdp_mode = plain.cp_fsdp_mode;
+  parallel.zero = plain.zero;
+  parallel.reshard_after_forward = plain.reshard_after_forward;
+  parallel.micro_batches = plain.micro_batches;
+  const DataOptions& data = given.data;
+  config.data = {};
+  config.data.sequence_length = std::max<std::int64_t>(data.sequence_length, 1);
+  config.data.preparation = data.preparation;
+  if (data.preparation.records.chat_template)
+    config.data.preparation.records.form = RecordForm::messages;  // of prompts
+  config.eval = {};
+  config.eval.at_end = false;
+  config.train.offload = {};  // of shards, which one rank has none of
+  config.train.host_memory = TrainOptions().host_memory;
+  config.train.global_batch.reset();
+  config.train.micro_batch = 1;
+  config.train.accumulation = 1;
+  config.sample = given.sample;
+  config.sample.prompts = given.sample_texts;
+  return config;
+}
+
+TrainConfig without_training(const TrainConfig& given) {
+  return given.eval_only ? evaluation_alone(given) : samples_alone(given) ? sampling_alone(given) : given;
 }
 
 }  // namespace lockstep
