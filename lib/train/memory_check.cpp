@@ -21,7 +21,7 @@ namespace lockstep {
 
 namespace {
 
-/// The most bytes that a rank needs, and the program that needs them; not set: a load or a save needs them.
+/// The most bytes that a rank needs, and the program to make smaller; not set: a load or a save needs them.
 struct MostBytes {
   std::int64_t bytes = 0;
   std::optional<ProgramPhase> peak = {};
@@ -39,8 +39,9 @@ MostBytes most_of_programs(const TrainPlan& plan, Rank rank, const OfProgram& of
   MostBytes most;
   for (const StepProgram* program : plan.programs.all()) {
     if (!plan.trains && program == &plan.programs.train) continue;
-    if (const std::int64_t bytes = of_program(program->class_of(rank)); bytes > most.bytes)
-      most = {bytes, phase_of(plan, *program)};
+    const std::int64_t bytes = of_program(program->class_of(rank));
+    if (bytes > most.bytes + most.bytes / 16) most.peak = phase_of(plan, *program);  // less than that is no help
+    most.bytes = std::max(most.bytes, bytes);
   }
   return most;
 }

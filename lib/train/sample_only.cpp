@@ -10,6 +10,7 @@
 #include "comm/together.hpp"
 #include "engine/engine.hpp"
 #include "report/record.hpp"
+#include "tokenizer/same_encoding.hpp"
 #include "tokenizer/tokenizers.hpp"
 #include "train/run_model.hpp"
 #include "train/run_seed.hpp"
@@ -55,6 +56,24 @@ TokenizerChoice tokenizer_of(const TrainConfig& config, Session& session) {
   if (const auto found = model_tokenizer(config, session)) return *found;
   throw Error(ExitCode::usage, "the model has no tokenizer to encode texts with",
               "name one with --data.tokenizer bytes|TOKENIZER");
+}
+
+/// A warning if prompts are encoded with another tokenizer than the model's; empty: there is none. Collective over the
+/// session's world.
+std::string warning_on(const Tokenizer& chosen, const TokenizerChoice& choice, const TrainConfig& config,
+                       Session& session) {
+  const PrepareDataOptions& options = config.data.preparation;
+  if (!options.tokenizer) return {};
+  const auto own = model_tokenizer(config, session);
+  if (!own || *own == choice) return {};
+  try {
+    const auto other = make_tokenizer(own->text(), "", options.special_tokens_in_text());
+    if (same_encoding(chosen, *other)) return {};
+  } catch (const Error&) {  // whatever the model has, it is not needed
+    return {};
+  }
+  return fmt::format("prompts are encoded with the tokenizer {}, but the model has another one: {}", choice.text(),
+                     own->text());
 }
 
 /// Open MPI gives ranks a terminal of its own as standard output: under a launcher it counts as a pipe.
@@ -141,6 +160,8 @@ int sample_only(const TrainConfig& given, Session& session, Output& output) {
     const PrepareDataOptions& options = config.data.preparation;
     tokenizer = make_tokenizer(choice.text(), options.end_of_text.value_or(""), options.special_tokens_in_text());
   });
+  if (const std::string warning = warning_on(*tokenizer, choice, config, session); !warning.empty())
+    output.log().warning("{}", warning);
   const std::vector<Prompt> prompts = read_prompts(config, *tokenizer, choice, session, output.log());
   config.sample.prompts.clear();
   config.sample.longest_prompt = 0;

@@ -396,6 +396,7 @@ OWN_TESTS = {
     "precision.matrix_unit",
     "precision.reduce_dtype",
     "precision.min_scale",
+    "sample.add_bos",
     "dialect",
     "preset",
 }
@@ -623,7 +624,7 @@ def test_the_hint_of_a_plan_that_does_not_fit_names_options_of_its_largest_progr
         (GPT2_TINY, {"eval.micro_batch": 2**26}, "use a smaller eval.micro_batch or fewer ranks on a machine"),
         (
             long_texts,
-            {"sample.max_tokens": 10**9},
+            {"sample.max_tokens": 10**9, "sample.count": 8},
             "use a smaller sample.batch or sample.max_tokens, shorter prompts or fewer ",
         ),
     ):

@@ -266,6 +266,8 @@ def test_a_text_goes_on_behind_its_prompt_with_any_tokenizer(tmp):
         without = model.generate(ids[:, 1:], do_sample=False, max_new_tokens=40)[0, ids.shape[1] - 1 :].tolist()
     [record] = lines(sample(*words, "--sample.add_bos", "false"))
     assert record["ids"] == without and record["prompt_tokens"] == ids.shape[1] - 1, (record, without)
+    other = sample(*words, "--data.tokenizer", "bytes", expect=None)  # of 257 ids, more than the model has
+    assert "prompts are encoded with the tokenizer bytes, but the model has another one" in other.stderr, other.stderr
     [spelled] = lines(sample(*words[:-1], "<s>the cat"))
     assert spelled["prompt_tokens"] <= ids.shape[1] + 3, spelled
 
