@@ -97,13 +97,20 @@ std::int64_t longest_prompt(const SampleOptions& options, const Dataset* dataset
   if (tokenizer) encoder.emplace(*tokenizer, options.add_bos);
   std::int64_t longest = 1;
   for (const std::string& text : options.prompts) {
-    const std::int64_t tokens = encoder ? std::ssize(encoder->encode(text)) : std::ssize(text);
-    if (encoder && tokens == 0) throw Error(ExitCode::usage, "sample.prompts has an empty text", "leave it out");
-    if (encoder && tokens > positions)
-      throw Error(ExitCode::usage,
-                  fmt::format("sample.prompts has a text of {}, but the model has {}", counted(tokens, "token"),
-                              counted(positions, "position")),
-                  "shorten it");
+    std::int64_t tokens = std::ssize(text);
+    if (encoder) {
+      try {
+        tokens = std::ssize(encoder->encode(text));
+      } catch (const Error& error) {
+        throw Error(error.code(), fmt::format("sample.prompts: {}", error.what()), error.hint());
+      }
+      if (tokens == 0) throw Error(ExitCode::usage, "sample.prompts has an empty text", "leave it out");
+      if (tokens > positions)
+        throw Error(ExitCode::usage,
+                    fmt::format("sample.prompts has a text of {}, but the model has {}", counted(tokens, "token"),
+                                counted(positions, "position")),
+                    "shorten it");
+    }
     longest = std::max(longest, tokens);
   }
   return longest;

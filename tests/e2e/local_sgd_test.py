@@ -278,7 +278,7 @@ def test_the_plan_tells_of_cells_and_programs_show_them(tmp):
     assert plan["memory_per_rank"]["save_bytes"] > plan["memory_per_rank"]["master_bytes"] * 2, plan
     shown = run("train", *common, "--print-program").stdout
     heads = re.findall(r"program (\w+): .*", shown)
-    assert heads == ["train", "local", "average", "eval", "sample"], heads
+    assert heads == ["train", "local", "average", "eval", "prompt", "token"], heads
     programs = dict(zip(heads, re.split(r"(?m)^program ", shown)[1:]))
     assert "separate weights along dp_replicate" in programs["local"] and "separate" not in programs["train"]
     assert "all_reduce unit layer.0 over dp_node" in programs["local"] and "over dp_replicate+dp_node" not in programs[

@@ -446,17 +446,30 @@ def test_a_callback_that_fails_costs_neither_the_run_nor_a_checkpoint(tmp):
             "--train.callbacks",
             '["sample"]',
             "--sample.prompts",
-            '["a", "x"]',
+            '["a", "b"]',
             "--eval.every",
             1,
+            "--train.inject",
+            "kind=throw,rank=1,phase=sample,step=2",
             steps=3,
             data="ab",
         ),
         ranks=2,
     )
     failed = [record for record in records(tmp / "run", "event") if record["name"] == "callback_failed"]
-    assert [record["step"] for record in failed] == [1, 2, 3] and "the callback sample: " in failed[0]["message"], (
-        failed
-    )
-    assert done.stderr.count("the run continues without it") == 3, done.stderr
+    assert [record["step"] for record in failed] == [2] and "the callback sample: " in failed[0]["message"], failed
+    assert done.stderr.count("the run continues without it") == 1, done.stderr
+    assert [record["step"] for record in records(tmp / "run", "sample")] == [1, 1, 3, 3]
     check_whole(tmp / "run", 3)
+
+
+def test_a_prompt_that_cannot_be_continued_is_refused_before_the_first_step(tmp):
+    prepare(tmp)
+    sampled = ["--train.callbacks", '["sample"]', "--eval.every", 1]
+    for prompts, told in [
+        (["a", ""], "sample.prompts has an empty text"),
+        (["x" * 65], "sample.prompts has a text of 65 tokens, but the model has 64 positions"),
+    ]:
+        words = options(tmp, tmp / "run", *sampled, "--sample.prompts", json.dumps(prompts), steps=3)
+        refused = run("train", *words, expect=2).stderr
+        assert told in refused and not (tmp / "run/records.jsonl").exists(), refused
