@@ -21,8 +21,8 @@
 
 namespace lockstep {
 
-/// The error of a rank whose device has no memory left: the bytes that it asked for, and those that the plan of the
-/// program holds, by kind.
+/// The error of a rank whose device has no memory left. It tells the bytes of the request, and by kind the bytes of the
+/// program's plan.
 Error out_of_memory(const c10::OutOfMemoryError& error, ProgramPhase phase, const RankClass& ranks);
 
 /// One execution of a program: its inputs, the memory of its slots, its tickets, and the first failure of this rank.

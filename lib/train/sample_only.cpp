@@ -66,12 +66,14 @@ std::string warning_on(const Tokenizer& chosen, const TokenizerChoice& choice, c
   if (!options.tokenizer) return {};
   const auto own = model_tokenizer(config, session);
   if (!own || *own == choice) return {};
-  try {
-    const auto other = make_tokenizer(own->text(), "", options.special_tokens_in_text());
-    if (same_encoding(chosen, *other)) return {};
-  } catch (const Error&) {  // whatever the model has, it is not needed
-    return {};
-  }
+  bool differs = false;
+  together(session.world(), "compare the tokenizers", [&] {
+    try {
+      differs = !same_encoding(chosen, *make_tokenizer(own->text(), "", options.special_tokens_in_text()));
+    } catch (const Error&) {  // the model's tokenizer cannot be read, and is not needed
+    }
+  });
+  if (!differs) return {};
   return fmt::format("prompts are encoded with the tokenizer {}, but the model has another one: {}", choice.text(),
                      own->text());
 }

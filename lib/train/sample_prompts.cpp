@@ -59,7 +59,7 @@ std::string standard_input(Session& session, Log& log) {
     log.info("reading the prompt from standard input, to its end (Ctrl-D)");
   std::string content;
   for (bool ended = false; !ended;) {
-    session.enter(Phase::start_up);
+    together(session.world(), {}, [&] { session.enter(Phase::start_up); });
     ended = run_on_rank0(session.world(), {}, [&] { return read_some(content) ? "end" : ""; }) == "end";
   }
   return content;

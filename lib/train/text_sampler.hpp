@@ -60,8 +60,8 @@ class TextSampler {
               const Tokenizer& tokenizer, std::vector<std::int32_t> stop_tokens, Session& session, std::int64_t step);
 
   /// Returns options.count texts of each prompt, in order; those of one prompt differ by the draw. Equal on all ranks,
-  /// except for seconds; those that were begun before `follower` wanted no more. Collective over the world. Failures
-  /// are agreed Errors; Error(input) for a prompt without a token or with more than the model has positions,
+  /// except for seconds. If `follower` wants no more texts, later ones are not begun. Collective over the world.
+  /// Failures are agreed Errors; Error(input) for a prompt without a token or with more than the model has positions,
   /// Error(numerics) for logits that are not finite.
   std::vector<GeneratedText> generate(const std::vector<Prompt>& prompts,
                                       const std::optional<Follower>& follower = std::nullopt);
