@@ -83,7 +83,7 @@ void Engine::perform(Run& run, const Action& action, Unit& unit) {
       if (lent) unit.end_local_gradient(own);
     }
   } else if (action.op == Op::add_gradient) {
-    unit.gradient().add_(run.slots.at(SlotKind::peer_gradient, action.subject, no_micro_batch).value);
+    unit.add_gradient_of_peer(run.slots.at(SlotKind::peer_gradient, action.subject, no_micro_batch).value);
   } else if (action.op == Op::gradient_norm) {
     const std::vector<Rank> holders = group_along(run.program.mesh, session_.world().rank(), action.group);
     const auto share = static_cast<int>(std::ranges::find(holders, session_.world().rank()) - holders.begin());

@@ -316,6 +316,11 @@ void Unit::lend_gradient(const at::Tensor& own, int slot) {
   if (is_local) zero_grad();
 }
 
+void Unit::add_gradient_of_peer(const at::Tensor& gradient) {
+  for (const auto& parameter : parameters_)
+    parameter->gradient_.add_(view(gradient, parameter->shard_offset(), parameter->box().extent));
+}
+
 std::vector<Unit::HostBuffer> Unit::host_buffers() {
   std::vector<HostBuffer> buffers;
   const bool shards = memory_.shards == Arena::host;

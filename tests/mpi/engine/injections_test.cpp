@@ -118,6 +118,21 @@ BOOST_AUTO_TEST_CASE(a_step_that_one_rank_fails_in_can_be_done_again_as_if_nothi
   }
 }
 
+// The rows of the head that pad it lie behind its gradient, where the rank of the embedding has nothing that writes.
+BOOST_AUTO_TEST_CASE(numbers_that_are_not_finite_in_a_tied_head_do_not_stay_with_the_embedding) {
+  Composition how{.micro_batch = 2, .family = "deep gpt2"};
+  how.stages = world().size();
+  how.schedule = PipelineSchedule::one_f_one_b;
+  Job sound(all_ranks(), how, Precision::fp32, 0.5), failing(all_ranks(), how, Precision::fp32, 0.5);
+  inject(failing,
+         Injection{.kind = Injection::Kind::nan, .rank = world().size() - 1, .phase = Phase::backward, .code = 5});
+  BOOST_TEST(!failing.step(0).updated);
+  inject(failing, {});
+  const StepOutcome want = sound.step(0), got = failing.step(0);
+  BOOST_TEST(got.updated);
+  BOOST_TEST(got.gradient_norm == want.gradient_norm);
+}
+
 BOOST_AUTO_TEST_CASE(an_evaluation_and_a_text_that_one_rank_fails_in_leave_nothing_behind) {
   for (const Composition& how : kinds_of_programs()) {
     Job job(all_ranks(), how, Precision::fp32, 0.5);
