@@ -210,6 +210,8 @@ def test_the_small_llama_trains_in_stages_and_in_shared_blocks_and_rows_as_on_on
             "false",
             "--train.callbacks",
             "[]",
+            "--sample.prompts",
+            "[]",
             ranks=ranks,
             cwd=SOURCE,
         )

@@ -66,6 +66,13 @@ TABLE = [
     ),
     (2, {"parallel.ep_outside": "true"}, "parallel.ep_outside has no effect: parallel.ep is 1"),
     (2, {"parallel.ep_capacity": 1}, "parallel.ep_capacity has no effect: parallel.ep is 1"),
+    (
+        2,
+        {"parallel.transport": "nccl", "train.device": "cpu"},
+        "parallel.transport nccl is for GPUs, but train.device is cpu",
+    ),
+    (2, {"sample.prompts": "[a text]"}, "sample.prompts has no effect without train.callbacks sample"),
+    (2, {"sample.stop": "['']"}, "sample.stop has an empty text, which would end each text at once"),
     (2, {"parallel.sequence_parallel": "true"}, "parallel.sequence_parallel has no effect: parallel.tp is 1"),
     (4, {"parallel.tp": 4}, "cannot divide 3 heads among parallel.tp 4: 3 mod 4 is 3"),
     (4, {"parallel.tp": 4, "model.config": "llama"}, "cannot divide 6 heads among parallel.tp 4: 6 mod 4 is 2"),
@@ -757,6 +764,9 @@ ELSEWHERE = [
     "a micro-batch of {} samples",  # ranges of the options
     "a pipeline needs at least one rank",
     "cannot run {} in {} through the pipeline",
+    "standard input is named twice",  # of --sample
+    "sample.prompts has an empty text",  # of a dataset with a tokenizer, like the next one
+    "sample.prompts has a text of",
 ]  # what the batch is planned as
 
 

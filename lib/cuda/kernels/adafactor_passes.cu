@@ -197,7 +197,7 @@ void sum_steps(const Part<M>& part, const std::vector<BoxRun>& all_runs) {
 
 /// The second moments of a matrix by rows and columns, and the factors of steps: a block has a matrix.
 template <class M>
-__global__ void __launch_bounds__(threads) follow_means(Part<M> part) {
+__global__ void __launch_bounds__(threads, 1) follow_means(Part<M> part) {
   const std::int64_t matrix = blockIdx.x, rows = part.matrix_rows, columns = part.matrix_columns;
   const double* const sums = part.sums_of(matrix);
   M* const of_rows = part.first_state + matrix * rows;

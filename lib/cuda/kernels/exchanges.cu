@@ -32,7 +32,7 @@ __device__ void copy_part(const MemoryCopy& piece, std::int64_t begin) {
   if (rest < bytes) piece.to[begin + rest] = piece.from[begin + rest];
 }
 
-__global__ void __launch_bounds__(copy_threads) copy_kernel(Copies copies) {
+__global__ void __launch_bounds__(copy_threads, 1) copy_kernel(Copies copies) {
   int low = 0, high = copies.count;  // the piece of this block is in [low, high)
   while (high - low > 1) {
     const int middle = (low + high) / 2;
