@@ -108,8 +108,8 @@ class Unit {
   /// with an undefined tensor there is none. Padding becomes zero. If the unit is not sharded, it is also this rank's
   /// own gradient, and counts as cleared. Local.
   void lend_gradient(const at::Tensor& own, int slot = no_slot);
-  /// Adds the reduced gradient of a rank that holds a copy of this unit, (length()) in the master type. Padding is left
-  /// out: behind a head it may hold what its product gave for values that are not finite. Local.
+  /// Adds the reduced gradient of a rank that holds a copy of this unit, (length()) in the master type. Skips the
+  /// padding: after an overflow the head's product writes NaN into it. Local.
   void add_gradient_of_peer(const at::Tensor& gradient);
   // The next functions are for a unit with buffers in host memory (offloading). Local.
   /// Bytes of the host buffers that an update uses.
